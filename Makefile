@@ -1,0 +1,56 @@
+# Everything runs in .venv, which `setup` makes and keeps up to date; see scripts/setup.sh.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+# setup leaves this folder only if the machine has no Java of its own. Asked when a recipe runs, not when make starts.
+JAVA := if [ -d .venv/java-home ]; then export JAVA_HOME="$(CURDIR)/.venv/java-home"; fi;
+
+ARGS ?=
+SIZE ?= small
+BENCHMARKS ?= persist replay
+
+.PHONY: help setup demo test lint format types layers check bench lock clean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## prepare .venv (the other targets do it by themselves)
+	@scripts/setup.sh
+
+demo: setup ## ingest a stream, kill Spark half-way, go on, compare
+	@$(JAVA) $(BIN)/strandline demo $(ARGS)
+
+test: setup ## run the tests; ARGS="tests/unit -k block" picks some, ARGS=--run-slow takes all
+	@$(JAVA) $(BIN)/python -m pytest $(ARGS)
+
+lint: setup ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: setup ## let ruff mend what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: setup ## mypy, strict
+	@$(BIN)/mypy
+
+layers: setup ## import-linter: imports point downwards only
+	@$(BIN)/lint-imports --no-logo
+
+check: lint types layers test ## lint, types, layers and tests
+
+bench: setup ## run the benchmarks; SIZE=large, BENCHMARKS=persist
+	@$(JAVA) set -e; for name in $(BENCHMARKS); do $(BIN)/strandline bench $$name --size $(SIZE) $(ARGS); done
+
+# Away from .venv, so that nothing installed by hand gets in.
+lock: setup ## resolve the dependencies anew and write requirements.lock
+	@$(BIN)/python -m venv --clear .venv-lock
+	@.venv-lock/bin/python -m pip install --disable-pip-version-check '.[dev]'
+	@.venv-lock/bin/python -m pip freeze --exclude strandline > requirements.lock
+	@rm -rf .venv-lock
+
+clean: ## remove what was built, .venv included
+	@rm -rf .venv .venv-lock dist build .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
+	@rm -rf spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

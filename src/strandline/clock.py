@@ -1,0 +1,51 @@
+"""The only reader of time, so that one seed reproduces a run."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall-clock time and waiting, as the rest of the library sees them."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970-01-01 UTC."""
+
+    def sleep(self, seconds: float) -> None:
+        """Returns after that many seconds of this clock."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1_000
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that a test moves by hand; sleeping moves it too."""
+
+    def __init__(self, now_us: int = 0) -> None:
+        self._now_us = now_us
+
+    def now_us(self) -> int:
+        return self._now_us
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Moves the clock forward."""
+        self._now_us += round(seconds * 1_000_000)
+
+
+SYSTEM_CLOCK = SystemClock()
+
+
+def stopwatch_s() -> float:
+    """Seconds on a monotonic clock, for measuring how long something took."""
+    return time.perf_counter()

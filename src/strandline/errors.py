@@ -1,0 +1,144 @@
+"""Everything Strandline raises, one root, grouped by what the user must do.
+
+    StrandlineError
+    ├── InputError               change the program or the data
+    │   ├── OptionError          an argument has a value that cannot work
+    │   ├── SchemaError          a column is missing, has the wrong type, or differs from the stream's
+    │   └── NullTimeError        tuples without a time arrived
+    ├── StreamError              ask for another stream, or for another part of it
+    │   ├── StreamNotFoundError  there is no stream at this path
+    │   ├── NotAStreamError      the path holds something else
+    │   ├── StreamMismatchError  the stream was created with other settings
+    │   ├── FormatVersionError   the stream was written by a newer Strandline
+    │   └── TruncatedError       the tuples asked for were dropped by retention
+    ├── ConflictError            somebody else is at work
+    │   ├── SecondWriterError    another writer has published; this one has stopped
+    │   ├── CollectedError       files of this attempt were collected before it published
+    │   └── ConsumerError        a registered consumer still needs the tuples
+    ├── CorruptionError          restore the file from a copy; the rest stays readable
+    │   ├── CorruptBlockError    the bytes of a block are not those that were published
+    │   └── CorruptManifestError a manifest, snapshot or stream.json cannot be trusted
+    ├── StorageError             mend the disk or the store, then start again
+    │   ├── NoSpaceError         no space left
+    │   ├── KeyExistsError       an exclusive create found the key taken
+    │   └── KeyMissingError      a key that should be there is not
+    └── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
+
+Whatever is raised, what was published stays published and readable.
+"""
+
+from __future__ import annotations
+
+
+class StrandlineError(Exception):
+    """Says what happened, where, and what to do about it."""
+
+    def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
+        self.what = what
+        self.where = where
+        self.todo = todo
+        super().__init__(what, where, todo)
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  where: {self.where}")
+        if self.todo:
+            lines.append(f"  to do: {self.todo}")
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Errors cross from Spark's workers to the driver by pickle; keyword arguments need help.
+        return (_rebuild, (type(self), self.what, self.where, self.todo))
+
+
+def _rebuild(kind: type[StrandlineError], what: str, where: str, todo: str) -> StrandlineError:
+    return kind(what, where=where, todo=todo)
+
+
+class InputError(StrandlineError, ValueError):
+    """The program or its data must change."""
+
+
+class OptionError(InputError):
+    """An argument has a value that cannot work."""
+
+
+class SchemaError(InputError):
+    """A column is missing, has the wrong type, or differs from the stream's."""
+
+
+class NullTimeError(InputError):
+    """Tuples without a time arrived."""
+
+
+class StreamError(StrandlineError):
+    """The stream is not the one that was asked for."""
+
+
+class StreamNotFoundError(StreamError):
+    """There is no stream at this path."""
+
+
+class NotAStreamError(StreamError):
+    """The path holds something else."""
+
+
+class StreamMismatchError(StreamError):
+    """The stream was created with other settings."""
+
+
+class FormatVersionError(StreamError):
+    """The stream was written by a newer Strandline."""
+
+
+class TruncatedError(StreamError):
+    """The tuples asked for were dropped by retention."""
+
+
+class ConflictError(StrandlineError):
+    """Somebody else is at work on the stream."""
+
+
+class SecondWriterError(ConflictError):
+    """Another writer has published; this one has stopped."""
+
+
+class CollectedError(ConflictError):
+    """Files of this attempt were collected before it published; run the batch again."""
+
+
+class ConsumerError(ConflictError):
+    """A registered consumer still needs the tuples."""
+
+
+class CorruptionError(StrandlineError):
+    """Bytes on storage are not those that were written."""
+
+
+class CorruptBlockError(CorruptionError):
+    """The bytes of a block are not those that were published."""
+
+
+class CorruptManifestError(CorruptionError):
+    """A manifest, a snapshot or stream.json cannot be trusted."""
+
+
+class StorageError(StrandlineError):
+    """The disk or the store failed."""
+
+
+class NoSpaceError(StorageError):
+    """No space left on the device or in the quota."""
+
+
+class KeyExistsError(StorageError):
+    """An exclusive create found the key taken."""
+
+
+class KeyMissingError(StorageError):
+    """A key that should be there is not."""
+
+
+class SparkCheckpointError(StrandlineError):
+    """Spark's own checkpoint is lost or stale and cannot be rebuilt."""

@@ -1,0 +1,1 @@
+"""The persistent stream: blocks, manifests, index, storage, retention. No Spark, no operators."""

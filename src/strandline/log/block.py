@@ -1,0 +1,181 @@
+"""A block: the tuples that one task appends to one partition in one batch, as one Parquet file.
+
+Any Parquet reader can read it. Beside the tuples' own columns it has `_offset` (the place of the tuple in its
+partition) and `_kind`. A row group never mixes results with control tuples, so a reader that wants only results
+skips the rest by the statistics. Encodings are plain and compression is light: a block is written on the path of
+the stream, and its bytes are read once or twice.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from strandline.errors import CorruptBlockError, NullTimeError, StorageError
+from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.spec import StreamSpec
+
+COMPRESSION = "lz4"
+ROWS_PER_GROUP = 1 << 18
+
+
+class Kind(enum.IntEnum):
+    """What a tuple is."""
+
+    RESULT = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a manifest says of one block."""
+
+    partition: int
+    file: str
+    first: int
+    end: int
+    rows: Mapping[str, int]
+    """Tuples by kind, for example {"result": 1000}."""
+    time_min: int
+    time_max: int
+    size_bytes: int
+    checksum: str
+    published_us: int = 0
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples of any kind."""
+        return self.end - self.first
+
+
+def checksum(data: bytes | memoryview) -> str:
+    """The checksum that manifests keep of a block's bytes."""
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(data)}"
+
+
+def encode(table: pa.Table, spec: StreamSpec) -> bytes:
+    """The bytes of a block. The table has the block's columns, in the order of the offsets."""
+    sink = io.BytesIO()
+    with block_writer(sink, spec) as writer:
+        for piece in _by_kind(table):
+            writer.write_table(piece, row_group_size=ROWS_PER_GROUP)
+    return sink.getvalue()
+
+
+def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
+    """A Parquet writer with the settings of our blocks."""
+    return pq.ParquetWriter(
+        sink,
+        block_schema(spec.arrow),
+        compression=COMPRESSION,
+        use_dictionary=False,
+        write_statistics=[spec.time, OFFSET, KIND],
+        write_page_checksum=True,
+        store_schema=False,
+    )
+
+
+def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
+    """What the manifest will say of a block, from its bytes and its Parquet footer.
+
+    The block may come from Spark: whatever the footer says that should not be (null times, offsets that are not
+    dense from `first` on) is refused here, before anything is published.
+    """
+    where = f"{file}, partition {partition}, from offset {first}"
+    footer = pq.ParquetFile(pa.BufferReader(data))
+    metadata = footer.metadata
+    if metadata.num_rows == 0:
+        raise StorageError("a block without tuples", where=where)
+    facts = _Facts(footer, spec, where)
+    end = first + metadata.num_rows
+    if (facts.offset_min, facts.offset_max) != (first, end - 1):
+        raise StorageError(
+            f"a block's offsets run from {facts.offset_min} to {facts.offset_max}, not {first} to {end - 1}",
+            where=where,
+            todo="this is a defect of Strandline; please report it",
+        )
+    return Block(
+        partition=partition,
+        file=file,
+        first=first,
+        end=end,
+        rows=facts.rows,
+        time_min=facts.time_min,
+        time_max=facts.time_max,
+        size_bytes=len(data),
+        checksum=checksum(data),
+    )
+
+
+class _Facts:
+    """Minimum, maximum and counts over the row groups' statistics."""
+
+    def __init__(self, footer: pq.ParquetFile, spec: StreamSpec, where: str) -> None:
+        names = {footer.metadata.schema.column(i).path: i for i in range(footer.metadata.num_columns)}
+        times: list[int] = []
+        offsets: list[int] = []
+        rows: Counter[str] = Counter()
+        nulls = 0
+        for g in range(footer.metadata.num_row_groups):
+            group = footer.metadata.row_group(g)
+            time, offset, kind = (group.column(names[c]).statistics for c in (spec.time, OFFSET, KIND))
+            nulls += time.null_count
+            if time.null_count < group.num_rows:
+                times += [_integer(time.min_raw), _integer(time.max_raw)]
+            offsets += [offset.min_raw, offset.max_raw]
+            if kind.min_raw != kind.max_raw:
+                raise StorageError("a row group mixes kinds of tuples", where=where)
+            rows[Kind(kind.min_raw).name.lower()] += group.num_rows
+        if nulls:
+            raise NullTimeError(
+                f"{nulls} of {footer.metadata.num_rows} tuples have no time ({spec.time} is null)",
+                where=where,
+                todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
+            )
+        self.time_min, self.time_max = min(times), max(times)
+        self.offset_min, self.offset_max = min(offsets), max(offsets)
+        self.rows = dict(rows)
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def verified(data: bytes, block: Block, where: str) -> bytes:
+    """The bytes themselves, if they are the ones that were published."""
+    if len(data) != block.size_bytes or checksum(data) != block.checksum:
+        raise CorruptBlockError(
+            f"a published block has {len(data)} bytes with {checksum(data)}, the manifest says "
+            f"{block.size_bytes} bytes with {block.checksum}",
+            where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+            todo="restore this file from a copy; everything else of the stream stays readable",
+        )
+    return data
+
+
+def decode(data: bytes, spec: StreamSpec, columns: list[str] | None = None) -> pa.Table:
+    """The tuples of a block in the order of their offsets, types as the stream's schema has them."""
+    wanted = block_schema(spec.arrow)
+    if columns is not None:
+        names = dict.fromkeys([*columns, OFFSET, KIND])
+        wanted = pa.schema([wanted.field(n) for n in names])
+    table = pq.read_table(pa.BufferReader(data), columns=wanted.names, use_threads=False)
+    table = table.select(wanted.names).cast(wanted)
+    if len(pc.unique(table.column(KIND))) <= 1:
+        return table
+    return table.take(pc.sort_indices(table.column(OFFSET)))  # row groups of one kind each stand out of order
+
+
+def _by_kind(table: pa.Table) -> Iterator[pa.Table]:
+    """The tuples of one kind after the other, results first."""
+    kinds = table.column(KIND)
+    for kind in sorted(pc.unique(kinds).to_pylist()):
+        yield table.filter(pc.equal(kinds, kind))

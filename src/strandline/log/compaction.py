@@ -1,0 +1,165 @@
+"""Compaction: many small blocks of the past become one large block, offset for offset.
+
+The new block takes the place of the old ones with one commit. Readers that hold the old files go on with them until
+`collect` deletes those, a grace period later.
+"""
+
+from __future__ import annotations
+
+import io
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import ConflictError, OptionError
+from strandline.failpoint import failpoint
+from strandline.log import block as blocks_
+from strandline.log.block import Block, Kind
+from strandline.log.columns import KIND
+from strandline.log.log import Log
+from strandline.log.manifest import Manifest
+from strandline.log.state import LogState
+
+TARGET_BYTES = 128 << 20
+BLOCKS_MIN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one compaction did."""
+
+    blocks_before: int
+    blocks_after: int
+    tuples: int
+    bytes_before: int
+    bytes_after: int
+
+
+class _SupersededError(ConflictError):
+    """Somebody else compacted or dropped these blocks in the meantime."""
+
+
+def compact(
+    log: Log,
+    *,
+    target_bytes: int = TARGET_BYTES,
+    blocks_min: int = BLOCKS_MIN,
+    progress: Callable[[Compacted], None] | None = None,
+    unique: Callable[[], str] = lambda: uuid.uuid4().hex,
+) -> Compacted:
+    """Joins runs of at least `blocks_min` neighbouring small blocks into blocks of about `target_bytes`."""
+    if target_bytes < 1 or blocks_min < 2:
+        raise OptionError(
+            f"target_bytes={target_bytes}, blocks_min={blocks_min}",
+            todo="compaction needs a target and 2 blocks or more",
+        )
+    log.refresh()
+    total = Compacted(0, 0, 0, 0, 0)
+    for partition in range(log.spec.partitions + 1):
+        for run in _runs(log, partition, target_bytes, blocks_min):
+            base_seq = log.state.seq
+            joined = _join(log, run, unique())
+            try:
+                _publish(log, joined, base_seq)
+            except _SupersededError:
+                continue
+            total = Compacted(
+                total.blocks_before + len(run),
+                total.blocks_after + 1,
+                total.tuples + joined.tuples,
+                total.bytes_before + sum(b.size_bytes for b in run),
+                total.bytes_after + joined.size_bytes,
+            )
+            if progress:
+                progress(total)
+    return total
+
+
+def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Iterator[list[Block]]:
+    """Neighbouring blocks, each under half of the target, together about the target."""
+    run: list[Block] = []
+    size = 0
+    first = log.state.starts[partition]
+    while True:
+        # The iterator is begun anew after each run, because publishing changes what it walks over.
+        for block in log.blocks(partition, first=first):
+            first = block.end
+            small = block.size_bytes * 2 <= target_bytes
+            if small:
+                run.append(block)
+                size += block.size_bytes
+            if run and (size >= target_bytes or not small):
+                break
+        else:
+            if len(run) >= blocks_min:
+                yield run
+            return
+        if len(run) >= blocks_min:
+            yield run
+        run, size = [], 0
+
+
+def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
+    sink = io.BytesIO()
+    with blocks_.block_writer(sink, log.spec) as writer:
+        for wants_results in (True, False):
+            for table in _row_groups(_tables(log, run, wants_results)):
+                writer.write_table(table, row_group_size=blocks_.ROWS_PER_GROUP)
+    data = sink.getvalue()
+    first, end, partition = run[0].first, run[-1].end, run[0].partition
+    file = f"{log.spec.folder(partition)}/{first:020d}-{end:020d}-{unique}.parquet"
+    block = blocks_.describe(data, log.spec, partition, first, file)
+    log.storage.create(file, data)
+    failpoint("compaction-before-manifest")
+    return block
+
+
+def _tables(log: Log, run: Sequence[Block], wants_results: bool) -> Iterator[pa.Table]:
+    for block in run:
+        results = block.rows.get("result", 0)
+        if (results if wants_results else block.tuples - results) == 0:
+            continue
+        table = log.read_block(block)
+        if 0 < results < block.tuples:
+            compare = pc.equal if wants_results else pc.not_equal
+            table = table.filter(compare(table.column(KIND), Kind.RESULT))
+        yield table
+
+
+def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Tables gathered until they fill a row group."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(len(t) for t in waiting) >= blocks_.ROWS_PER_GROUP:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _publish(log: Log, joined: Block, base_seq: int) -> None:
+    p = joined.partition
+
+    def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+        overlapped = any(
+            b.partition == p and b.first < joined.end and joined.first < b.end
+            for m in seen
+            if m.kind == "compact"
+            for b in m.blocks
+        )
+        collected = any(joined.file in m.files for m in seen)
+        if overlapped or collected or state.starts[p] > joined.first:
+            raise _SupersededError("compacted or dropped by somebody else")
+        return Manifest(
+            seq=state.seq + 1,
+            kind="compact",
+            stream=log.spec.id,
+            published_us=log.clock.now_us(),
+            blocks=(joined,),
+        )
+
+    log.publish(make, since=base_seq)

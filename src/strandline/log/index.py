@@ -1,0 +1,314 @@
+"""The index: every block of a stream, found by offset or time with a binary search.
+
+It is derived from the manifests and may be lost at any time (`log` rebuilds it). Every `FOLD_EVERY` commits become a
+leaf; `FANOUT` neighbours become one leaf of the next level, or, when that would grow too large, one node that lists
+them. So the snapshot at the root stays small, each block's entry is rewritten a few times in its life whatever the
+length of the stream, and a reader holds the root, a few leaves and the commits since the last fold.
+
+    snapshots/root.json ─► leaf … leaf (level 1)  leaf … leaf (level 0)   + commits since then, in memory
+                       └─► node ─► leaf … leaf
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from strandline.errors import CorruptManifestError, KeyMissingError
+from strandline.log.block import Block, checksum
+from strandline.log.leaf import Leaf
+from strandline.log.manifest import FORMAT, Manifest, seal, unseal
+from strandline.log.state import LogState
+from strandline.log.storage import Storage
+
+FOLD_EVERY = 64
+FANOUT = 64
+LEAF_ENTRIES_MAX = 100_000
+ROOT_KEY = "snapshots/root.json"
+_CACHED_LEAVES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A leaf or node as its parent sees it. `firsts` and `ends` say which offsets are looked up in it."""
+
+    file: str
+    checksum: str
+    level: int
+    is_leaf: bool
+    entries: int
+    tuples: int
+    size_bytes: int
+    firsts: tuple[int, ...]
+    ends: tuple[int, ...]
+    time_max: int | None
+    """The largest time in the stream up to the end of this child."""
+    boundary: int | None
+    """The time before which nothing follows after this child."""
+    seq: int
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Child:
+        return cls(**{**body, "firsts": tuple(body["firsts"]), "ends": tuple(body["ends"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The root: the state of the stream at a commit, and the index of its blocks."""
+
+    stream: str
+    state: LogState
+    children: tuple[Child, ...] = ()
+
+    def encode(self) -> bytes:
+        """The bytes of root.json."""
+        return seal(
+            {
+                "format": FORMAT,
+                "stream": self.stream,
+                "state": self.state.to_json(),
+                "children": [asdict(c) for c in self.children],
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Snapshot:
+        """The snapshot in these bytes."""
+        body = unseal(data, where)
+        children = tuple(Child.from_json(c) for c in body["children"])
+        return cls(body["stream"], LogState.from_json(body["state"]), children)
+
+
+class Index:
+    """Reads and writes the leaves and nodes below a snapshot."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._leaves: OrderedDict[str, Leaf] = OrderedDict()
+
+    # ------------------------------------------------------------------ reading
+
+    def blocks(
+        self,
+        children: Sequence[Child],
+        partition: int,
+        first: int,
+        end: int,
+        time_from: int | None = None,
+        time_until: int | None = None,
+    ) -> Iterator[Block]:
+        """Blocks of a partition, in order, that hold an offset in [first, end) and may hold a time in the range.
+
+        The late side log (the last partition) is not ordered by time, so there only the leaves look at times.
+        """
+        low = bisect.bisect_right(children, first, key=lambda c: c.ends[partition])
+        is_late = bool(children) and partition == len(children[0].ends) - 1
+        if time_from is not None and not is_late:
+            low = max(low, bisect.bisect_left(children, time_from, key=lambda c: _or_smallest(c.time_max)))
+        for i in range(low, len(children)):
+            child = children[i]
+            if child.firsts[partition] >= end:
+                return
+            past = children[i - 1].boundary if i else None
+            if time_until is not None and not is_late and past is not None and past >= time_until:
+                return
+            if child.is_leaf:
+                yield from self.leaf(child).blocks(partition, first, end, time_from, time_until)
+            else:
+                yield from self.blocks(self.node(child), partition, first, end, time_from, time_until)
+
+    def leaf(self, child: Child) -> Leaf:
+        """The leaf behind a child, from memory if it was read lately."""
+        found = self._leaves.get(child.file)
+        if found is None:
+            found = Leaf.decode(self._read(child))
+            self._leaves[child.file] = found
+            if len(self._leaves) > _CACHED_LEAVES:
+                self._leaves.popitem(last=False)
+        self._leaves.move_to_end(child.file)
+        return found
+
+    def node(self, child: Child) -> tuple[Child, ...]:
+        """The children of a node."""
+        body = unseal(self._read(child), f"{self._storage.url}/{child.file}")
+        return tuple(Child.from_json(c) for c in body["children"])
+
+    def files(self, children: Iterable[Child]) -> Iterator[str]:
+        """Every file of the index below these children."""
+        for child in children:
+            yield child.file
+            if not child.is_leaf:
+                yield from self.files(self.node(child))
+
+    def _read(self, child: Child) -> bytes:
+        data = self._storage.read(child.file)
+        if checksum(data) != child.checksum:
+            raise CorruptManifestError(
+                "a file of the index is not what was written",
+                where=f"{self._storage.url}/{child.file}",
+                todo=f"delete {ROOT_KEY}; the index is rebuilt from the manifests",
+            )
+        return data
+
+    # ------------------------------------------------------------------ folding
+
+    def fold(self, snapshot: Snapshot, tail: Sequence[Manifest]) -> Snapshot:
+        """The snapshot after the commits of `tail`, its new files written; the root itself is the caller's to put."""
+        state = snapshot.state
+        before = state
+        added: list[Block] = []
+        edits = _Edits()
+        for manifest in tail:
+            state = state.apply(manifest)
+            if manifest.kind == "append":
+                added += manifest.blocks
+            elif manifest.kind == "compact":
+                edits.replacements += manifest.blocks
+        edits.starts = state.starts
+        children = list(snapshot.children)
+        if added:
+            children.append(
+                self._write_leaf(
+                    Leaf.of(added), before.ends, state.ends, state.time_max, state.boundary, seq=state.seq, level=0
+                )
+            )
+        if edits.replacements or state.starts != before.starts:
+            children = self._edited(children, edits)
+        return Snapshot(snapshot.stream, state, tuple(self._merged(children)))
+
+    def _write_leaf(
+        self,
+        leaf: Leaf,
+        firsts: tuple[int, ...],
+        ends: tuple[int, ...],
+        time_max: int | None,
+        boundary: int | None,
+        *,
+        seq: int,
+        level: int,
+    ) -> Child:
+        data = leaf.encode()
+        sum_ = checksum(data)
+        # The checksum in the name: two processes that fold the same commits write the same file, harmlessly.
+        file = f"snapshots/{seq:020d}-{level}-{sum_.partition(':')[2]}.parquet"
+        self._storage.put(file, data)
+        return Child(
+            file=file,
+            checksum=sum_,
+            level=level,
+            is_leaf=True,
+            entries=len(leaf),
+            tuples=int((leaf.end - leaf.first).sum()),
+            size_bytes=int(leaf.table.column("size_bytes").to_numpy().sum()),
+            firsts=firsts,
+            ends=ends,
+            time_max=time_max,
+            boundary=boundary,
+            seq=seq,
+        )
+
+    def _write_node(self, children: Sequence[Child], level: int) -> Child:
+        last = children[-1]
+        data = seal({"format": FORMAT, "children": [asdict(c) for c in children]})
+        sum_ = checksum(data)
+        file = f"snapshots/{last.seq:020d}-{level}-{sum_.partition(':')[2]}.json"
+        self._storage.put(file, data)
+        return replace(
+            last,
+            file=file,
+            checksum=sum_,
+            level=level,
+            is_leaf=False,
+            entries=sum(c.entries for c in children),
+            tuples=sum(c.tuples for c in children),
+            size_bytes=sum(c.size_bytes for c in children),
+            firsts=children[0].firsts,
+        )
+
+    def _merged(self, children: list[Child]) -> list[Child]:
+        """Joins the last FANOUT children whenever they are all of one level."""
+        while len(children) >= FANOUT and len({c.level for c in children[-FANOUT:]}) == 1:
+            group = children[-FANOUT:]
+            level, last = group[0].level + 1, group[-1]
+            if all(c.is_leaf for c in group) and sum(c.entries for c in group) <= LEAF_ENTRIES_MAX:
+                leaf = Leaf.joined(self.leaf(c) for c in group)
+                merged = self._write_leaf(
+                    leaf, group[0].firsts, last.ends, last.time_max, last.boundary, seq=last.seq, level=level
+                )
+            else:
+                merged = self._write_node(group, level)
+            children[-FANOUT:] = [merged]
+        return children
+
+    def _edited(self, children: Iterable[Child], edits: _Edits) -> list[Child]:
+        """The children after compactions and truncations; those that lost every entry are left out."""
+        edited = (self._edited_child(c, edits) if edits.touch(c) else c for c in children)
+        return [c for c in edited if c.entries]
+
+    def _edited_child(self, child: Child, edits: _Edits) -> Child:
+        firsts, ends = list(child.firsts), list(child.ends)
+        own: list[Block] = []
+        for r in edits.replacements:
+            p = r.partition
+            if firsts[p] <= r.first < ends[p]:
+                own.append(r)
+                ends[p] = max(ends[p], r.end)
+            elif r.first < firsts[p] < r.end:
+                firsts[p] = min(r.end, ends[p])
+        if not child.is_leaf:
+            below = self._edited(self.node(child), edits)
+            if not below:
+                return replace(child, entries=0)
+            return replace(self._write_node(below, child.level), firsts=tuple(firsts), ends=tuple(ends))
+        leaf = self.leaf(child)
+        drop = leaf.end <= np.asarray(edits.starts)[leaf.partition]
+        for r in edits.replacements:
+            drop |= (leaf.partition == r.partition) & (leaf.first >= r.first) & (leaf.end <= r.end)
+        kept = [r for r in _outermost(own) if r.end > edits.starts[r.partition]]
+        leaf = leaf.edited(drop, kept)
+        return self._write_leaf(
+            leaf, tuple(firsts), tuple(ends), child.time_max, child.boundary, seq=child.seq, level=child.level
+        )
+
+
+class _Edits:
+    """What compactions and truncations change in the entries that are already indexed."""
+
+    def __init__(self) -> None:
+        self.replacements: list[Block] = []
+        self.starts: tuple[int, ...] = ()
+
+    def touch(self, child: Child) -> bool:
+        """Whether anything of the child changes."""
+        cut = any(f < s for f, s in zip(child.firsts, self.starts, strict=True))
+        return cut or any(
+            r.first < child.ends[r.partition] and child.firsts[r.partition] < r.end for r in self.replacements
+        )
+
+
+def _outermost(blocks: Sequence[Block]) -> list[Block]:
+    """Without those that a later one replaces again."""
+    return [b for i, b in enumerate(blocks) if not any(covers(later, b) for later in blocks[i + 1 :])]
+
+
+def covers(outer: Block, inner: Block) -> bool:
+    """Whether `outer` stands for all tuples of `inner`."""
+    return outer.partition == inner.partition and outer.first <= inner.first and inner.end <= outer.end
+
+
+def load_snapshot(storage: Storage, stream: str) -> Snapshot | None:
+    """The snapshot at the root; None if it is missing, torn or of another stream: it is only a shortcut."""
+    try:
+        snapshot = Snapshot.decode(storage.read(ROOT_KEY), f"{storage.url}/{ROOT_KEY}")
+    except (KeyMissingError, CorruptManifestError):
+        return None
+    return snapshot if snapshot.stream == stream else None
+
+
+def _or_smallest(time: int | None) -> int:
+    return -(1 << 63) if time is None else time

@@ -1,0 +1,359 @@
+"""The persistent stream without Spark: open it, read it from any point, publish to it.
+
+One rule carries everything: a commit is created exclusively at the next sequence number, by somebody who has seen all
+commits before it. So there is one history, a second writer cannot slip in, and a file that a `collect` has announced
+is never named again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.clock import SYSTEM_CLOCK, Clock
+from strandline.errors import (
+    CollectedError,
+    CorruptionError,
+    CorruptManifestError,
+    KeyExistsError,
+    KeyMissingError,
+    NotAStreamError,
+    SecondWriterError,
+    StorageError,
+    StreamNotFoundError,
+    TruncatedError,
+)
+from strandline.failpoint import failpoint
+from strandline.log import block as blocks_
+from strandline.log import index, manifest, spec
+from strandline.log.block import Block
+from strandline.log.index import Index, Snapshot, covers
+from strandline.log.manifest import Manifest, Writer, commit_key
+from strandline.log.spec import StreamSpec
+from strandline.log.state import LogState
+from strandline.log.storage import Storage
+
+END = (1 << 63) - 1
+
+
+class Log:
+    """A handle on one stream, as of the last `refresh`."""
+
+    def __init__(self, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.storage = storage
+        self.spec = stream
+        self.clock = clock
+        self._index = Index(storage)
+        self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
+        self._tail: list[Manifest] = []
+        self.state = self._snapshot.state
+
+    # ------------------------------------------------------------------ opening
+
+    @classmethod
+    def create(cls, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> Log:
+        """The stream at this place, made anew if there is none; if there is one, it must have the same settings."""
+        try:
+            return cls._open_same(storage, stream, clock)
+        except StreamNotFoundError:
+            pass
+        try:
+            storage.create(spec.KEY, stream.to_json())
+        except KeyExistsError:  # somebody was faster, or an earlier try of ours did take effect
+            return cls._open_same(storage, stream, clock)
+        return cls(storage, stream, clock)
+
+    @classmethod
+    def _open_same(cls, storage: Storage, stream: StreamSpec, clock: Clock) -> Log:
+        log = cls.open(storage, clock)
+        log.spec.require_same(stream, storage.url)
+        return log
+
+    @classmethod
+    def open(cls, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
+        """The stream at this place; an error that says what is there instead if it is none."""
+        try:
+            data = storage.read(spec.KEY)
+        except KeyMissingError:
+            other = next(storage.list(""), None)
+            if other is None:
+                raise StreamNotFoundError(
+                    "there is no stream here", where=storage.url, todo="check the path, or start a writer first"
+                ) from None
+            raise NotAStreamError(
+                f"this path holds something else (no stream.json, but {other.key})",
+                where=storage.url,
+                todo="choose an empty path, or restore stream.json",
+            ) from None
+        log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
+        log.reload()
+        return log
+
+    def reload(self) -> None:
+        """Begins again from the newest snapshot."""
+        snapshot = index.load_snapshot(self.storage, self.spec.id)
+        if snapshot is not None:
+            self._snapshot, self._tail, self.state = snapshot, [], snapshot.state
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Takes in what was published since; whether there was anything."""
+        before = self.state.seq
+        while True:
+            try:
+                self._apply(self.commit(self.state.seq + 1))
+            except KeyMissingError:
+                break
+            if len(self._tail) >= 2 * index.FOLD_EVERY:
+                self._shorten_tail()
+        if self.state.seq == before:
+            return False
+        # A manifest is visible an instant before its folder entry is on the disk: what we go on to show must be.
+        self.storage.settle("commits")
+        return True
+
+    def commit(self, seq: int) -> Manifest:
+        """The manifest of one commit."""
+        key = commit_key(seq)
+        return manifest.decode(self.storage.read(key), f"{self.storage.url}/{key}")
+
+    def since(self, seq: int) -> list[Manifest]:
+        """The commits after `seq`, up to the last refresh."""
+        in_tail = [m for m in self._tail if m.seq > seq]
+        first = in_tail[0].seq if in_tail else self.state.seq + 1
+        return [self.commit(s) for s in range(seq + 1, first)] + in_tail
+
+    def _shorten_tail(self) -> None:
+        """Somebody's newer snapshot, or else one of our own, so that memory does not grow with the stream."""
+        snapshot = index.load_snapshot(self.storage, self.spec.id)
+        if snapshot is None or snapshot.state.seq < self._snapshot.state.seq + index.FOLD_EVERY:
+            self.fold()
+            return
+        if snapshot.state.seq >= self.state.seq:
+            self.state = snapshot.state
+        self._snapshot = snapshot
+        self._tail = [m for m in self._tail if m.seq > snapshot.state.seq]
+
+    def _apply(self, m: Manifest) -> None:
+        if m.stream != self.spec.id:
+            raise NotAStreamError(
+                f"commit {m.seq} belongs to another stream ({m.stream})",
+                where=self.storage.url,
+                todo="two streams were mixed in one folder; restore it from a copy",
+            )
+        self.state = self.state.apply(m)
+        self._tail.append(m)
+
+    # ------------------------------------------------------------------ finding and reading
+
+    def blocks(
+        self,
+        partition: int,
+        first: int = 0,
+        end: int = END,
+        time_from: int | None = None,
+        time_until: int | None = None,
+    ) -> Iterator[Block]:
+        """Blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from, time_until)."""
+        first = max(first, self.state.starts[partition])
+        end = min(end, self.state.ends[partition])
+        if first >= end:
+            return
+        try:
+            for block in self._blocks(partition, first, end, time_from, time_until):
+                yield block
+                first = block.end
+        except (KeyMissingError, CorruptManifestError):
+            self._mend_index()
+            yield from self._blocks(partition, first, end, time_from, time_until)
+
+    def _blocks(
+        self, partition: int, first: int, end: int, time_from: int | None, time_until: int | None
+    ) -> Iterator[Block]:
+        replacements = self._replacements(partition)
+        shown: Block | None = None
+        for block in itertools.chain(
+            self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until),
+            self._tail_blocks(partition, first, end, time_from, time_until),
+        ):
+            stands_for = next((r for r in replacements if covers(r, block)), block)
+            if stands_for is not shown and stands_for.end > self.state.starts[partition]:
+                yield stands_for
+            shown = stands_for
+
+    def _mend_index(self) -> None:
+        """A file of the index is gone or rotten: a newer snapshot may do without it, else all is derived anew."""
+        newer = index.load_snapshot(self.storage, self.spec.id)
+        if newer is None or newer.children == self._snapshot.children:
+            newer = self._rebuilt()
+            with contextlib.suppress(StorageError):
+                self.storage.put(index.ROOT_KEY, newer.encode())
+        self.state = newer.state
+        self._snapshot, self._tail = newer, []
+        self.refresh()
+
+    def _tail_blocks(
+        self, partition: int, first: int, end: int, time_from: int | None, time_until: int | None
+    ) -> Iterator[Block]:
+        for m in self._tail:
+            if m.kind == "append":
+                for b in m.blocks:
+                    if b.partition == partition and b.first < end and first < b.end:
+                        late_enough = time_from is None or b.time_max >= time_from
+                        if late_enough and (time_until is None or b.time_min < time_until):
+                            yield b
+
+    def _replacements(self, partition: int) -> list[Block]:
+        """Compacted blocks that the index does not know yet, newest first (a newer one may cover an older one)."""
+        return [b for m in reversed(self._tail) if m.kind == "compact" for b in m.blocks if b.partition == partition]
+
+    def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
+        """The tuples of one block, its checksum verified."""
+        data = blocks_.verified(self.storage.read(block.file), block, f"{self.storage.url}/{block.file}")
+        return blocks_.decode(data, self.spec, columns)
+
+    def read(
+        self, partition: int, first: int | None = None, end: int = END, columns: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The tuples [first, end) of a partition in order, control columns included, a table per block.
+
+        Readers in flight outlive compaction: should a file be gone, the same offsets are looked up again.
+        """
+        first = self.state.starts[partition] if first is None else first
+        self.require_kept(partition, first)
+        end = min(end, self.state.ends[partition])
+        while first < end:
+            try:
+                for block in self.blocks(partition, first, end):
+                    table = self.read_block(block, columns)
+                    yield table.slice(max(0, first - block.first), min(end, block.end) - max(first, block.first))
+                    first = block.end
+            except KeyMissingError:
+                if not self.refresh():
+                    raise
+                self.require_kept(partition, first)
+
+    def require_kept(self, partition: int, first: int) -> None:
+        """Raises if the offset was dropped by retention."""
+        start = self.state.starts[partition]
+        if first < start:
+            raise TruncatedError(
+                f"offset {first} was dropped, the partition begins at {start}",
+                where=f"{self.storage.url}, partition {partition}",
+                todo=f"start at offset {start} (or 'earliest'); keep more with retention=, or register as a consumer",
+            )
+
+    @property
+    def indexed(self) -> tuple[index.Child, ...]:
+        """The children of the snapshot this handle stands on."""
+        return self._snapshot.children
+
+    @property
+    def tail(self) -> Sequence[Manifest]:
+        """The commits since that snapshot."""
+        return self._tail
+
+    def index_files(self) -> Iterator[str]:
+        """The files of the index that this handle uses."""
+        return self._index.files(self._snapshot.children)
+
+    # ------------------------------------------------------------------ publishing
+
+    def append(
+        self,
+        blocks: Sequence[Block],
+        *,
+        base: LogState | None = None,
+        writer: Writer | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Manifest:
+        """Publishes the blocks of one batch, over all partitions at once.
+
+        The blocks were made for the state `base` (by default the newest this handle has seen). If another writer has
+        published since, this raises and publishes nothing; compaction and truncation in between do no harm.
+        """
+        base = base or self.state
+        files = {b.file for b in blocks}
+
+        def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+            for m in seen:
+                if m.kind == "append":
+                    raise SecondWriterError(
+                        f"another writer has published commit {m.seq} (query {m.writer.query}, batch {m.writer.batch})"
+                        if m.writer
+                        else f"another writer has published commit {m.seq}",
+                        where=self.storage.url,
+                        todo="let one writer at a time write a stream; this one has stopped and published nothing",
+                    )
+                if m.kind == "collect" and (gone := files.intersection(m.files)):
+                    raise CollectedError(
+                        f"the batch took so long that its files were collected: {', '.join(sorted(gone))}",
+                        where=self.storage.url,
+                        todo="start the query again; it repeats the batch",
+                    )
+            ends = list(base.ends)
+            for b in blocks:
+                ends[b.partition] = b.end
+            times = [b.time_max for b in blocks if b.partition != self.spec.late]
+            time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
+            boundary = None if time_max is None else time_max - self.spec.lateness
+            return Manifest(
+                seq=state.seq + 1,
+                kind="append",
+                stream=self.spec.id,
+                published_us=self.clock.now_us(),
+                blocks=tuple(blocks),
+                ends=tuple(ends),
+                boundaries=(boundary,) * self.spec.partitions,
+                time_max=time_max,
+                writer=writer,
+                source=source,
+            )
+
+        failpoint("before-manifest")
+        published = self.publish(make, since=base.seq)
+        failpoint("after-manifest")
+        return published
+
+    def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
+        """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
+        while True:
+            m = make(self.state, self.since(since))
+            self.state.apply(m)  # never write what could not be read back
+            data = manifest.encode(m)
+            try:
+                self.storage.create(commit_key(m.seq), data)
+            except KeyExistsError:
+                # A repeated request may find its own bytes; anything else is somebody's commit.
+                if self.storage.read(commit_key(m.seq)) != data:
+                    self.refresh()
+                    continue
+            self._apply(m)
+            if len(self._tail) >= index.FOLD_EVERY:
+                self.fold()
+            return m
+
+    def fold(self) -> None:
+        """Folds the commits since the last snapshot into a new one: only a shortcut, so a failing store is no matter."""
+        try:
+            try:
+                snapshot = self._index.fold(self._snapshot, self._tail)
+            except (CorruptionError, KeyMissingError):
+                snapshot = self._rebuilt()
+            self.storage.put(index.ROOT_KEY, snapshot.encode())
+        except StorageError:
+            return
+        self._snapshot, self._tail = snapshot, [m for m in self._tail if m.seq > snapshot.state.seq]
+
+    def _rebuilt(self) -> Snapshot:
+        """The snapshot from the manifests alone, without anything of an older one."""
+        snapshot = Snapshot(self.spec.id, LogState.empty(self.spec.partitions))
+        for start in range(0, self.state.seq + 1, index.FOLD_EVERY):
+            chunk = range(start, min(start + index.FOLD_EVERY, self.state.seq + 1))
+            tail = [self.commit(seq) for seq in chunk]
+            snapshot = self._index.fold(snapshot, tail)
+        return snapshot

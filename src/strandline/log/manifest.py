@@ -1,0 +1,203 @@
+"""A manifest: one commit of a stream, `commits/<seq>.json`. What no manifest names does not exist.
+
+Four kinds of commit share one sequence, so the state of a stream is one fold over it:
+
+    append    publishes the blocks of one batch over all partitions at once
+    compact   puts one large block in the place of several small ones, offset for offset
+    truncate  drops the blocks before a start per partition
+    collect   announces files that are about to be deleted; from then on no manifest may name them
+
+Each carries a checksum over its own text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import xxhash
+
+from strandline.errors import CorruptManifestError, FormatVersionError
+from strandline.log.block import Block
+
+FORMAT = 1
+CommitKind = Literal["append", "compact", "truncate", "collect"]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who published an append: a Spark query, one run of it, one batch."""
+
+    query: str
+    run: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One commit. Fields that do not belong to its kind are empty."""
+
+    seq: int
+    kind: CommitKind
+    stream: str
+    published_us: int
+    blocks: tuple[Block, ...] = ()
+    """append and compact: at most one a partition; the late side log is partition P."""
+    ends: tuple[int, ...] = ()
+    """append: the end offset of every partition and of the late side log, after this commit."""
+    boundaries: tuple[int | None, ...] = ()
+    """append: per partition, the time before which no tuple will follow (None: not known yet)."""
+    time_max: int | None = None
+    """append: the largest time seen in the stream so far."""
+    writer: Writer | None = None
+    source: Mapping[str, Any] | None = None
+    """append: Spark's offsets of the batch, from which its checkpoint can be rebuilt."""
+    starts: tuple[int, ...] = ()
+    """truncate: the first offset that is kept, per partition."""
+    files: tuple[str, ...] = ()
+    """collect: the files that are about to go."""
+    deleted_through: int = -1
+    """collect: the files announced up to this commit are gone."""
+
+
+def commit_key(seq: int) -> str:
+    """Where the manifest of a commit lies."""
+    return f"commits/{seq:020d}.json"
+
+
+def encode(manifest: Manifest) -> bytes:
+    """The bytes of a manifest: one line of JSON whose last field is the checksum of the rest."""
+    return seal(_body(manifest))
+
+
+def decode(data: bytes, where: str) -> Manifest:
+    """The manifest in these bytes; `CorruptManifestError` if they are not what was written."""
+    body = unseal(data, where)
+    try:
+        return _manifest(body)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise _corrupt(where, f"{type(problem).__name__}: {problem}") from problem
+
+
+def seal(body: Mapping[str, Any]) -> bytes:
+    """JSON with its own checksum in it."""
+    text = json.dumps(body, separators=(",", ":"))
+    return f'{text[:-1]},"checksum":"{_checksum(text)}"}}\n'.encode()
+
+
+def unseal(data: bytes, where: str) -> dict[str, Any]:
+    """The JSON that `seal` made, if nothing changed it since."""
+    try:
+        text, mark, rest = data.decode().rpartition(',"checksum":"')
+        stated = rest.removesuffix('"}\n')
+        body: dict[str, Any] = json.loads(text + "}")
+    except (ValueError, UnicodeDecodeError) as problem:
+        raise _corrupt(where, str(problem)) from problem
+    if not mark or stated != _checksum(text + "}"):
+        raise _corrupt(where, "its checksum does not match")
+    if body.get("format") != FORMAT:
+        raise FormatVersionError(
+            f"format version {body.get('format')}, this Strandline reads version {FORMAT}",
+            where=where,
+            todo="upgrade Strandline",
+        )
+    return body
+
+
+def _checksum(text: str) -> str:
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(text.encode())}"
+
+
+def _corrupt(where: str, why: str) -> CorruptManifestError:
+    return CorruptManifestError(
+        f"cannot trust this file: {why}", where=where, todo="restore it from a copy of the stream"
+    )
+
+
+def _body(m: Manifest) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "format": FORMAT,
+        "seq": m.seq,
+        "kind": m.kind,
+        "stream": m.stream,
+        "published_us": m.published_us,
+    }
+    if m.kind == "append":
+        by_partition = {b.partition: b for b in m.blocks}
+        late = len(m.ends) - 1
+        if m.writer is not None:
+            body["writer"] = {"query": m.writer.query, "run": m.writer.run, "batch": m.writer.batch}
+        body["source"] = m.source
+        body["time_max"] = m.time_max
+        body["partitions"] = [
+            _part(by_partition.get(p), m.ends[p]) | {"boundary": m.boundaries[p]} for p in range(late)
+        ]
+        body["late"] = _part(by_partition.get(late), m.ends[late])
+    elif m.kind == "compact":
+        body["blocks"] = [{"partition": b.partition, **block_json(b)} for b in m.blocks]
+    elif m.kind == "truncate":
+        body["starts"] = list(m.starts)
+    else:
+        body["files"] = list(m.files)
+        body["deleted_through"] = m.deleted_through
+    return body
+
+
+def _part(block: Block | None, end: int) -> dict[str, Any]:
+    return {"first": end, "end": end} if block is None else block_json(block)
+
+
+def block_json(block: Block) -> dict[str, Any]:
+    """What a manifest says of a block, but for its partition and time of publication."""
+    return {
+        "first": block.first,
+        "end": block.end,
+        "file": block.file,
+        "rows": dict(block.rows),
+        "time": [block.time_min, block.time_max],
+        "bytes": block.size_bytes,
+        "checksum": block.checksum,
+    }
+
+
+def _manifest(body: Mapping[str, Any]) -> Manifest:
+    kind: CommitKind = body["kind"]
+    published_us = body["published_us"]
+    common = {"seq": body["seq"], "kind": kind, "stream": body["stream"], "published_us": published_us}
+    if kind == "append":
+        parts = [*body["partitions"], body["late"]]
+        writer = body.get("writer")
+        return Manifest(
+            **common,
+            blocks=tuple(_block(part, p, published_us) for p, part in enumerate(parts) if "file" in part),
+            ends=tuple(part["end"] for part in parts),
+            boundaries=tuple(part["boundary"] for part in body["partitions"]),
+            time_max=body["time_max"],
+            writer=Writer(**writer) if writer else None,
+            source=body["source"],
+        )
+    if kind == "compact":
+        return Manifest(**common, blocks=tuple(_block(b, b["partition"], published_us) for b in body["blocks"]))
+    if kind == "truncate":
+        return Manifest(**common, starts=tuple(body["starts"]))
+    if kind == "collect":
+        return Manifest(**common, files=tuple(body["files"]), deleted_through=body["deleted_through"])
+    raise ValueError(f"unknown kind of commit {kind!r}")
+
+
+def _block(part: Mapping[str, Any], partition: int, published_us: int) -> Block:
+    time: Sequence[int] = part["time"]
+    return Block(
+        partition=partition,
+        file=part["file"],
+        first=part["first"],
+        end=part["end"],
+        rows=part["rows"],
+        time_min=time[0],
+        time_max=time[1],
+        size_bytes=part["bytes"],
+        checksum=part["checksum"],
+        published_us=published_us,
+    )

@@ -1,0 +1,177 @@
+"""Dropping the past: `truncate` takes tuples out of the stream, `collect` takes files off the disk.
+
+Deleting is done in two steps, so that nobody is hurt: a `collect` commit announces the files that nothing refers to;
+`grace` later, when the readers that may still hold them are done, they are deleted. A slow writer whose block was
+announced cannot publish it any more, because it has to read the announcement first; no clock is part of that argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from strandline.errors import ConsumerError, OptionError
+from strandline.log import consumers
+from strandline.log.log import Log
+from strandline.log.manifest import Manifest
+from strandline.log.state import LogState
+
+GRACE_US = 3_600_000_000
+_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits")
+_FILES_PER_COMMIT = 10_000
+
+Progress = Callable[[str, int], None]
+
+
+def truncate(
+    log: Log,
+    *,
+    before_time: int | None = None,
+    before_offset: int | Mapping[int, int] | None = None,
+    yield_to_consumers: bool = False,
+) -> tuple[int, ...]:
+    """Drops whole blocks before a time or an offset; returns where each partition begins now.
+
+    Blocks are dropped only if all of their tuples lie before. If a registered consumer needs some of them this raises
+    and names it, or, with `yield_to_consumers`, drops only what no consumer needs.
+    """
+    if (before_time is None) == (before_offset is None):
+        raise OptionError("truncate needs a time or an offset, and not both", where=log.storage.url)
+    log.refresh()
+
+    def make(state: LogState, _seen: Sequence[Manifest]) -> Manifest:
+        starts = _aligned(log, _wanted(log, before_time, before_offset))
+        for consumer in consumers.consumers(log):
+            for p, need in enumerate(consumer.needs):
+                if need >= starts[p]:
+                    continue
+                if not yield_to_consumers:
+                    raise ConsumerError(
+                        f"consumer {consumer.name!r} still needs partition {p} from offset {need}; "
+                        f"truncating would drop up to offset {starts[p] - 1}",
+                        where=log.storage.url,
+                        todo=f"truncate less, let {consumer.name!r} catch up, or unregister it",
+                    )
+                starts[p] = _block_start(log, p, need)
+        return Manifest(
+            seq=state.seq + 1,
+            kind="truncate",
+            stream=log.spec.id,
+            published_us=log.clock.now_us(),
+            starts=tuple(max(old, new) for old, new in zip(state.starts, starts, strict=True)),
+        )
+
+    if make(log.state, ()).starts != log.state.starts:
+        log.publish(make, since=log.state.seq)
+    return log.state.starts
+
+
+def apply_retention(log: Log) -> None:
+    """Drops what is older than the stream's own `retention`, as far as consumers allow."""
+    if log.spec.retention is not None and log.state.time_max is not None:
+        truncate(log, before_time=log.state.time_max - log.spec.retention, yield_to_consumers=True)
+
+
+def _wanted(log: Log, before_time: int | None, before_offset: int | Mapping[int, int] | None) -> list[int]:
+    """Per partition the first offset to keep, not yet aligned to blocks."""
+    state, late = log.state, log.spec.late
+    if before_time is not None:
+        return [next((b.first for b in log.blocks(p, time_from=before_time)), state.ends[p]) for p in range(late + 1)]
+    if isinstance(before_offset, Mapping):
+        unknown = [p for p in before_offset if not 0 <= p < late]
+        if unknown:
+            raise OptionError(
+                f"there is no partition {unknown[0]}", where=f"{log.storage.url}, partitions 0 to {late - 1}"
+            )
+        wanted = [before_offset.get(p, 0) for p in range(late)]
+    else:
+        wanted = [before_offset or 0] * late
+    return [*wanted, 0]
+
+
+def _aligned(log: Log, wanted: Sequence[int]) -> list[int]:
+    return [_block_start(log, p, offset) for p, offset in enumerate(wanted)]
+
+
+def _block_start(log: Log, partition: int, offset: int) -> int:
+    """The start of the block that holds the offset: blocks are dropped whole or not at all."""
+    start, end = log.state.starts[partition], log.state.ends[partition]
+    if offset >= end:
+        return end
+    return next((b.first for b in log.blocks(partition, first=max(offset, start))), start)
+
+
+def collect(log: Log, *, grace_us: int = GRACE_US, progress: Progress | None = None) -> list[str]:
+    """Deletes files that nothing refers to: of crashed attempts, of compacted and of truncated blocks, of old indexes.
+
+    Safe while writers and readers run. Files are announced when they have been unreferenced and untouched for
+    `grace_us`, and deleted `grace_us` after that, so the first call of an idle stream may delete nothing.
+    """
+    log.reload()  # an older snapshot's index would take the newer one's files for unreferenced
+    announced = {file for seq in log.state.announced for file in log.commit(seq).files}
+    cutoff_us = log.clock.now_us() - grace_us
+    fresh: list[str] = []
+    for key in _unreferenced(log, cutoff_us):
+        if key not in announced:
+            fresh.append(key)
+        if len(fresh) == _FILES_PER_COMMIT:
+            _announce(log, fresh)
+            fresh = []
+    if fresh:
+        _announce(log, fresh)
+    deleted: list[str] = []
+    done = -1
+    for seq in log.state.announced:
+        announcement = log.commit(seq)
+        if announcement.published_us > log.clock.now_us() - grace_us:
+            break
+        for file in announcement.files:
+            log.storage.delete(file)
+            deleted.append(file)
+            if progress:
+                progress("deleted", len(deleted))
+        done = seq
+    if done >= 0:
+        _announce(log, [], deleted_through=done)
+    return deleted
+
+
+def _unreferenced(log: Log, cutoff_us: int) -> Iterator[str]:
+    """Files older than the cutoff that no manifest names, one folder's live files in memory at a time."""
+    live: set[str] = set()
+    folder = ""
+    for top in _FOLDERS:
+        for listed in log.storage.list(top):
+            parent, _, name = listed.key.rpartition("/")
+            if parent != folder:
+                folder, live = parent, _live(log, parent)
+            if top == "commits" and not name.startswith(".tmp-"):
+                continue
+            if listed.key not in live and listed.modified_us <= cutoff_us:
+                yield listed.key
+
+
+def _live(log: Log, folder: str) -> set[str]:
+    if folder == "snapshots":
+        return {"snapshots/root.json", *log.index_files()}
+    for partition in range(log.spec.partitions + 1):
+        if folder == log.spec.folder(partition):
+            return {b.file for b in log.blocks(partition)}
+    return set()
+
+
+def _announce(log: Log, files: Sequence[str], deleted_through: int = -1) -> None:
+    doomed = set(files)
+
+    def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+        # Whatever was published since we looked is referenced now.
+        named = {b.file for m in seen for b in m.blocks}
+        return Manifest(
+            seq=state.seq + 1,
+            kind="collect",
+            stream=log.spec.id,
+            published_us=log.clock.now_us(),
+            files=tuple(sorted(doomed - named)),
+            deleted_through=deleted_through,
+        )
+
+    log.publish(make, since=log.state.seq)

@@ -1,0 +1,207 @@
+"""`stream.json`: what a stream is, decided once, when it is created."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.errors import FormatVersionError, NotAStreamError, OptionError, SchemaError, StreamMismatchError
+from strandline.log.columns import KIND, OFFSET, arrow_schema, fields_of, type_name
+
+FORMAT = 1
+KEY = "stream.json"
+PARTITIONS_MAX = 10_000
+
+_KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
+_TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz")
+_TIME_TYPES = (*_TIMESTAMP_TYPES, "long", "integer", "short", "byte")
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """The fixed facts of a stream. Times and durations are the log's integers (see `units`)."""
+
+    id: str
+    schema: Mapping[str, Any]
+    """The tuples' schema, in the JSON that Spark gives and takes (`df.schema.jsonValue()`)."""
+    key: tuple[str, ...]
+    time: str
+    partitions: int
+    lateness: int = 0
+    retention: int | None = None
+    created_by: str = ""
+    created_us: int = 0
+    upstream: Mapping[str, Any] | None = None
+    arrow: pa.Schema = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", normalised(self.schema))
+        self._check()
+        object.__setattr__(self, "arrow", arrow_schema(self.schema))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the tuples' own columns."""
+        return tuple(f["name"] for f in fields_of(self.schema))
+
+    @property
+    def time_is_timestamp(self) -> bool:
+        """Whether the time column is a timestamp (otherwise it is an integer)."""
+        return self._type_of(self.time) in _TIMESTAMP_TYPES
+
+    @property
+    def late(self) -> int:
+        """The number under which the late side log goes beside the partitions 0 … P-1."""
+        return self.partitions
+
+    def folder(self, partition: int) -> str:
+        """Where the blocks of a partition (or of the late side log) lie."""
+        return "late" if partition == self.late else f"blocks/p{partition:05d}"
+
+    def to_json(self) -> bytes:
+        """The bytes of stream.json."""
+        body = {
+            "format": FORMAT,
+            "id": self.id,
+            "schema": self.schema,
+            "key": list(self.key),
+            "time": self.time,
+            "partitions": self.partitions,
+            "lateness": self.lateness,
+            "retention": self.retention,
+            "created_by": self.created_by,
+            "created_us": self.created_us,
+            "upstream": self.upstream,
+        }
+        return json.dumps(body, indent=2).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes, where: str) -> StreamSpec:
+        """The spec that stream.json holds; an error that names `where` if it holds none."""
+        try:
+            body = json.loads(data)
+            version = body["format"]
+        except (ValueError, TypeError, KeyError):
+            raise NotAStreamError(
+                "stream.json is not one of Strandline's", where=where, todo="choose another path, or restore the file"
+            ) from None
+        if version != FORMAT:
+            raise FormatVersionError(
+                f"the stream has format version {version}, this Strandline reads version {FORMAT}",
+                where=where,
+                todo="upgrade Strandline",
+            )
+        try:
+            return cls(
+                id=body["id"],
+                schema=body["schema"],
+                key=tuple(body["key"]),
+                time=body["time"],
+                partitions=body["partitions"],
+                lateness=body["lateness"],
+                retention=body["retention"],
+                created_by=body["created_by"],
+                created_us=body["created_us"],
+                upstream=body["upstream"],
+            )
+        except KeyError as missing:
+            raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore the file") from None
+
+    def require_same(self, asked: StreamSpec, where: str) -> None:
+        """Raises if `asked` (what a program wants to write) does not fit this stream."""
+        ours = {f["name"]: type_name(f["type"]) for f in fields_of(self.schema)}
+        theirs = {f["name"]: type_name(f["type"]) for f in fields_of(asked.schema)}
+        if list(ours.items()) != list(theirs.items()):
+            raise SchemaError(
+                f"the DataFrame's schema differs from the stream's: {_difference(ours, theirs)}",
+                where=where,
+                todo="select and cast the columns to the stream's schema, or write to a new stream",
+            )
+        for name in ("key", "time", "partitions", "lateness"):
+            mine, wanted = getattr(self, name), getattr(asked, name)
+            if mine != wanted:
+                raise StreamMismatchError(
+                    f"the stream was created with {name}={mine!r}, this program says {name}={wanted!r}",
+                    where=where,
+                    todo=f"use {name}={mine!r}, or write to a new stream",
+                )
+
+    def _type_of(self, column: str) -> str:
+        for f in fields_of(self.schema):
+            if f["name"] == column:
+                return type_name(f["type"])
+        raise SchemaError(
+            f"there is no column {column!r}",
+            where=f"columns: {', '.join(self.columns)}",
+            todo="name a column of the DataFrame",
+        )
+
+    def _check(self) -> None:
+        names = self.columns
+        if len({n.lower() for n in names}) != len(names):
+            raise SchemaError("two columns have the same name", where=", ".join(names), todo="rename one of them")
+        for reserved in (OFFSET, KIND):
+            if reserved in (n.lower() for n in names):
+                raise SchemaError(f"the column name {reserved!r} is reserved", todo="rename the column")
+        if not self.key:
+            raise OptionError("a stream needs at least one key column", todo='pass key="column" or key=["a", "b"]')
+        for column in self.key:
+            kind = self._type_of(column)
+            if kind not in _KEY_TYPES and not kind.startswith("decimal"):
+                raise SchemaError(
+                    f"key column {column!r} has type {kind}",
+                    todo="keys are integers, strings, binary, dates, timestamps, booleans or decimals",
+                )
+        if self._type_of(self.time) not in _TIME_TYPES:
+            raise SchemaError(
+                f"time column {self.time!r} has type {self._type_of(self.time)}",
+                todo="the time is a timestamp or an integer; cast it",
+            )
+        if not isinstance(self.partitions, int) or not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise OptionError(
+                f"partitions={self.partitions!r} is out of range", todo=f"use 1 to {PARTITIONS_MAX} partitions"
+            )
+
+
+def normalised(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema without nullability and metadata, neither of which changes what is stored."""
+    return {
+        "type": "struct",
+        "fields": [
+            {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}}
+            for f in fields_of(schema)
+        ],
+    }
+
+
+def _nullable(kind: Any) -> Any:
+    if not isinstance(kind, dict):
+        return kind
+    if kind["type"] == "struct":
+        return normalised(kind)
+    if kind["type"] == "array":
+        return {"type": "array", "elementType": _nullable(kind["elementType"]), "containsNull": True}
+    if kind["type"] == "map":
+        key, value = _nullable(kind["keyType"]), _nullable(kind["valueType"])
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    return kind
+
+
+def _difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    found: list[str] = []
+    found += [f"{name!r} is missing" for name in ours if name not in theirs]
+    found += [f"{name!r} is not in the stream" for name in theirs if name not in ours]
+    found += [
+        f"{name!r} is {theirs[name]}, in the stream {ours[name]}"
+        for name in ours
+        if name in theirs and ours[name] != theirs[name]
+    ]
+    return "; ".join(found) or f"the order is {_names(theirs)}, in the stream {_names(ours)}"
+
+
+def _names(columns: Mapping[str, str] | Sequence[str]) -> str:
+    return ", ".join(columns)

@@ -1,0 +1,127 @@
+"""The state of a stream: the fold of its manifests, but for the list of its blocks (that is `index`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from strandline.errors import CorruptManifestError
+from strandline.log.manifest import Manifest, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where a stream stands after the commit `seq` (-1: nothing was ever committed)."""
+
+    seq: int
+    starts: tuple[int, ...]
+    """First offset kept, per partition; the late side log comes last."""
+    ends: tuple[int, ...]
+    """Next offset to be given, per partition; the late side log comes last."""
+    boundaries: tuple[int | None, ...]
+    time_max: int | None = None
+    writer: Writer | None = None
+    source: Mapping[str, Any] | None = None
+    published_us: int = 0
+    """When the last append was published."""
+    announced: tuple[int, ...] = ()
+    """Collect commits whose files may not all be deleted yet."""
+
+    @classmethod
+    def empty(cls, partitions: int) -> LogState:
+        """A stream to which nothing was written."""
+        zeros = (0,) * (partitions + 1)
+        return cls(seq=-1, starts=zeros, ends=zeros, boundaries=(None,) * partitions)
+
+    @property
+    def boundary(self) -> int | None:
+        """The time before which no tuple will follow in any partition."""
+        known = [b for b in self.boundaries if b is not None]
+        return min(known) if len(known) == len(self.boundaries) else None
+
+    def apply(self, m: Manifest) -> LogState:
+        """The state after one more commit. Every manifest, our own and anybody's, comes through here."""
+        check_follows(self, m)
+        if m.kind == "append":
+            return replace(
+                self,
+                seq=m.seq,
+                ends=m.ends,
+                boundaries=m.boundaries,
+                time_max=m.time_max,
+                writer=m.writer,
+                source=m.source,
+                published_us=m.published_us,
+            )
+        if m.kind == "truncate":
+            starts = tuple(max(old, new) for old, new in zip(self.starts, m.starts, strict=True))
+            return replace(self, seq=m.seq, starts=starts)
+        if m.kind == "collect":
+            pending = tuple(seq for seq in self.announced if seq > m.deleted_through)
+            return replace(self, seq=m.seq, announced=(*pending, m.seq) if m.files else pending)
+        return replace(self, seq=m.seq)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the snapshot."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> LogState:
+        """From the snapshot."""
+        writer = body["writer"]
+        return cls(
+            seq=body["seq"],
+            starts=tuple(body["starts"]),
+            ends=tuple(body["ends"]),
+            boundaries=tuple(body["boundaries"]),
+            time_max=body["time_max"],
+            writer=Writer(**writer) if writer else None,
+            source=body["source"],
+            published_us=body["published_us"],
+            announced=tuple(body["announced"]),
+        )
+
+
+def check_follows(state: LogState, m: Manifest) -> None:
+    """Raises unless `m` may stand right after `state`: the invariants of the log, checked on writing and on reading."""
+    problem = _problem(state, m)
+    if problem:
+        raise CorruptManifestError(
+            f"commit {m.seq} ({m.kind}) cannot follow commit {state.seq}: {problem}",
+            where=f"stream {m.stream}",
+            todo="run `strandline verify` on the stream",
+        )
+
+
+def _problem(state: LogState, m: Manifest) -> str | None:
+    if m.seq != state.seq + 1:
+        return "the sequence has a gap"
+    if m.kind == "append":
+        if len(m.ends) != len(state.ends):
+            return f"it has {len(m.ends) - 1} partitions, not {len(state.ends) - 1}"
+        grown = {b.partition: b for b in m.blocks}
+        if len(grown) != len(m.blocks):
+            return "two blocks for one partition"
+        for p, (old, new) in enumerate(zip(state.ends, m.ends, strict=True)):
+            block = grown.get(p)
+            if (block.first, block.end) != (old, new) if block else old != new:
+                return f"offsets of partition {p} are not dense: they stood at {old}"
+            if block and sum(block.rows.values()) != block.tuples:
+                return f"the block of partition {p} counts {sum(block.rows.values())} rows for {block.tuples} offsets"
+        for p, (before, after) in enumerate(zip(state.boundaries, m.boundaries, strict=True)):
+            if before is not None and (after is None or after < before):
+                return f"the boundary of partition {p} went back from {before} to {after}"
+            block = grown.get(p)
+            if before is not None and block and block.time_min < before:
+                return f"partition {p} has a tuple at {block.time_min}, before the boundary {before}"
+        if state.time_max is not None and (m.time_max is None or m.time_max < state.time_max):
+            return "the largest time went back"
+    elif m.kind == "truncate":
+        if len(m.starts) != len(state.ends) or any(s > e for s, e in zip(m.starts, state.ends, strict=True)):
+            return "it drops tuples that were never there"
+    elif m.kind == "compact":
+        for b in m.blocks:
+            if not state.starts[b.partition] <= b.first < b.end <= state.ends[b.partition]:
+                return f"its block {b.first}-{b.end} lies outside of partition {b.partition}"
+    return None

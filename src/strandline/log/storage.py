@@ -1,0 +1,59 @@
+"""What the log needs from a store: a handful of calls on keys below one root.
+
+A key is a relative path with `/` between its parts. Nothing in the log depends on listings being up to
+date: the newest manifest is found by asking for the next key, never by listing, so a store whose
+listings lag behind its writes is as good as any other. Listings serve garbage collection only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+Durability = Literal["fsync", "os"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One key of a listing."""
+
+    key: str
+    size_bytes: int
+    modified_us: int
+
+
+class Storage(Protocol):
+    """Keys and bytes below one root.
+
+    A call that returns has taken effect, durably (unless `durability="os"` was asked for). A call
+    that raises or dies may or may not have taken effect, but never partly: a key holds all of the
+    bytes of one `create` or `put`, or does not exist.
+    """
+
+    url: str
+
+    def create(self, key: str, data: bytes) -> None:
+        """Writes a key that does not exist; `KeyExistsError` if it does."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes a key, replacing what was there."""
+
+    def read(self, key: str) -> bytes:
+        """The bytes of a key; `KeyMissingError` if there is none."""
+
+    def exists(self, key: str) -> bool:
+        """Whether the key is there."""
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """Every key below the folder `prefix` (`""` is the root), at any depth, in order. May lag behind writes."""
+
+    def delete(self, key: str) -> None:
+        """Removes a key; no error if it is not there."""
+
+    def settle(self, prefix: str) -> None:
+        """Returns when every key of the folder `prefix` that this process has seen will survive a power loss."""
+
+    def local_path(self, key: str) -> Path | None:
+        """Where the key lies (or would lie) in the local filesystem; None if the store is elsewhere."""

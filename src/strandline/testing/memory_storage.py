@@ -1,0 +1,74 @@
+"""Storage in a dictionary: what every other storage has to be like, and fast enough for simulations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from strandline.clock import SYSTEM_CLOCK, Clock
+from strandline.errors import KeyExistsError, KeyMissingError
+from strandline.log.storage import Listed
+from strandline.log.storage_key import checked_key, checked_prefix
+
+
+class MemoryStorage:
+    """Keys and bytes of this object; a pickled copy has a life of its own.
+
+    >>> storage = MemoryStorage()
+    >>> storage.create("a/b", b"value")
+    >>> storage.read("a/b")
+    b'value'
+    """
+
+    url = "in-memory"
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._values: dict[str, tuple[bytes, int]] = {}
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> tuple[Clock, dict[str, tuple[bytes, int]]]:
+        with self._lock:
+            return self._clock, dict(self._values)
+
+    def __setstate__(self, state: tuple[Clock, dict[str, tuple[bytes, int]]]) -> None:
+        self._clock, self._values = state
+        self._lock = threading.Lock()
+
+    def create(self, key: str, data: bytes) -> None:
+        value = bytes(data), self._clock.now_us()
+        with self._lock:
+            if self._values.setdefault(checked_key(key), value) is not value:
+                raise KeyExistsError("the key is taken", where=key)
+
+    def put(self, key: str, data: bytes) -> None:
+        value = bytes(data), self._clock.now_us()
+        with self._lock:
+            self._values[checked_key(key)] = value
+
+    def read(self, key: str) -> bytes:
+        value = self._values.get(checked_key(key))
+        if value is None:
+            raise KeyMissingError("there is no such key", where=key)
+        return value[0]
+
+    def exists(self, key: str) -> bool:
+        return checked_key(key) in self._values
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        below = checked_prefix(prefix) + "/" if prefix else ""
+        with self._lock:
+            found = [(key, *value) for key, value in self._values.items() if key.startswith(below)]
+        return iter([Listed(key, len(data), modified_us) for key, data, modified_us in sorted(found)])
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            self._values.pop(checked_key(key), None)
+
+    def settle(self, prefix: str) -> None:
+        checked_prefix(prefix)
+
+    def local_path(self, key: str) -> Path | None:
+        checked_key(key)
+        return None
