@@ -204,7 +204,7 @@ class Index:
             is_leaf=True,
             entries=len(leaf),
             tuples=int((leaf.end - leaf.first).sum()),
-            size_bytes=int(leaf.table.column("size_bytes").to_numpy().sum()),
+            size_bytes=int(leaf.size_bytes.sum()),
             firsts=firsts,
             ends=ends,
             time_max=time_max,
@@ -251,15 +251,20 @@ class Index:
         return [c for c in edited if c.entries]
 
     def _edited_child(self, child: Child, edits: _Edits) -> Child:
-        firsts, ends = list(child.firsts), list(child.ends)
+        ends, time_max = list(child.ends), child.time_max
+        firsts = [min(max(f, s), e) for f, s, e in zip(child.firsts, edits.starts, ends, strict=True)]
         own: list[Block] = []
         for r in edits.replacements:
             p = r.partition
             if firsts[p] <= r.first < ends[p]:
                 own.append(r)
-                ends[p] = max(ends[p], r.end)
             elif r.first < firsts[p] < r.end:
-                firsts[p] = min(r.end, ends[p])
+                firsts[p] = r.end
+            else:
+                continue
+            # Raised in every child that it reaches into, so that neighbours stay in order for the binary searches.
+            ends[p] = max(ends[p], r.end)
+            time_max = r.time_max if time_max is None else max(time_max, r.time_max)
         if not child.is_leaf:
             below = self._edited(self.node(child), edits)
             if not below:
@@ -272,7 +277,7 @@ class Index:
         kept = [r for r in _outermost(own) if r.end > edits.starts[r.partition]]
         leaf = leaf.edited(drop, kept)
         return self._write_leaf(
-            leaf, tuple(firsts), tuple(ends), child.time_max, child.boundary, seq=child.seq, level=child.level
+            leaf, tuple(firsts), tuple(ends), time_max, child.boundary, seq=child.seq, level=child.level
         )
 
 
@@ -285,7 +290,7 @@ class _Edits:
 
     def touch(self, child: Child) -> bool:
         """Whether anything of the child changes."""
-        cut = any(f < s for f, s in zip(child.firsts, self.starts, strict=True))
+        cut = any(f < min(s, e) for f, s, e in zip(child.firsts, self.starts, child.ends, strict=True))
         return cut or any(
             r.first < child.ends[r.partition] and child.firsts[r.partition] < r.end for r in self.replacements
         )

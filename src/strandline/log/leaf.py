@@ -45,6 +45,7 @@ class Leaf:
         self.end: Ints = table.column("end").to_numpy()
         self.time_min: Ints = table.column("time_min").to_numpy()
         self.time_max: Ints = table.column("time_max").to_numpy()
+        self.size_bytes: Ints = table.column("size_bytes").to_numpy()
 
     @classmethod
     def of(cls, blocks: Iterable[Block]) -> Leaf:

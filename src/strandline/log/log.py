@@ -300,7 +300,7 @@ class Log:
                 ends[b.partition] = b.end
             times = [b.time_max for b in blocks if b.partition != self.spec.late]
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
-            boundary = None if time_max is None else time_max - self.spec.lateness
+            boundary = None if time_max is None or self.spec.lateness is None else time_max - self.spec.lateness
             return Manifest(
                 seq=state.seq + 1,
                 kind="append",
@@ -322,9 +322,9 @@ class Log:
     def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
         """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
         while True:
-            m = make(self.state, self.since(since))
+            data = manifest.encode(make(self.state, self.since(since)))
+            m = manifest.decode(data, f"{self.storage.url}, about to be published")
             self.state.apply(m)  # never write what could not be read back
-            data = manifest.encode(m)
             try:
                 self.storage.create(commit_key(m.seq), data)
             except KeyExistsError:

@@ -171,7 +171,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         writer = body.get("writer")
         return Manifest(
             **common,
-            blocks=tuple(_block(part, p, published_us) for p, part in enumerate(parts) if "file" in part),
+            blocks=tuple(block_from_json({**part, "partition": p}, published_us) for p, part in enumerate(parts) if "file" in part),
             ends=tuple(part["end"] for part in parts),
             boundaries=tuple(part["boundary"] for part in body["partitions"]),
             time_max=body["time_max"],
@@ -179,7 +179,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             source=body["source"],
         )
     if kind == "compact":
-        return Manifest(**common, blocks=tuple(_block(b, b["partition"], published_us) for b in body["blocks"]))
+        return Manifest(**common, blocks=tuple(block_from_json(b, published_us) for b in body["blocks"]))
     if kind == "truncate":
         return Manifest(**common, starts=tuple(body["starts"]))
     if kind == "collect":
@@ -187,10 +187,11 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
     raise ValueError(f"unknown kind of commit {kind!r}")
 
 
-def _block(part: Mapping[str, Any], partition: int, published_us: int) -> Block:
+def block_from_json(part: Mapping[str, Any], published_us: int = 0) -> Block:
+    """The block that `block_json` and its partition describe."""
     time: Sequence[int] = part["time"]
     return Block(
-        partition=partition,
+        partition=part["partition"],
         file=part["file"],
         first=part["first"],
         end=part["end"],

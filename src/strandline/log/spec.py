@@ -31,7 +31,8 @@ class StreamSpec:
     key: tuple[str, ...]
     time: str
     partitions: int
-    lateness: int = 0
+    lateness: int | None = 0
+    """How far behind the largest time a tuple may come; None: nothing is ever late."""
     retention: int | None = None
     created_by: str = ""
     created_us: int = 0

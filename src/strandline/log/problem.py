@@ -1,0 +1,21 @@
+"""Something that `verify` found wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: which part of the stream, what, where, and what to do."""
+
+    part: Literal["manifest", "index", "block", "consumer"]
+    what: str
+    file: str
+    partition: int | None = None
+    first: int | None = None
+    """The first offset that is concerned."""
+    end: int | None = None
+    """The offset behind the last one."""
+    todo: str = ""

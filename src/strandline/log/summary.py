@@ -1,0 +1,275 @@
+"""What a stream looks like from outside, at a cost that its length hardly changes.
+
+No block is opened. Sizes and times come from the leaves of the index, whole columns at a time; rates come from the end
+offsets that every append carries, so two manifests are enough for them, and the older one is found by binary search.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from strandline.errors import CorruptionError, KeyMissingError
+from strandline.log.columns import fields_of, type_name
+from strandline.log.consumer_audit import consumers_and_problems
+from strandline.log.consumers import Consumer
+from strandline.log.index import Child, Index, covers
+from strandline.log.leaf import Ints, Leaf
+from strandline.log.log import Log
+from strandline.log.manifest import Manifest, Writer
+from strandline.log.state import LogState
+
+BUCKETS = 60
+RATE_WINDOW_US = 60_000_000
+_COMMITS_TRIED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """One partition, or the late side log. Times are the log's integers."""
+
+    partition: int
+    start: int
+    end: int
+    boundary: int | None
+    tuples: int
+    blocks: int
+    size_bytes: int
+    time_min: int | None
+    time_max: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSummary:
+    """A registered consumer and how far it is behind."""
+
+    name: str
+    needs: tuple[int, ...]
+    lag: tuple[int, ...]
+    """Per partition, tuples that it has not read yet."""
+    lag_tuples: int
+    updated_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Tuples over time: bucket i covers [edges[i], edges[i + 1])."""
+
+    edges: tuple[float, ...]
+    tuples: tuple[int, ...]
+    """Tuples of a block count as spread evenly over its time range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A stream as of the last refresh of its log."""
+
+    id: str
+    url: str
+    columns: Mapping[str, str]
+    """Names and types, in order."""
+    key: tuple[str, ...]
+    time: str
+    time_is_timestamp: bool
+    """Times are microseconds since 1970 UTC if so, plain numbers if not."""
+    lateness: int | None
+    retention: int | None
+    created_us: int
+    created_by: str
+    commits: int
+    partitions: tuple[PartitionSummary, ...]
+    late: PartitionSummary
+    boundary: int | None
+    time_min: int | None
+    time_max: int | None
+    tuples: int
+    blocks: int
+    size_bytes: int
+    published_us: int | None
+    """When the last batch was published."""
+    rate: float | None
+    """Tuples a second over the last minute or so of publications."""
+    rate_seconds: float | None
+    rate_overall: float | None
+    """Tuples a second since the first publication."""
+    writer: Writer | None
+    consumers: tuple[ConsumerSummary, ...]
+    unreadable_consumers: tuple[str, ...]
+    histogram: Histogram | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for people's programs."""
+        return asdict(self)
+
+
+def summary(log: Log, buckets: int = BUCKETS) -> Summary:
+    """A stream's settings, place, size, speed and shape over time, as of the log's last refresh."""
+    entries = _Entries(log)
+    spec, state = log.spec, log.state
+    parts = entries.partitions(state)
+    ours, late = parts[:-1], parts[-1]
+    lowest = min((p.time_min for p in ours if p.time_min is not None), default=None)
+    highest = max((p.time_max for p in ours if p.time_max is not None), default=None)
+    rate, rate_seconds = _rate(state, _window_start(log))
+    rate_overall, _ = _rate(state, _first_append(log, range(log.state.seq + 1)))
+    consumers, unreadable = consumers_and_problems(log)
+    return Summary(
+        id=spec.id,
+        url=log.storage.url,
+        columns={f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)},
+        key=spec.key,
+        time=spec.time,
+        time_is_timestamp=spec.time_is_timestamp,
+        lateness=spec.lateness,
+        retention=spec.retention,
+        created_us=spec.created_us,
+        created_by=spec.created_by,
+        commits=state.seq + 1,
+        partitions=tuple(ours),
+        late=late,
+        boundary=state.boundary,
+        time_min=lowest,
+        time_max=highest,
+        tuples=sum(p.tuples for p in ours),
+        blocks=sum(p.blocks for p in parts),
+        size_bytes=sum(p.size_bytes for p in parts),
+        published_us=state.published_us if any(state.ends) else None,
+        rate=rate,
+        rate_seconds=rate_seconds,
+        rate_overall=rate_overall,
+        writer=state.writer,
+        consumers=tuple(_consumer(c, state) for c in consumers),
+        unreadable_consumers=tuple(p.file for p in unreadable),
+        histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets, spec.late),
+    )
+
+
+def _consumer(consumer: Consumer, state: LogState) -> ConsumerSummary:
+    lag = tuple(max(0, end - need) for need, end in zip(consumer.needs, state.ends, strict=False))
+    return ConsumerSummary(consumer.name, consumer.needs, lag, sum(lag), consumer.updated_us)
+
+
+# ---------------------------------------------------------------------- blocks, a leaf at a time
+
+
+class _Entries:
+    """Six numbers of every live block, as columns."""
+
+    def __init__(self, log: Log) -> None:
+        try:
+            leaves = [_numbers(leaf) for leaf in _live_leaves(log)]
+        except (CorruptionError, KeyMissingError):
+            # The log's own search mends an index that has lost a file.
+            leaves = [_numbers(Leaf.of(log.blocks(p))) for p in range(log.spec.partitions + 1)]
+        self._numbers = np.concatenate(leaves, axis=1)
+        partition, _, end, *_ = self._numbers
+        self._numbers = self._numbers[:, end > np.asarray(log.state.starts)[partition]]
+
+    def partitions(self, state: LogState) -> list[PartitionSummary]:
+        """Sums and extremes of each partition, the late side log last."""
+        partition, first, end, time_min, time_max, size_bytes = self._numbers
+        many = len(state.ends)
+        tuples, blocks, sizes = (np.zeros(many, dtype=np.int64) for _ in range(3))
+        lowest, highest = np.full(many, np.iinfo(np.int64).max), np.full(many, np.iinfo(np.int64).min)
+        np.add.at(tuples, partition, end - np.maximum(first, np.asarray(state.starts)[partition]))
+        np.add.at(blocks, partition, 1)
+        np.add.at(sizes, partition, size_bytes)
+        np.minimum.at(lowest, partition, time_min)
+        np.maximum.at(highest, partition, time_max)
+        return [
+            PartitionSummary(
+                partition=p,
+                start=state.starts[p],
+                end=state.ends[p],
+                boundary=state.boundaries[p] if p < len(state.boundaries) else None,
+                tuples=int(tuples[p]),
+                blocks=int(blocks[p]),
+                size_bytes=int(sizes[p]),
+                time_min=int(lowest[p]) if blocks[p] else None,
+                time_max=int(highest[p]) if blocks[p] else None,
+            )
+            for p in range(many)
+        ]
+
+    def histogram(self, lowest: int, highest: int, buckets: int, late: int) -> Histogram:
+        """The tuples of the partitions, without the late side log, over time."""
+        _, first, end, time_min, time_max, _ = self._numbers[:, self._numbers[0] != late].astype(np.float64)
+        width = time_max - time_min + 1.0
+        edges = float(lowest) + (float(highest) - float(lowest) + 1.0) * np.arange(buckets + 1) / buckets
+        # Tuples before each edge, by the part of each block's time range that lies there.
+        before = [float((end - first) @ np.clip((edge - time_min) / width, 0.0, 1.0)) for edge in edges]
+        return Histogram(tuple(edges.tolist()), tuple(np.diff(np.rint(before)).astype(int).tolist()))
+
+
+def _numbers(leaf: Leaf) -> Ints:
+    size_bytes = leaf.table.column("size_bytes").to_numpy()
+    return np.stack([leaf.partition, leaf.first, leaf.end, leaf.time_min, leaf.time_max, size_bytes])
+
+
+def _live_leaves(log: Log) -> Iterator[Leaf]:
+    """The entries of the index, less what later commits replaced, plus what they added."""
+    replacements = [b for m in log.tail if m.kind == "compact" for b in m.blocks]
+    outermost = [b for i, b in enumerate(replacements) if not any(covers(later, b) for later in replacements[i + 1 :])]
+    appended = Leaf.of(b for m in log.tail if m.kind == "append" for b in m.blocks)
+    for leaf in itertools.chain(_leaves(Index(log.storage), log.indexed), [appended]):
+        drop = np.zeros(len(leaf), dtype=bool)
+        for r in outermost:
+            drop |= (leaf.partition == r.partition) & (leaf.first >= r.first) & (leaf.end <= r.end)
+        yield leaf.edited(drop, ()) if drop.any() else leaf
+    yield Leaf.of(outermost)
+
+
+def _leaves(index: Index, children: Sequence[Child]) -> Iterator[Leaf]:
+    for child in children:
+        if child.is_leaf:
+            yield index.leaf(child)
+        else:
+            yield from _leaves(index, index.node(child))
+
+
+# ---------------------------------------------------------------------- rates
+
+
+def _rate(state: LogState, older: Manifest | None) -> tuple[float | None, float | None]:
+    """Tuples a second from an append to the last one, and the seconds between them."""
+    if older is None or state.published_us <= older.published_us:
+        return None, None
+    seconds = (state.published_us - older.published_us) / 1e6
+    return (sum(state.ends[:-1]) - sum(older.ends[:-1])) / seconds, seconds
+
+
+def _window_start(log: Log) -> Manifest | None:
+    """The last append that is at least a window older than the newest, or else the first one."""
+    wanted_us = log.state.published_us - RATE_WINDOW_US
+    # Galloping back from the end, then halving: most of a minute's commits are in memory, of a long past few are read.
+    step, high = 1, log.state.seq + 1
+    low = high - step
+    while low >= 0 and _commit(log, low).published_us > wanted_us:
+        step *= 2
+        high, low = low, low - step
+    low = max(low, -1)
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _commit(log, middle).published_us > wanted_us:
+            high = middle
+        else:
+            low = middle
+    older = _first_append(log, range(low, -1, -1))
+    return older or _first_append(log, range(low + 1, log.state.seq + 1))
+
+
+def _first_append(log: Log, seqs: range) -> Manifest | None:
+    """The first of these commits that is an append; a long row of others is not worth the reading."""
+    return next((m for seq in seqs[:_COMMITS_TRIED] if (m := _commit(log, seq)).kind == "append"), None)
+
+
+def _commit(log: Log, seq: int) -> Manifest:
+    """From memory if the log holds it."""
+    tail = log.tail
+    if tail and tail[0].seq <= seq <= tail[-1].seq:
+        return tail[seq - tail[0].seq]
+    return log.commit(seq)

@@ -1,0 +1,284 @@
+"""Reading a whole stream again, and naming everything that is wrong with it.
+
+Nothing is changed, nothing is trusted: the manifests are folded from the first one on, the index is compared with that
+fold, and every live block is decoded. A stream may be verified while others write, compact and truncate it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
+from strandline.errors import KeyMissingError, StrandlineError
+from strandline.log import spec
+from strandline.log.block import Block
+from strandline.log.block_audit import BlockAudit
+from strandline.log.consumer_audit import ahead_of, behind, consumers_and_problems
+from strandline.log.history import History
+from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
+from strandline.log.index_audit import IndexAudit
+from strandline.log.log import Log
+from strandline.log.manifest import commit_key
+from strandline.log.problem import Problem
+from strandline.log.spec import StreamSpec
+from strandline.log.storage import Storage
+
+Progress = Callable[[int, int, int], None]
+"""Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
+
+UNREFERENCED_NAMED = 100
+_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreferenced:
+    """Files that nothing refers to: of crashed attempts, or replaced and not collected yet. They do no harm."""
+
+    files: int
+    size_bytes: int
+    names: tuple[str, ...]
+    """The first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was read, and what is wrong."""
+
+    url: str
+    stream: str
+    commits: int
+    blocks: int
+    tuples: int
+    late_tuples: int
+    size_bytes: int
+    consumers: int
+    problems: tuple[Problem, ...]
+    unreferenced: Unreferenced | None
+    """None if manifests are lost: what they name cannot be told from what nobody needs."""
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for people's programs."""
+        return {"is_good": self.is_good, **asdict(self)}
+
+
+def open_unread(storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
+    """The stream at this place without looking at its commits: `Log.open` stops at the first rotten one."""
+    try:
+        data = storage.read(spec.KEY)
+    except KeyMissingError:
+        return Log.open(storage, clock)  # raises, and says what is there instead
+    return Log(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
+
+
+def verify(log: Log, progress: Progress | None = None) -> VerifyReport:
+    """Reads every manifest and every live block of the stream again and says what is wrong with it."""
+    return _Verification(log, progress or (lambda _done, _total, _bytes: None)).run()
+
+
+class _Verification:
+    def __init__(self, log: Log, progress: Progress) -> None:
+        self._log = log
+        self._storage = log.storage
+        self._progress = progress
+        self._problems: list[Problem] = []
+        self._history = History(log.spec)
+        self._index_files: set[str] = set()
+
+    def run(self) -> VerifyReport:
+        began_s, began_us = stopwatch_s(), self._log.clock.now_us()
+        self._progress(0, 0, 0)
+        # Before the manifests: what a consumer needed then cannot lie beyond what is published by the time we look.
+        consumers, unreadable = consumers_and_problems(self._log)
+        self._fold()
+        blocks, tuples, size_bytes = self._read_blocks()
+        # Read again: a consumer that went on since may let others drop what it needed before.
+        consumers_now, _ = consumers_and_problems(self._log)
+        state = self._history.state
+        self._problems += [*unreadable, *ahead_of(consumers, state), *behind(consumers_now, state)]
+        late = self._log.spec.late
+        return VerifyReport(
+            url=self._storage.url,
+            stream=self._log.spec.id,
+            commits=state.seq + 1,
+            blocks=blocks,
+            tuples=sum(tuples[:late]),
+            late_tuples=tuples[late],
+            size_bytes=size_bytes,
+            consumers=len(consumers),
+            problems=tuple(self._problems),
+            unreferenced=self._unreferenced(began_us) if self._history.is_whole else None,
+            seconds=stopwatch_s() - began_s,
+        )
+
+    # ------------------------------------------------------------------ manifests and index
+
+    def _fold(self) -> None:
+        # The snapshot before the manifests: then every commit that it knows must be there.
+        snapshot = self._load_snapshot()
+        last_known = max(self._log.state.seq, snapshot.state.seq if snapshot else -1, self._last_listed())
+        history = self._history
+        missing: list[int] = []
+        while True:
+            if snapshot is not None and snapshot.state.seq == history.state.seq:
+                snapshot = self._compare_index(snapshot)
+            seq = history.state.seq + 1
+            key = commit_key(seq)
+            try:
+                m = self._log.commit(seq)
+                self._report_missing(missing)
+                history.take(m)
+            except KeyMissingError:
+                if seq > last_known:
+                    break
+                missing.append(seq)
+                history.skip()
+            except StrandlineError as problem:
+                self._problems.append(
+                    Problem(
+                        "manifest",
+                        f"commit {seq}: {problem.what}",
+                        file=key,
+                        todo="restore it from a copy of the stream; until then readers that need it stop there",
+                    )
+                )
+                history.skip()
+        self._report_missing(missing)
+
+    def _report_missing(self, missing: list[int]) -> None:
+        if not missing:
+            return
+        first, last = missing[0], missing[-1]
+        self._problems.append(
+            Problem(
+                "manifest",
+                f"commit {first} is missing" if first == last else f"commits {first} to {last} are missing",
+                file=commit_key(first),
+                todo="restore it from a copy of the stream; what it published cannot be read without it",
+            )
+        )
+        missing.clear()
+
+    def _last_listed(self) -> int:
+        """The newest commit of a listing, which may lag, but shows commits behind a hole."""
+        keys = (listed.key for listed in self._storage.list("commits"))
+        numbers = (key.removeprefix("commits/").removesuffix(".json") for key in keys)
+        return max((int(number) for number in numbers if number.isdecimal()), default=-1)
+
+    def _load_snapshot(self) -> Snapshot | None:
+        where = f"{self._storage.url}/{ROOT_KEY}"
+        try:
+            snapshot = Snapshot.decode(self._storage.read(ROOT_KEY), where)
+        except KeyMissingError:
+            return None  # a young stream, or one whose index is to be built anew
+        except (StrandlineError, KeyError, TypeError, ValueError) as problem:
+            what = problem.what if isinstance(problem, StrandlineError) else repr(problem)
+            self._problems.append(_root_problem(f"the root of the index is rotten: {what}"))
+            return None
+        if snapshot.stream != self._log.spec.id:
+            self._problems.append(_root_problem(f"the index belongs to another stream, {snapshot.stream}"))
+            return None
+        return snapshot
+
+    def _compare_index(self, snapshot: Snapshot) -> Snapshot | None:
+        """Compares the index with the fold at its commit; returns another snapshot to compare with later, if any."""
+        index = Index(self._storage)
+        audit = IndexAudit(index, snapshot, self._log.spec)
+        problems = audit.unreadable()
+        if problems:
+            # Somebody may have folded again and collected the old files while we read manifests.
+            newer = self._load_snapshot()
+            if newer is not None and newer.state.seq > snapshot.state.seq:
+                return newer
+            self._problems += problems
+            return None
+        self._index_files = {ROOT_KEY, *index.files(snapshot.children)}
+        if self._history.is_whole:
+            self._problems += audit.differences(self._history)
+        else:
+            self._history.adopt(snapshot.state, audit.blocks())
+        self._problems += audit.unfindable()
+        return None
+
+    # ------------------------------------------------------------------ blocks
+
+    def _read_blocks(self) -> tuple[int, list[int], int]:
+        """Checks every live block; the number of blocks, of tuples per partition, and of bytes."""
+        history = self._history
+        total = sum(len(live) for live in history.live)
+        blocks, tuples, size_bytes = 0, [0] * len(history.live), 0
+        for partition, live in enumerate(history.live):
+            may_be_sorted = history.is_whole and partition != self._log.spec.late
+            for block in live:
+                is_sorted = may_be_sorted and block.file not in history.compacted
+                self._problems += self._check_block(block, is_sorted)
+                blocks += 1
+                tuples[partition] += block.tuples
+                size_bytes += block.size_bytes
+                self._progress(blocks, total, size_bytes)
+        return blocks, tuples, size_bytes
+
+    def _check_block(self, block: Block, is_sorted: bool) -> list[Problem]:
+        audit = BlockAudit(block, self._log.spec, is_sorted)
+        try:
+            data = self._storage.read(block.file)
+        except KeyMissingError:
+            return [] if self._is_superseded(block) else [audit.missing()]
+        except StrandlineError as problem:
+            return [audit.problem(problem.what, problem.todo)]
+        return audit.problems(data)
+
+    def _is_superseded(self, block: Block) -> bool:
+        """Whether a commit of the meantime took the block out of the stream: its file may go then."""
+        seq = self._history.state.seq
+        while True:
+            seq += 1
+            try:
+                m = self._log.commit(seq)
+            except StrandlineError:
+                return False
+            if m.kind == "truncate" and m.starts[block.partition] >= block.end:
+                return True
+            if m.kind == "compact" and any(covers(b, block) for b in m.blocks):
+                return True
+
+    # ------------------------------------------------------------------ files
+
+    def _unreferenced(self, began_us: int) -> Unreferenced:
+        files, size_bytes, names = 0, 0, list[str]()
+        live: set[str] = set()
+        folder = ""
+        for top in _FOLDERS:
+            for listed in self._storage.list(top):
+                parent, _, name = listed.key.rpartition("/")
+                if parent != folder:
+                    folder, live = parent, self._live_files(parent)
+                if top == "commits" and name.endswith(".json"):
+                    continue
+                # What was written since we began may have been published since.
+                if listed.key in live or listed.modified_us > began_us:
+                    continue
+                files += 1
+                size_bytes += listed.size_bytes
+                if len(names) < UNREFERENCED_NAMED:
+                    names.append(listed.key)
+        return Unreferenced(files, size_bytes, tuple(names))
+
+    def _live_files(self, folder: str) -> set[str]:
+        if folder == "snapshots":
+            return self._index_files
+        for partition, live in enumerate(self._history.live):
+            if folder == self._log.spec.folder(partition):
+                return {b.file for b in live}
+        return set()
+
+
+def _root_problem(what: str) -> Problem:
+    return Problem("index", what, file=ROOT_KEY, todo=f"delete {ROOT_KEY}; the index is rebuilt from the manifests")

@@ -1,0 +1,67 @@
+"""Blocks written by Python tasks that get the rows from Spark as Arrow, for stores that Spark cannot rename in.
+
+One put a block, its checksum known before it leaves the task: on an object store nothing is copied or read back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.failpoint import failpoint
+from strandline.log.block import Block, Kind, describe, encode
+from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.log import Log
+from strandline.log.manifest import block_from_json, block_json
+from strandline.log.spec import StreamSpec
+from strandline.log.state import LogState
+from strandline.spark import rows
+from strandline.spark.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_RESULT = pa.schema([pa.field("block", pa.string())])
+
+
+def write(df: DataFrame, place: Place, log: Log, base: LogState, name: str) -> list[Block]:
+    """The batch as durable blocks that no manifest names yet. `name` is used once."""
+    tuples = rows.ordered(df, log.spec, base).select(*[rows.quoted(c) for c in log.spec.columns])
+    task = _task(place, log.spec.to_json(), base.ends, name)
+    answers = [json.loads(row["block"]) for row in tuples.mapInArrow(task, "block string").collect()]
+    return [block_from_json(answer) for answer in answers]
+
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def _task(place: Place, spec_json: bytes, ends: tuple[int, ...], name: str) -> Callable[[Batches], Batches]:
+    def write_block(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
+        spec = StreamSpec.from_json(spec_json, place.url)
+        arrived = list(batches)
+        context = TaskContext.get()
+        if context is None or not any(b.num_rows for b in arrived):
+            return
+        partition = context.partitionId()
+        data = encode(_with_control(pa.Table.from_batches(arrived), spec, ends[partition]), spec)
+        # Every attempt has a file of its own; those that Spark does not accept are collected later.
+        file = f"{spec.folder(partition)}/{name}-{context.taskAttemptId()}.parquet"
+        block = describe(data, spec, partition, ends[partition], file)
+        failpoint("during-seal")
+        place.storage().create(file, data)
+        answer = json.dumps({"partition": partition, **block_json(block)})
+        yield pa.RecordBatch.from_pydict({"block": [answer]}, schema=_RESULT)
+
+    return write_block
+
+
+def _with_control(table: pa.Table, spec: StreamSpec, first: int) -> pa.Table:
+    offsets = pa.array(np.arange(first, first + len(table), dtype=np.int64))
+    kinds = pa.array(np.full(len(table), Kind.RESULT, dtype=np.int8))
+    return table.append_column(OFFSET, offsets).append_column(KIND, kinds).cast(block_schema(spec.arrow))

@@ -1,0 +1,124 @@
+"""Blocks written by Spark itself, then checked, made durable and moved into place by a small task a block.
+
+Rows never pass through Python, which makes this the fastest way into a stream on a file system. Spark writes into a
+staging folder; its own commit protocol leaves there one file a partition, whatever was retried or speculated. What is
+left to us costs little: a checksum over bytes that are still in the page cache, the footer, an fsync and a rename.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.errors import StorageError
+from strandline.failpoint import failpoint
+from strandline.log.block import Block, describe
+from strandline.log.local_storage import LocalStorage
+from strandline.log.log import Log
+from strandline.log.spec import StreamSpec
+from strandline.log.state import LogState
+from strandline.spark import rows
+from strandline.spark.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Settings of the session that would change what Spark writes.
+_SESSION = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.adaptive.enabled": "false",
+}
+_OPTIONS = {
+    "compression": "lz4_raw",
+    "parquet.enable.dictionary": "false",
+    "parquet.page.write-checksum.enabled": "true",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+_PART = re.compile(r"part-(\d+)-.*\.parquet")
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A file of Spark's, on its way to become a block."""
+
+    path: str
+    key: str
+    partition: int
+    first: int
+
+
+def write(df: DataFrame, place: Place, log: Log, base: LogState, name: str) -> list[Block]:
+    """The batch as durable blocks that no manifest names yet. `name` is used once."""
+    staging = log.storage.local_path(f"staging/{name}")
+    assert staging is not None, "only for file systems"
+    for setting, value in _SESSION.items():
+        df.sparkSession.conf.set(setting, value)
+    numbered = rows.numbered(rows.ordered(df, log.spec, base), log.spec, base)
+    numbered.write.options(**_OPTIONS).parquet(staging.as_uri())
+    failpoint("before-seal")
+    written = [
+        _Written(str(path), f"{log.spec.folder(partition)}/{name}.parquet", partition, base.ends[partition])
+        for partition, path in _parts(staging)
+    ]
+    blocks = _seal_all(df, place, log, written)
+    shutil.rmtree(staging, ignore_errors=True)
+    failpoint("after-seal")
+    return blocks
+
+
+def _parts(staging: Path) -> list[tuple[int, Path]]:
+    found = []
+    for path in sorted(staging.iterdir()) if staging.is_dir() else []:
+        match = _PART.fullmatch(path.name)
+        # Spark writes a file without rows for an empty first partition.
+        if match and pq.read_metadata(path).num_rows:
+            found.append((int(match[1]), path))
+    return found
+
+
+def _seal_all(df: DataFrame, place: Place, log: Log, written: Sequence[_Written]) -> list[Block]:
+    """Seals next to the files: in this process if Spark runs here, in a job if it runs elsewhere."""
+    spec = log.spec
+    context = df.sparkSession.sparkContext
+    if not written:
+        return []
+    if str(context.master).startswith("local["):
+        with ThreadPoolExecutor(len(written)) as pool:
+            return list(pool.map(lambda w: _seal(w, place, spec), written))
+    spec_json = spec.to_json()
+    tasks = context.parallelize(written, len(written))
+    return tasks.map(lambda w: _seal(w, place, StreamSpec.from_json(spec_json, place.url))).collect()
+
+
+def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
+    storage = place.storage()
+    assert isinstance(storage, LocalStorage)
+    failpoint("during-seal")
+    target = storage.local_path(written.key)
+    path = Path(written.path)
+    if not path.exists() and target.exists():
+        path = target  # a retried or speculated task: another attempt has moved the file already
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            block = describe(memoryview(data), spec, written.partition, written.first, written.key)
+    except (FileNotFoundError, pa.ArrowInvalid) as problem:
+        raise StorageError(
+            f"a file that Spark has written cannot be read here: {problem}",
+            where=written.path,
+            todo="on a cluster the stream's path must be shared by all machines (NFS or an object store)",
+        ) from problem
+    if path != target:
+        storage.adopt(path, written.key)
+    return block

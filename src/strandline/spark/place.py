@@ -1,0 +1,39 @@
+"""Where a stream lies: its URL and the options of its store, small enough to travel to every task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from strandline.log.log import Log
+from strandline.log.storage import Durability, Storage
+from strandline.log.storage_url import open_storage
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stream's address. Storage is opened where it is used: in the driver, and in each task."""
+
+    url: str
+    durability: Durability = "fsync"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def storage(self) -> Storage:
+        """The store at this address."""
+        return open_storage(self.url, durability=self.durability, **self.options)
+
+    def open(self) -> Log:
+        """The stream at this address."""
+        return Log.open(self.storage())
+
+    def below(self, folder: str) -> Place:
+        """The place of a folder in this one."""
+        return Place(f"{self.url.rstrip('/')}/{folder}", self.durability, self.options)
+
+    @property
+    def spark_url(self) -> str:
+        """The address as Spark's own file systems want it."""
+        path = self.storage().local_path("x")
+        return self.url if path is None else Path(path.parent).resolve().as_uri()

@@ -1,0 +1,84 @@
+"""A running writer: a Spark streaming query, seen from Strandline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import OptionError, SecondWriterError
+from strandline.log.units import duration_us
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from strandline.spark.entry import BatchWriter
+
+_PATIENCE_S = 60.0
+AVAILABLE_NOW = "available-now"
+_CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+
+
+class Query:
+    """Handle on a query that writes a stream."""
+
+    def __init__(self, spark_query: StreamingQuery, writer: BatchWriter) -> None:
+        self.spark_query = spark_query
+        self._writer = writer
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What the last batch did: tuples, late tuples, bytes, offsets, boundary, seconds; empty before the first."""
+        return dict(self._writer.progress)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the query still runs."""
+        return bool(self.spark_query.isActive)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits until the query ends (True) or `timeout` seconds have passed (False); raises what stopped it."""
+        try:
+            # Spark takes a float as well, whatever its annotation says; without a timeout it returns None at the end.
+            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
+        except Exception as problem:
+            raise self._translated(problem) from problem
+        return ended is not False
+
+    def exception(self) -> BaseException | None:
+        """What stopped the query; None if it runs or ended well."""
+        problem = self.spark_query.exception()
+        return None if problem is None else self._translated(problem)
+
+    def stop(self) -> None:
+        """Stops the query after the batch under way, or without it if that takes longer than a minute.
+
+        Nothing is lost either way: a batch that was not published is the first of the next start.
+        """
+        self._writer.finish(timeout_s=_PATIENCE_S)
+        self.spark_query.stop()
+
+    def _translated(self, problem: Exception) -> Exception:
+        if self._writer.failure is not None:
+            return self._writer.failure
+        text = str(problem)
+        if any(mark in text for mark in _CONCURRENT):
+            return SecondWriterError(
+                "another query writes this stream (it uses the same Spark checkpoint)",
+                where=self._writer.place.url,
+                todo="let one writer at a time write a stream; this one has stopped",
+            )
+        return problem
+
+
+def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
+    """The keyword of Spark's `trigger` for "200 ms", "available-now" or None (as fast as it goes)."""
+    if trigger is None:
+        return {"processingTime": "0 seconds"}
+    if trigger == AVAILABLE_NOW:
+        return {"availableNow": True}
+    try:
+        return {"processingTime": f"{duration_us(trigger, 'trigger') // 1000} milliseconds"}
+    except OptionError:
+        raise OptionError(
+            f"trigger={trigger!r} is not understood", todo='use an interval such as "200 ms", or "available-now"'
+        ) from None

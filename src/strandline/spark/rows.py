@@ -1,0 +1,103 @@
+"""A batch on its way into blocks: to its partition, in order, with offsets; all of it in Spark's own plan.
+
+The numbers that change from batch to batch (offsets, boundary) sit in array literals, which Spark passes to its
+generated code by reference. As plain literals they would be compiled into it, and every batch would pay for a new
+compilation and a cold start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.log.block import Kind
+from strandline.log.columns import KIND, OFFSET, fields_of, has_map
+from strandline.log.spec import StreamSpec
+from strandline.log.state import LogState
+from strandline.log.units import time_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ROW_IN_PARTITION = (1 << 33) - 1
+"""The bits of monotonically_increasing_id() that count rows; those above hold the partition."""
+
+
+def ordered(df: DataFrame, spec: StreamSpec, state: LogState) -> DataFrame:
+    """The batch, each row in its partition, in the stream's order; late tuples have a partition of their own."""
+    from pyspark.sql import functions as F
+
+    partition = F.pmod(F.hash(*[quoted(c) for c in spec.key]), F.lit(spec.partitions))
+    partitions = spec.partitions
+    if any(b is not None for b in state.boundaries):
+        boundaries = F.array(*[_time_literal(spec, b) for b in state.boundaries])
+        is_late = quoted(spec.time) < F.get(boundaries, partition)
+        partition = F.when(is_late, F.lit(spec.late)).otherwise(partition)
+        partitions += 1
+    return df.repartitionById(partitions, partition).sortWithinPartitions(*_order(spec))
+
+
+def numbered(df: DataFrame, spec: StreamSpec, state: LogState) -> DataFrame:
+    """The ordered batch with its offsets and kinds."""
+    from pyspark.sql import functions as F
+
+    first = F.element_at(_longs(state.ends), F.spark_partition_id() + F.lit(1))
+    row = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_PARTITION))
+    return df.select(
+        *[quoted(c) for c in spec.columns],
+        (first + row).alias(OFFSET),
+        F.lit(int(Kind.RESULT)).cast("tinyint").alias(KIND),
+    )
+
+
+def quoted(name: str) -> Column:
+    """A column by its exact name, dots and all."""
+    from pyspark.sql import functions as F
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def time_literal(spec: StreamSpec, value: int) -> Column:
+    """A point in time as a literal of the time column's type."""
+    from pyspark.sql import functions as F
+
+    kind = next(f["type"] for f in fields_of(spec.schema) if f["name"] == spec.time)
+    if kind == "timestamp":
+        return F.timestamp_micros(F.lit(value))
+    if kind == "timestamp_ntz":
+        fraction = f".{value % 1_000_000:06d}"
+        return F.expr(f"TIMESTAMP_NTZ '{time_text(value // 1_000_000 * 1_000_000, is_timestamp=True)[:19]}{fraction}'")
+    return F.lit(value).cast("long")
+
+
+def _time_literal(spec: StreamSpec, value: int | None) -> Column:
+    from pyspark.sql import functions as F
+
+    smallest = -(1 << 62)
+    if value is None:
+        return F.lit(None).cast(_time_type(spec))
+    return time_literal(spec, max(value, smallest))
+
+
+def _time_type(spec: StreamSpec) -> Any:
+    kind = next(f["type"] for f in fields_of(spec.schema) if f["name"] == spec.time)
+    return kind if spec.time_is_timestamp else "long"
+
+
+def _longs(values: Sequence[int]) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.array(*[F.lit(v).cast("long") for v in values])
+
+
+def _order(spec: StreamSpec) -> list[Column]:
+    """Time first, then every other column, so that the order does not depend on how the rows came."""
+    from pyspark.sql import functions as F
+
+    order = [quoted(spec.time)]
+    for f in fields_of(spec.schema):
+        if f["name"] != spec.time:
+            column = quoted(f["name"])
+            # Maps have no order of their own; their text has.
+            order.append(F.to_json(F.struct(column)) if has_map(f["type"]) else column)
+    return order

@@ -1,0 +1,278 @@
+"""A handle on a stream that exists: read it with Spark or without, look after it."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.errors import OptionError
+from strandline.log import compaction, consumers, retention
+from strandline.log.block import Block, Kind
+from strandline.log.columns import KIND, OFFSET
+from strandline.log.log import END, Log
+from strandline.log.units import duration_us, time_value
+from strandline.spark import rows
+from strandline.spark.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from strandline.log.summary import Summary
+
+Time = str | int | dt.datetime
+Bound = Time | Mapping[int, int]
+"""A point in the stream: a time, or an offset for each partition."""
+
+_GLOB = re.compile(r"([\\{}\[\]*?,])")
+
+
+class Stream:
+    """A persistent stream. Every method sees what is published when it is called."""
+
+    def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._place = Place(str(path), options=dict(storage_options or {}))
+        self._log = self._place.open()
+
+    def __repr__(self) -> str:
+        return f"Stream({self._place.url!r}, {self.partitions} partitions, {sum(self.offsets().values()):,} tuples)"
+
+    # ------------------------------------------------------------------ facts
+
+    @property
+    def schema(self) -> StructType:
+        """The tuples' schema, as Spark has it."""
+        from strandline.spark.source import spark_schema
+
+        return spark_schema(self._log.spec, positions=False)
+
+    @property
+    def partitions(self) -> int:
+        """Into how many partitions the keys are spread."""
+        return self._log.spec.partitions
+
+    def offsets(self) -> dict[int, int]:
+        """The end of each partition: the offset that the next tuple will get."""
+        log = self._fresh()
+        return dict(enumerate(log.state.ends[: self.partitions]))
+
+    def describe(self) -> Summary:
+        """Everything that `strandline inspect` shows, as an object."""
+        from strandline.log.summary import summary
+
+        return summary(self._fresh())
+
+    # ------------------------------------------------------------------ reading with Spark
+
+    def read(
+        self,
+        spark: SparkSession,
+        *,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        late: bool = False,
+        positions: bool = False,
+    ) -> DataFrame:
+        """The results published so far as a DataFrame, from `since` (inclusive) to `until` (exclusive).
+
+        Bounds are times, or offsets per partition such as `offsets()` returns. Blocks outside of them are not opened.
+        On file systems Spark's own Parquet reader reads the blocks. `late` reads the late side log instead;
+        `positions` adds the columns `_partition` and `_offset`.
+        """
+        log = self._fresh()
+        if log.storage.local_path("x") is None:
+            return self._read_through_python(spark, since, until, late=late, positions=positions)
+        chosen = [log.spec.late] if late else range(log.spec.partitions)
+        time_from, firsts = _split(since, "since", 0)
+        time_until, ends = _split(until, "until", END)
+        blocks = [b for p in chosen for b in log.blocks(p, firsts.get(p, 0), ends.get(p, END), time_from, time_until)]
+        for p, first in firsts.items():
+            log.require_kept(p, first)
+        return _native(spark, log, blocks, firsts, ends, time_from, time_until, positions=positions)
+
+    def _read_through_python(
+        self, spark: SparkSession, since: Bound | None, until: Bound | None, *, late: bool, positions: bool
+    ) -> DataFrame:
+        from strandline.spark.session import register
+
+        register(spark)
+        reader = self._options(spark.read.format("strandline")).option("late", late).option("positions", positions)
+        for name, bound in (("since", since), ("until", until)):
+            if isinstance(bound, Mapping):
+                raise OptionError(
+                    f"{name}= takes times only on {self._place.url}",
+                    todo="filter by the column _offset (positions=True)",
+                )
+            if bound is not None:
+                reader = reader.option(name, str(time_value(bound, name)))
+        df: DataFrame = reader.load()
+        return df
+
+    def read_stream(
+        self,
+        spark: SparkSession,
+        *,
+        start: Time = "earliest",
+        max_tuples_per_batch: int | None = None,
+        consumer: str | None = None,
+        positions: bool = False,
+    ) -> DataFrame:
+        """The results as a streaming DataFrame, from "earliest", "latest" or a time on.
+
+        `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
+        has not read yet is not truncated.
+        """
+        from strandline.spark.session import register
+
+        register(spark)
+        text = start if start in ("earliest", "latest") else str(time_value(start, "start"))
+        reader = self._options(spark.readStream.format("strandline")).option("start", str(text))
+        if max_tuples_per_batch is not None:
+            reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
+        if consumer is not None:
+            reader = reader.option("consumer", consumer)
+        df: DataFrame = reader.option("positions", positions).load()
+        return df
+
+    def _options(self, reader: Any) -> Any:
+        return reader.option("path", self._place.url).option("storage_options", json.dumps(dict(self._place.options)))
+
+    # ------------------------------------------------------------------ reading without Spark
+
+    def log(self, partition: int, *, first: int | None = None) -> Iterator[dict[str, Any]]:
+        """The raw tuples of a partition, control tuples included, oldest first."""
+        for table in self.tables(partition, first=first):
+            for batch in table.to_batches(max_chunksize=1_000):
+                yield from batch.to_pylist()
+
+    def tables(self, partition: int, *, first: int | None = None, end: int = END) -> Iterator[pa.Table]:
+        """The raw tuples of a partition as Arrow tables, a block each, checksums verified."""
+        if not 0 <= partition < self.partitions:
+            raise OptionError(
+                f"there is no partition {partition}", where=f"{self._place.url}, 0 to {self.partitions - 1}"
+            )
+        return self._fresh().read(partition, first, end)
+
+    # ------------------------------------------------------------------ looking after it
+
+    def truncate(self, before: Bound) -> dict[int, int]:
+        """Drops whole blocks before a time or before offsets; returns where each partition begins now.
+
+        Refused, with the consumer named, if a registered consumer still needs some of it.
+        """
+        log = self._fresh()
+        if isinstance(before, Mapping):
+            starts = retention.truncate(log, before_offset=before)
+        else:
+            starts = retention.truncate(log, before_time=time_value(before, "before"))
+        return dict(enumerate(starts[: self.partitions]))
+
+    def compact(self, *, target_bytes: int = compaction.TARGET_BYTES) -> compaction.Compacted:
+        """Joins small blocks of the past into large ones, while writers and readers run."""
+        return compaction.compact(self._fresh(), target_bytes=target_bytes)
+
+    def collect(self, *, grace: str | int | dt.timedelta = "1 hour") -> list[str]:
+        """Deletes files that nothing refers to, announced `grace` earlier; safe while writers and readers run."""
+        return retention.collect(self._fresh(), grace_us=duration_us(grace, "grace"))
+
+    def register_consumer(self, name: str, needs: Mapping[int, int] | Sequence[int] | None = None) -> None:
+        """Keeps the tuples from `needs` on (by default: everything there is) until the consumer moves on or goes."""
+        log = self._fresh()
+        if needs is None:
+            needs = log.state.starts[: self.partitions]
+        elif isinstance(needs, Mapping):
+            needs = [needs[p] for p in range(self.partitions)]
+        consumers.register(log, name, needs)
+
+    def unregister_consumer(self, name: str) -> None:
+        """Lets go of what the consumer needed."""
+        consumers.unregister(self._log, name)
+
+    def _fresh(self) -> Log:
+        self._log.refresh()
+        return self._log
+
+
+def stream(path: str, *, storage_options: Mapping[str, Any] | None = None) -> Stream:
+    """A handle on the stream at `path`."""
+    return Stream(path, storage_options)
+
+
+def _split(bound: Bound | None, name: str, default: int) -> tuple[int | None, dict[int, int]]:
+    """A bound as a time or as offsets."""
+    if bound is None:
+        return None, {}
+    if isinstance(bound, Mapping):
+        return None, {int(p): int(offset) for p, offset in bound.items()}
+    return time_value(bound, name), {}
+
+
+def _native(
+    spark: SparkSession,
+    log: Log,
+    blocks: Sequence[Block],
+    firsts: Mapping[int, int],
+    ends: Mapping[int, int],
+    time_from: int | None,
+    time_until: int | None,
+    *,
+    positions: bool,
+) -> DataFrame:
+    """The blocks through Spark's own Parquet reader, which prunes columns and row groups by itself."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ByteType, LongType, StructField, StructType
+
+    from strandline.spark.source import PARTITION, spark_schema
+
+    schema = spark_schema(log.spec, positions=False)
+    if not blocks:
+        return spark.createDataFrame([], spark_schema(log.spec, positions=positions))
+    full = StructType([*schema.fields, StructField(OFFSET, LongType()), StructField(KIND, ByteType())])
+    paths = [_GLOB.sub(r"\\\1", str(log.storage.local_path(b.file))) for b in blocks]
+    with _listing_here(spark):
+        df = spark.read.schema(full).parquet(*[f"file://{p}" for p in paths])
+    if any(b.rows.get("result", 0) != b.tuples for b in blocks):
+        df = df.where(F.col(KIND) == int(Kind.RESULT))
+    if time_from is not None:
+        df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, time_from))
+    if time_until is not None:
+        df = df.where(rows.quoted(log.spec.time) < rows.time_literal(log.spec, time_until))
+    low = {b.file: firsts[b.partition] for b in blocks if firsts.get(b.partition, 0) > b.first}
+    high = {b.file: ends[b.partition] for b in blocks if ends.get(b.partition, END) < b.end}
+    if low:
+        df = df.where(F.col(OFFSET) >= F.coalesce(_per_file(low), F.lit(0)))
+    if high:
+        df = df.where(F.col(OFFSET) < F.coalesce(_per_file(high), F.lit(END)))
+    columns = [rows.quoted(c) for c in log.spec.columns]
+    if positions:
+        number = F.regexp_extract(F.col("_metadata.file_path"), r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
+        columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), F.col(OFFSET)]
+    return df.select(*columns)
+
+
+@contextlib.contextmanager
+def _listing_here(spark: SparkSession) -> Iterator[None]:
+    """Spark would start a job to look at more than 32 files; the manifests have named them, a look is enough."""
+    setting = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, str((1 << 31) - 1))
+    try:
+        yield
+    finally:
+        spark.conf.set(setting, str(before))
+
+
+def _per_file(offsets: Mapping[str, int]) -> Any:
+    """A bound that holds only for the files it cuts."""
+    from pyspark.sql import functions as F
+
+    # Blocks of one batch have the same name in each partition's folder.
+    names = {"/".join(file.split("/")[-2:]): offset for file, offset in offsets.items()}
+    pairs = [F.lit(part) for pair in names.items() for part in pair]
+    return F.create_map(*pairs)[F.substring_index(F.col("_metadata.file_path"), "/", -2)]

@@ -1,0 +1,80 @@
+"""Small real streams for tests: tuples `(k, v, t)` of three integers, in blocks as a writer makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from strandline.log import block as blocks_
+from strandline.log.block import Block, Kind
+from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.log import Log
+from strandline.log.manifest import Manifest, Writer
+from strandline.log.spec import StreamSpec
+from strandline.log.storage import Storage
+
+Item: TypeAlias = tuple[int, int, int]
+
+
+def item_spec(partitions: int = 2, *, time_type: str = "long", lateness: int = 0, name: str = "items") -> StreamSpec:
+    """A stream of items with the key `k` and the time `t`."""
+    types = {"k": "long", "v": "long", "t": time_type}
+    fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in types.items()]
+    return StreamSpec(
+        id=name,
+        schema={"type": "struct", "fields": fields},
+        key=("k",),
+        time="t",
+        partitions=partitions,
+        lateness=lateness,
+        created_by="strandline.testing",
+    )
+
+
+def item_table(spec: StreamSpec, first: int, rows: Sequence[Item]) -> pa.Table:
+    """The tuples of a block, stamped with offsets from `first` on."""
+    values = dict(zip("kvt", zip(*rows, strict=True), strict=True))
+    values[OFFSET] = tuple(range(first, first + len(rows)))
+    values[KIND] = (Kind.RESULT.value,) * len(rows)
+    schema = block_schema(spec.arrow)
+    return pa.table([pa.array(values[f.name], pa.int64()).cast(f.type) for f in schema], schema=schema)
+
+
+def write_items(
+    storage: Storage, spec: StreamSpec, partition: int, first: int, rows: Sequence[Item], attempt: str
+) -> Block:
+    """Writes a block that no manifest names yet."""
+    file = f"{spec.folder(partition)}/{first:020d}-{attempt}.parquet"
+    data = blocks_.encode(item_table(spec, first, rows), spec)
+    block = blocks_.describe(data, spec, partition, first, file)
+    storage.create(file, data)
+    return block
+
+
+def append_items(
+    log: Log, batch: Mapping[int, Sequence[Item]], attempt: str | None = None, writer: Writer | None = None
+) -> Manifest:
+    """Writes and publishes one batch; `attempt` makes the names of its files."""
+    base = log.state
+    blocks = [
+        write_items(log.storage, log.spec, p, base.ends[p], rows, attempt or f"commit{base.seq + 1}")
+        for p, rows in sorted(batch.items())
+        if rows
+    ]
+    return log.append(blocks, base=base, writer=writer)
+
+
+def read_items(log: Log, partition: int, first: int | None = None) -> list[tuple[int, Item]]:
+    """The tuples of a partition with their offsets."""
+    tables = log.read(partition, first)
+    return [item for table in tables for item in items_of(table)]
+
+
+def items_of(table: pa.Table) -> list[tuple[int, Item]]:
+    """The tuples of one table that `Log.read` gave, with their offsets."""
+    if not isinstance(table, pa.Table):
+        return list(table)  # from `plain_codec`
+    columns = [table.column(n).cast(pa.int64()).to_pylist() for n in (OFFSET, "k", "v", "t")]
+    return [(offset, (k, v, t)) for offset, k, v, t in zip(*columns, strict=True)]
