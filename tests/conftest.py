@@ -1,10 +1,11 @@
-"""What every test shares: nothing but the choice to run the slow ones."""
+"""What every test shares: nothing but the choice of what to run."""
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-slow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption("--seed", type=int, help="run the simulation with this seed alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

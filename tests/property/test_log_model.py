@@ -154,7 +154,9 @@ class LogMachine(RuleBasedStateMachine):
             assert [b for b in may_match if b in found] == found
             # Of a block that was compacted since the last fold, the index knows the times of its parts: it may know
             # better than the block's own range. What has a matching tuple is never left out.
-            wanted = self.model.read_times(partition, -99 if time_from is None else time_from, 999 if until is None else until)
+            wanted = self.model.read_times(
+                partition, -99 if time_from is None else time_from, 999 if until is None else until
+            )
             offsets = {offset for offset, _ in wanted if first <= offset < first + length}
             assert all(b in found for b in may_match if offsets & set(range(b.first, b.end)))
 
@@ -213,8 +215,12 @@ def walk(rng: Random) -> None:
     machine = LogMachine()
     machine.start(rng.randint(1, 4), rng.randint(2, 3), rng.choice([1, 5, 1000]))
     steps: list[Callable[[], None]] = [
-        lambda: machine.append([rng.randint(0, 2) for _ in range(PARTITIONS + 1)], rng.randint(0, 4), rng.getrandbits(9)),
-        lambda: machine.append([rng.randint(0, 2) for _ in range(PARTITIONS + 1)], rng.randint(0, 4), rng.getrandbits(9)),
+        lambda: machine.append(
+            [rng.randint(0, 2) for _ in range(PARTITIONS + 1)], rng.randint(0, 4), rng.getrandbits(9)
+        ),
+        lambda: machine.append(
+            [rng.randint(0, 2) for _ in range(PARTITIONS + 1)], rng.randint(0, 4), rng.getrandbits(9)
+        ),
         lambda: machine.compact(rng.choice([100, 200, 100_000]), rng.randint(2, 3)),
         lambda: machine.truncate_by_time(rng.randint(-3, 40)) if rng.random() < 0.2 else None,
         lambda: machine.truncate_by_offset({rng.randrange(PARTITIONS): rng.randint(0, 20)}),

@@ -12,6 +12,8 @@ from strandline.errors import SchemaError
 
 OFFSET = "_offset"
 KIND = "_kind"
+PARTITION = "_partition"
+"""Stored nowhere: readers that ask for positions get it beside the offset."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "byte": pa.int8(),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import ConflictError, OptionError
+from strandline.errors import ConflictError, KeyMissingError, OptionError
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
 from strandline.log.block import Block, Kind
@@ -59,9 +59,13 @@ def compact(
     log.refresh()
     total = Compacted(0, 0, 0, 0, 0)
     for partition in range(log.spec.partitions + 1):
-        for run in _runs(log, partition, target_bytes, blocks_min):
-            base_seq = log.state.seq
-            joined = _join(log, run, unique())
+        for base_seq, run in _runs(log, partition, target_bytes, blocks_min):
+            try:
+                joined = _join(log, run, unique())
+            except KeyMissingError:
+                if not log.refresh():
+                    raise
+                continue  # its blocks have been compacted or dropped, and their files collected
             try:
                 _publish(log, joined, base_seq)
             except _SupersededError:
@@ -78,13 +82,14 @@ def compact(
     return total
 
 
-def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Iterator[list[Block]]:
-    """Neighbouring blocks, each under half of the target, together about the target."""
+def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Iterator[tuple[int, list[Block]]]:
+    """Neighbouring blocks, each under half of the target, together about the target, and the commit they are as of."""
     run: list[Block] = []
     size = 0
     first = log.state.starts[partition]
     while True:
         # The iterator is begun anew after each run, because publishing changes what it walks over.
+        base_seq = log.state.seq
         for block in log.blocks(partition, first=first):
             first = block.end
             small = block.size_bytes * 2 <= target_bytes
@@ -95,10 +100,10 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
                 break
         else:
             if len(run) >= blocks_min:
-                yield run
+                yield base_seq, run
             return
         if len(run) >= blocks_min:
-            yield run
+            yield base_seq, run
         run, size = [], 0
 
 

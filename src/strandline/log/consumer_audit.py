@@ -1,75 +1,72 @@
-"""Whether the registered consumers can be read, and need what the stream has."""
+"""Whether the registered consumers need what the stream has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from strandline.errors import KeyMissingError, StrandlineError
-from strandline.log.consumers import Consumer
-from strandline.log.log import Log
 from strandline.log.manifest import unseal
 from strandline.log.problem import Problem
 from strandline.log.state import LogState
+from strandline.log.storage import Storage, is_temporary
 
 _FOLDER = "consumers"
 
 
-def consumers_and_problems(log: Log) -> tuple[list[Consumer], list[Problem]]:
-    """Every consumer that can be read, and what is wrong with the files of the others."""
-    found: list[Consumer] = []
-    problems: list[Problem] = []
-    for listed in log.storage.list(_FOLDER):
-        if not listed.key.endswith(".json"):
-            continue  # a temporary file of a put that is under way
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a consumer's own file says: how far it has come since it was registered with the commit `seq`."""
+
+    needs: tuple[int, ...]
+    seq: int
+
+
+def words(storage: Storage) -> tuple[dict[str, Word], dict[str, Problem]]:
+    """What the files of the consumers say, by name, and which of them cannot be read."""
+    found: dict[str, Word] = {}
+    rotten: dict[str, Problem] = {}
+    for listed in storage.list(_FOLDER):
+        if is_temporary(listed.key):
+            continue
+        name = listed.key.removeprefix(f"{_FOLDER}/").removesuffix(".json")
         try:
-            body = unseal(log.storage.read(listed.key), listed.key)
-            consumer = Consumer(str(body["name"]), tuple(int(n) for n in body["needs"]), int(body["updated_us"]))
-            if len(consumer.needs) != log.spec.partitions:
-                raise ValueError(f"{len(consumer.needs)} offsets for {log.spec.partitions} partitions")
+            body = unseal(storage.read(listed.key), listed.key)
+            found[name] = Word(tuple(int(need) for need in body["needs"]), int(body["seq"]))
         except KeyMissingError:
             continue  # unregistered a moment ago
         except (StrandlineError, KeyError, TypeError, ValueError) as problem:
             what = problem.what if isinstance(problem, StrandlineError) else repr(problem)
-            problems.append(
-                Problem(
-                    "consumer",
-                    f"a consumer cannot be read: {what}",
-                    file=listed.key,
-                    todo="delete the file if the consumer is gone, else let it register again; truncate stops at it",
-                )
+            rotten[name] = Problem(
+                "consumer",
+                f"how far consumer {name!r} has come cannot be read: {what}",
+                file=listed.key,
+                todo="let it run, it writes the file anew; until then what it needed when it registered is kept",
             )
-        else:
-            found.append(consumer)
-    return found, problems
+    return found, rotten
 
 
-def ahead_of(consumers: Iterable[Consumer], state: LogState) -> Iterator[Problem]:
-    """Consumers that have read what is not there. They must have been read before the state was."""
-    for consumer in consumers:
-        for p, (need, end) in enumerate(zip(consumer.needs, state.ends, strict=False)):
+def contradictions(state: LogState, before: Mapping[str, Word], after: Mapping[str, Word]) -> Iterator[Problem]:
+    """Consumers that need what is gone or never was.
+
+    `before` was read before the state and `after` after it, so that neither a consumer nor a truncation in between
+    makes a difference.
+    """
+    for registered in state.consumers:
+        name = registered.name
+        file = f"{_FOLDER}/{name}.json"
+        word = before.get(name)
+        read = word.needs if word and word.seq == registered.seq else ()
+        for p, (need, end) in enumerate(zip(read, state.ends, strict=False)):
             if need > end:
-                yield Problem(
-                    "consumer",
-                    f"consumer {consumer.name!r} has read up to offset {need}, the partition ends at {end}",
-                    file=f"{_FOLDER}/{consumer.name}.json",
-                    partition=p,
-                    first=end,
-                    end=need,
-                    todo="tuples that it has seen are gone: find out why, compare its results, then register it again",
-                )
-
-
-def behind(consumers: Iterable[Consumer], state: LogState) -> Iterator[Problem]:
-    """Consumers that need what was dropped. They must have been read after the state was."""
-    for consumer in consumers:
-        for p, (need, start) in enumerate(zip(consumer.needs, state.starts, strict=False)):
+                what = f"consumer {name!r} has read up to offset {need}, the partition ends at {end}"
+                todo = "tuples that it has seen are gone: find out why, compare its results, then register it again"
+                yield Problem("consumer", what, file, p, end, need, todo)
+        word = after.get(name)
+        if word and word.seq > state.seq:
+            continue  # registered anew since
+        needs = word.needs if word and word.seq == registered.seq else registered.needs
+        for p, (need, start) in enumerate(zip(needs, state.starts, strict=False)):
             if need < start:
-                yield Problem(
-                    "consumer",
-                    f"consumer {consumer.name!r} needs offset {need}, the partition begins at {start}",
-                    file=f"{_FOLDER}/{consumer.name}.json",
-                    partition=p,
-                    first=need,
-                    end=start,
-                    todo=f"start it at offset {start}, or unregister it",
-                )
+                what = f"consumer {name!r} needs offset {need}, the partition begins at {start}"
+                yield Problem("consumer", what, file, p, need, start, f"start it at offset {start}, or unregister it")

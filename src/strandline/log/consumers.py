@@ -1,15 +1,20 @@
-"""Registered consumers: who still needs which tuples, so that retention does not take them away."""
+"""Registered consumers: who still needs which tuples, so that retention does not take them away.
+
+A registration is a commit. A truncation is one, too, made by somebody who has seen all commits before it: so whichever
+comes second knows of the first, and no tuple is dropped that a registered consumer needs. How far a consumer has come
+since is a file of its own, `consumers/<name>.json`: reading on costs no commit, and an old word about it does no harm.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from strandline.errors import CorruptManifestError, OptionError
+from strandline.errors import CorruptManifestError, KeyMissingError, OptionError
 from strandline.log.log import Log
-from strandline.log.manifest import FORMAT, seal, unseal
+from strandline.log.manifest import FORMAT, Manifest, seal, unseal
+from strandline.log.state import LogState, Registration
 
 _FOLDER = "consumers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
@@ -30,34 +35,62 @@ def register(log: Log, name: str, needs: Sequence[int]) -> Consumer:
     key = _key(name)
     if len(needs) != log.spec.partitions:
         raise OptionError(f"{len(needs)} offsets for {log.spec.partitions} partitions", where=log.storage.url)
-    consumer = Consumer(name, tuple(needs), log.clock.now_us())
-    body = {"format": FORMAT, "name": name, "needs": list(needs), "updated_us": consumer.updated_us}
-    log.storage.put(key, seal(body))
-    # A truncation that read the consumers before our put may have been published since: look again, after it.
     log.refresh()
-    for partition, offset in enumerate(needs):
-        log.require_kept(partition, offset)
-    return consumer
+    known = _registration(log, name)
+    if known is None or any(new < old for new, old in zip(needs, _consumer(log, known).needs, strict=True)):
+        _publish(log, name, needs)
+        known = _registration(log, name)
+    updated_us = log.clock.now_us()
+    if known is not None:  # it may have been unregistered in this instant
+        body = {"format": FORMAT, "name": name, "needs": list(needs), "updated_us": updated_us, "seq": known.seq}
+        log.storage.put(key, seal(body))
+    return Consumer(name, tuple(needs), updated_us)
 
 
 def unregister(log: Log, name: str) -> None:
     """Forgets the consumer; no error if it is not known."""
-    log.storage.delete(_key(name))
+    key = _key(name)
+    log.refresh()
+    if _registration(log, name) is not None:
+        _publish(log, name, None)
+    log.storage.delete(key)
 
 
 def consumers(log: Log) -> Iterator[Consumer]:
     """Every registered consumer."""
-    for listed in log.storage.list(_FOLDER):
-        if not listed.key.endswith(".json"):
-            continue  # a temporary file of a put that is under way
-        where = f"{log.storage.url}/{listed.key}"
-        body = unseal(log.storage.read(listed.key), where)
-        try:
-            yield Consumer(body["name"], tuple(body["needs"]), body["updated_us"])
-        except (KeyError, TypeError, json.JSONDecodeError) as problem:
-            raise CorruptManifestError(
-                f"cannot read a consumer: {problem!r}", where=where, todo="delete the file if the consumer is gone"
-            ) from problem
+    return (_consumer(log, registered) for registered in log.state.consumers)
+
+
+def _publish(log: Log, name: str, needs: Sequence[int] | None) -> None:
+    def make(state: LogState, _seen: Sequence[Manifest]) -> Manifest:
+        for partition, offset in enumerate(needs or ()):
+            log.require_kept(partition, offset)
+        return Manifest(
+            seq=state.seq + 1,
+            kind="consumer",
+            stream=log.spec.id,
+            published_us=log.clock.now_us(),
+            consumer=name,
+            needs=None if needs is None else tuple(needs),
+        )
+
+    log.publish(make, since=log.state.seq)
+
+
+def _registration(log: Log, name: str) -> Registration | None:
+    return next((c for c in log.state.consumers if c.name == name), None)
+
+
+def _consumer(log: Log, registered: Registration) -> Consumer:
+    """The consumer with what its own file says, if that file belongs to this registration and can be read."""
+    key = _key(registered.name)
+    try:
+        body = unseal(log.storage.read(key), f"{log.storage.url}/{key}")
+    except (KeyMissingError, CorruptManifestError):
+        body = {}
+    if body.get("seq") != registered.seq:
+        return Consumer(registered.name, registered.needs, registered.published_us)
+    return Consumer(registered.name, tuple(body["needs"]), body["updated_us"])
 
 
 def _key(name: str) -> str:

@@ -27,6 +27,7 @@ from typing import Any
 from uuid import uuid4
 
 from strandline.clock import SYSTEM_CLOCK
+from strandline.log.storage import TEMPORARY_PREFIX
 
 # Larger values would be sent in parts, and a crash would leave parts behind that no listing shows.
 _ONE_PUT_BYTES = 5 * 2**30
@@ -157,7 +158,7 @@ class WebHdfsBackend(Backend):
         return bytes(reply.content)
 
     def _write_and_rename(self, filesystem: Any, path: str, data: bytes, **options: str) -> bool:
-        temporary = f"{path.rpartition('/')[0]}/.tmp-{uuid4().hex}"
+        temporary = f"{path.rpartition('/')[0]}/{TEMPORARY_PREFIX}{uuid4().hex}"
         renamed = False
         try:
             reply = filesystem._call("CREATE", method="put", path=temporary, redirect=False, overwrite="false")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy as np
 from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.block import Block, checksum
 from strandline.log.leaf import Leaf
-from strandline.log.manifest import FORMAT, Manifest, seal, unseal
+from strandline.log.manifest import FORMAT, Manifest, commit_key, seal, unseal
 from strandline.log.state import LogState
 from strandline.log.storage import Storage
 
@@ -52,6 +52,10 @@ class Child:
     """The time before which nothing follows after this child."""
     seq: int
 
+    def to_json(self) -> dict[str, Any]:
+        # Not `asdict`, which copies every number of every partition one by one.
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Child:
         return cls(**{**body, "firsts": tuple(body["firsts"]), "ends": tuple(body["ends"])})
@@ -72,7 +76,7 @@ class Snapshot:
                 "format": FORMAT,
                 "stream": self.stream,
                 "state": self.state.to_json(),
-                "children": [asdict(c) for c in self.children],
+                "children": [c.to_json() for c in self.children],
             }
         )
 
@@ -127,11 +131,14 @@ class Index:
         found = self._leaves.get(child.file)
         if found is None:
             found = Leaf.decode(self._read(child))
-            self._leaves[child.file] = found
-            if len(self._leaves) > _CACHED_LEAVES:
-                self._leaves.popitem(last=False)
-        self._leaves.move_to_end(child.file)
+        self._remember(child.file, found)
         return found
+
+    def _remember(self, file: str, leaf: Leaf) -> None:
+        self._leaves[file] = leaf
+        self._leaves.move_to_end(file)
+        if len(self._leaves) > _CACHED_LEAVES:
+            self._leaves.popitem(last=False)
 
     def node(self, child: Child) -> tuple[Child, ...]:
         """The children of a node."""
@@ -169,6 +176,7 @@ class Index:
                 added += manifest.blocks
             elif manifest.kind == "compact":
                 edits.replacements += manifest.blocks
+        edits.replacements = _outermost(edits.replacements)
         edits.starts = state.starts
         children = list(snapshot.children)
         if added:
@@ -197,6 +205,7 @@ class Index:
         # The checksum in the name: two processes that fold the same commits write the same file, harmlessly.
         file = f"snapshots/{seq:020d}-{level}-{sum_.partition(':')[2]}.parquet"
         self._storage.put(file, data)
+        self._remember(file, leaf)
         return Child(
             file=file,
             checksum=sum_,
@@ -214,7 +223,7 @@ class Index:
 
     def _write_node(self, children: Sequence[Child], level: int) -> Child:
         last = children[-1]
-        data = seal({"format": FORMAT, "children": [asdict(c) for c in children]})
+        data = seal({"format": FORMAT, "children": [c.to_json() for c in children]})
         sum_ = checksum(data)
         file = f"snapshots/{last.seq:020d}-{level}-{sum_.partition(':')[2]}.json"
         self._storage.put(file, data)
@@ -274,7 +283,7 @@ class Index:
         drop = leaf.end <= np.asarray(edits.starts)[leaf.partition]
         for r in edits.replacements:
             drop |= (leaf.partition == r.partition) & (leaf.first >= r.first) & (leaf.end <= r.end)
-        kept = [r for r in _outermost(own) if r.end > edits.starts[r.partition]]
+        kept = [r for r in own if r.end > edits.starts[r.partition]]
         leaf = leaf.edited(drop, kept)
         return self._write_leaf(
             leaf, tuple(firsts), tuple(ends), time_max, child.boundary, seq=child.seq, level=child.level
@@ -307,12 +316,16 @@ def covers(outer: Block, inner: Block) -> bool:
 
 
 def load_snapshot(storage: Storage, stream: str) -> Snapshot | None:
-    """The snapshot at the root; None if it is missing, torn or of another stream: it is only a shortcut."""
+    """The snapshot at the root; None if it is of no use, for it is only a shortcut.
+
+    That is: missing, torn, of another stream, or ahead of the commits (in a copy made while the stream was written).
+    """
     try:
         snapshot = Snapshot.decode(storage.read(ROOT_KEY), f"{storage.url}/{ROOT_KEY}")
     except (KeyMissingError, CorruptManifestError):
         return None
-    return snapshot if snapshot.stream == stream else None
+    fits = snapshot.stream == stream and storage.exists(commit_key(snapshot.state.seq))
+    return snapshot if fits else None
 
 
 def _or_smallest(time: int | None) -> int:

@@ -18,10 +18,8 @@ from uuid import uuid4
 
 from strandline.errors import KeyExistsError, KeyMissingError, NoSpaceError, OptionError, StorageError
 from strandline.log import durable_file
-from strandline.log.storage import Durability, Listed
+from strandline.log.storage import TEMPORARY_PREFIX, Durability, Listed
 from strandline.log.storage_key import checked_key, checked_prefix
-
-TEMPORARY_PREFIX = ".tmp-"
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import (
     CollectedError,
+    ConflictError,
+    CorruptBlockError,
     CorruptionError,
     CorruptManifestError,
     KeyExistsError,
@@ -29,13 +31,13 @@ from strandline.errors import (
 )
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
-from strandline.log import index, manifest, spec
+from strandline.log import index, manifest, spec, tail
 from strandline.log.block import Block
-from strandline.log.index import Index, Snapshot, covers
+from strandline.log.index import Index, Snapshot
 from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
-from strandline.log.storage import Storage
+from strandline.log.storage import Storage, is_temporary
 
 END = (1 << 63) - 1
 
@@ -79,7 +81,8 @@ class Log:
         try:
             data = storage.read(spec.KEY)
         except KeyMissingError:
-            other = next(storage.list(""), None)
+            # What a crash left of the first write is not worth a word.
+            other = next((listed for listed in storage.list("") if not is_temporary(listed.key)), None)
             if other is None:
                 raise StreamNotFoundError(
                     "there is no stream here", where=storage.url, todo="check the path, or start a writer first"
@@ -94,27 +97,33 @@ class Log:
         return log
 
     def reload(self) -> None:
-        """Begins again from the newest snapshot."""
+        """Takes in what was published since, and stands on the snapshot that lies at the root now."""
         snapshot = index.load_snapshot(self.storage, self.spec.id)
         if snapshot is not None:
-            self._snapshot, self._tail, self.state = snapshot, [], snapshot.state
+            self._stand_on(snapshot)
         self.refresh()
 
     def refresh(self) -> bool:
         """Takes in what was published since; whether there was anything."""
         before = self.state.seq
-        while True:
-            try:
-                self._apply(self.commit(self.state.seq + 1))
-            except KeyMissingError:
-                break
+        while fresh := self._next_commits():
+            # A manifest is visible an instant before its folder entry is on the disk: what we go on to show must be.
+            self.storage.settle("commits")
+            for m in fresh:
+                self._apply(m)
             if len(self._tail) >= 2 * index.FOLD_EVERY:
-                self._shorten_tail()
-        if self.state.seq == before:
-            return False
-        # A manifest is visible an instant before its folder entry is on the disk: what we go on to show must be.
-        self.storage.settle("commits")
-        return True
+                self.fold(at_least=index.FOLD_EVERY)
+            if len(fresh) < index.FOLD_EVERY:
+                break
+        return self.state.seq != before
+
+    def _next_commits(self) -> list[Manifest]:
+        """Some of the commits after the last one that was taken in."""
+        fresh: list[Manifest] = []
+        with contextlib.suppress(KeyMissingError):
+            while len(fresh) < index.FOLD_EVERY:
+                fresh.append(self.commit(self.state.seq + 1 + len(fresh)))
+        return fresh
 
     def commit(self, seq: int) -> Manifest:
         """The manifest of one commit."""
@@ -127,16 +136,12 @@ class Log:
         first = in_tail[0].seq if in_tail else self.state.seq + 1
         return [self.commit(s) for s in range(seq + 1, first)] + in_tail
 
-    def _shorten_tail(self) -> None:
-        """Somebody's newer snapshot, or else one of our own, so that memory does not grow with the stream."""
-        snapshot = index.load_snapshot(self.storage, self.spec.id)
-        if snapshot is None or snapshot.state.seq < self._snapshot.state.seq + index.FOLD_EVERY:
-            self.fold()
-            return
-        if snapshot.state.seq >= self.state.seq:
+    def _stand_on(self, snapshot: Snapshot) -> None:
+        """Keeps the commits after this snapshot as the tail, whether it is newer or older than the one we stood on."""
+        later = self.since(snapshot.state.seq)
+        if snapshot.state.seq > self.state.seq:
             self.state = snapshot.state
-        self._snapshot = snapshot
-        self._tail = [m for m in self._tail if m.seq > snapshot.state.seq]
+        self._snapshot, self._tail = snapshot, later
 
     def _apply(self, m: Manifest) -> None:
         if m.stream != self.spec.id:
@@ -159,57 +164,48 @@ class Log:
         time_until: int | None = None,
     ) -> Iterator[Block]:
         """Blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from, time_until)."""
+        shown_until = 0
+        for block in self._walk(partition, first, end, time_from, time_until):
+            if block.first < shown_until:
+                raise ConflictError(
+                    f"blocks around offset {shown_until} were compacted while they were being listed",
+                    where=f"{self.storage.url}, partition {partition}",
+                    todo="ask for them again",
+                )
+            yield block
+            shown_until = block.end
+
+    def _walk(
+        self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
+    ) -> Iterator[Block]:
+        """The same, but a block may begin before the end of the one before it if the index had to be mended."""
         first = max(first, self.state.starts[partition])
         end = min(end, self.state.ends[partition])
         if first >= end:
             return
-        try:
-            for block in self._blocks(partition, first, end, time_from, time_until):
-                yield block
-                first = block.end
-        except (KeyMissingError, CorruptManifestError):
-            self._mend_index()
-            yield from self._blocks(partition, first, end, time_from, time_until)
+        for attempt in range(3):
+            try:
+                # One moment's children and tail, should this handle move on while we walk.
+                indexed = self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until)
+                appended = tail.blocks(self._tail, partition, first, end, time_from, time_until)
+                for block in tail.replaced(itertools.chain(indexed, appended), self._tail, partition):
+                    yield block
+                    first = block.end
+                return
+            except (KeyMissingError, CorruptManifestError):
+                if attempt == 2:
+                    raise
+                self._mend_index(anew=attempt == 1)
+                self.require_kept(partition, first)  # mending may have brought in a truncation
 
-    def _blocks(
-        self, partition: int, first: int, end: int, time_from: int | None, time_until: int | None
-    ) -> Iterator[Block]:
-        replacements = self._replacements(partition)
-        shown: Block | None = None
-        for block in itertools.chain(
-            self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until),
-            self._tail_blocks(partition, first, end, time_from, time_until),
-        ):
-            stands_for = next((r for r in replacements if covers(r, block)), block)
-            if stands_for is not shown and stands_for.end > self.state.starts[partition]:
-                yield stands_for
-            shown = stands_for
-
-    def _mend_index(self) -> None:
+    def _mend_index(self, *, anew: bool = False) -> None:
         """A file of the index is gone or rotten: a newer snapshot may do without it, else all is derived anew."""
-        newer = index.load_snapshot(self.storage, self.spec.id)
+        newer = None if anew else index.load_snapshot(self.storage, self.spec.id)
         if newer is None or newer.children == self._snapshot.children:
             newer = self._rebuilt()
             with contextlib.suppress(StorageError):
                 self.storage.put(index.ROOT_KEY, newer.encode())
-        self.state = newer.state
-        self._snapshot, self._tail = newer, []
-        self.refresh()
-
-    def _tail_blocks(
-        self, partition: int, first: int, end: int, time_from: int | None, time_until: int | None
-    ) -> Iterator[Block]:
-        for m in self._tail:
-            if m.kind == "append":
-                for b in m.blocks:
-                    if b.partition == partition and b.first < end and first < b.end:
-                        late_enough = time_from is None or b.time_max >= time_from
-                        if late_enough and (time_until is None or b.time_min < time_until):
-                            yield b
-
-    def _replacements(self, partition: int) -> list[Block]:
-        """Compacted blocks that the index does not know yet, newest first (a newer one may cover an older one)."""
-        return [b for m in reversed(self._tail) if m.kind == "compact" for b in m.blocks if b.partition == partition]
+        self._stand_on(newer)
 
     def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
         """The tuples of one block, its checksum verified."""
@@ -226,16 +222,41 @@ class Log:
         first = self.state.starts[partition] if first is None else first
         self.require_kept(partition, first)
         end = min(end, self.state.ends[partition])
+        missing: Block | None = None
         while first < end:
-            try:
-                for block in self.blocks(partition, first, end):
+            before, missing_before = first, missing
+            for block in self._walk(partition, first, end):
+                if block.first > first:
+                    break
+                try:
                     table = self.read_block(block, columns)
-                    yield table.slice(max(0, first - block.first), min(end, block.end) - max(first, block.first))
-                    first = block.end
-            except KeyMissingError:
-                if not self.refresh():
-                    raise
+                except KeyMissingError as problem:
+                    if missing == block:
+                        raise self._lost(block) from problem
+                    missing = block
+                    break
+                yield table.slice(first - block.first, min(end, block.end) - first)
+                first = block.end
+            if first < end:  # compacted, truncated, or worse
+                self.refresh()
                 self.require_kept(partition, first)
+                if first == before and missing is missing_before:
+                    raise self._unindexed(partition, first)
+
+    def _lost(self, block: Block) -> CorruptBlockError:
+        return CorruptBlockError(
+            "a published block is gone",
+            where=f"{self.storage.url}/{block.file}, partition {block.partition}, "
+            f"offsets {block.first} to {block.end - 1}",
+            todo="restore this file from a copy; everything else of the stream stays readable",
+        )
+
+    def _unindexed(self, partition: int, first: int) -> CorruptManifestError:
+        return CorruptManifestError(
+            f"the index knows no block with offset {first}",
+            where=f"{self.storage.url}, partition {partition}",
+            todo=f"delete {index.ROOT_KEY}; the index is rebuilt from the manifests",
+        )
 
     def require_kept(self, partition: int, first: int) -> None:
         """Raises if the offset was dropped by retention."""
@@ -257,9 +278,13 @@ class Log:
         """The commits since that snapshot."""
         return self._tail
 
-    def index_files(self) -> Iterator[str]:
+    def index_files(self) -> set[str]:
         """The files of the index that this handle uses."""
-        return self._index.files(self._snapshot.children)
+        try:
+            return set(self._index.files(self._snapshot.children))
+        except (KeyMissingError, CorruptManifestError):
+            self._mend_index(anew=True)
+            return set(self._index.files(self._snapshot.children))
 
     # ------------------------------------------------------------------ publishing
 
@@ -322,9 +347,12 @@ class Log:
     def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
         """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
         while True:
-            data = manifest.encode(make(self.state, self.since(since)))
+            state = self.state
+            data = manifest.encode(make(state, self.since(since)))
+            if self.state is not state:
+                continue  # to make it the index had to be mended, which brought in newer commits
             m = manifest.decode(data, f"{self.storage.url}, about to be published")
-            self.state.apply(m)  # never write what could not be read back
+            state.apply(m)  # never write what could not be read back
             try:
                 self.storage.create(commit_key(m.seq), data)
             except KeyExistsError:
@@ -334,26 +362,32 @@ class Log:
                     continue
             self._apply(m)
             if len(self._tail) >= index.FOLD_EVERY:
-                self.fold()
+                self.fold(at_least=index.FOLD_EVERY)
             return m
 
-    def fold(self) -> None:
-        """Folds the commits since the last snapshot into a new one: only a shortcut, so a failing store is no matter."""
-        try:
+    def fold(self, *, at_least: int = 1) -> None:
+        """Folds the commits since the snapshot at the root, whoever made it, into a new one if there are so many.
+
+        It is only a shortcut: what goes wrong here must not look as if publishing had failed.
+        """
+        with contextlib.suppress(StorageError, CorruptionError):
+            # All go on from the root: it may have been mended, and the files of any other snapshot are collected.
+            root = index.load_snapshot(self.storage, self.spec.id)
+            if root is not None:
+                self._stand_on(root)
+            if len(self._tail) < at_least:
+                return
             try:
                 snapshot = self._index.fold(self._snapshot, self._tail)
             except (CorruptionError, KeyMissingError):
                 snapshot = self._rebuilt()
             self.storage.put(index.ROOT_KEY, snapshot.encode())
-        except StorageError:
-            return
-        self._snapshot, self._tail = snapshot, [m for m in self._tail if m.seq > snapshot.state.seq]
+            self._stand_on(snapshot)
 
     def _rebuilt(self) -> Snapshot:
         """The snapshot from the manifests alone, without anything of an older one."""
         snapshot = Snapshot(self.spec.id, LogState.empty(self.spec.partitions))
         for start in range(0, self.state.seq + 1, index.FOLD_EVERY):
             chunk = range(start, min(start + index.FOLD_EVERY, self.state.seq + 1))
-            tail = [self.commit(seq) for seq in chunk]
-            snapshot = self._index.fold(snapshot, tail)
+            snapshot = self._index.fold(snapshot, [self.commit(seq) for seq in chunk])
         return snapshot

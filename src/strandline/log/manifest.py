@@ -1,11 +1,12 @@
 """A manifest: one commit of a stream, `commits/<seq>.json`. What no manifest names does not exist.
 
-Four kinds of commit share one sequence, so the state of a stream is one fold over it:
+Five kinds of commit share one sequence, so the state of a stream is one fold over it:
 
     append    publishes the blocks of one batch over all partitions at once
     compact   puts one large block in the place of several small ones, offset for offset
     truncate  drops the blocks before a start per partition
     collect   announces files that are about to be deleted; from then on no manifest may name them
+    consumer  says that a consumer needs the tuples from an offset per partition on, or none any more
 
 Each carries a checksum over its own text.
 """
@@ -23,7 +24,7 @@ from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log.block import Block
 
 FORMAT = 1
-CommitKind = Literal["append", "compact", "truncate", "collect"]
+CommitKind = Literal["append", "compact", "truncate", "collect", "consumer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,10 @@ class Manifest:
     """collect: the files that are about to go."""
     deleted_through: int = -1
     """collect: the files announced up to this commit are gone."""
+    consumer: str = ""
+    """consumer: its name."""
+    needs: tuple[int, ...] | None = None
+    """consumer: the first offset it needs, per partition; None if it has gone."""
 
 
 def commit_key(seq: int) -> str:
@@ -139,6 +144,9 @@ def _body(m: Manifest) -> dict[str, Any]:
         body["blocks"] = [{"partition": b.partition, **block_json(b)} for b in m.blocks]
     elif m.kind == "truncate":
         body["starts"] = list(m.starts)
+    elif m.kind == "consumer":
+        body["consumer"] = m.consumer
+        body["needs"] = None if m.needs is None else list(m.needs)
     else:
         body["files"] = list(m.files)
         body["deleted_through"] = m.deleted_through
@@ -171,7 +179,11 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         writer = body.get("writer")
         return Manifest(
             **common,
-            blocks=tuple(block_from_json({**part, "partition": p}, published_us) for p, part in enumerate(parts) if "file" in part),
+            blocks=tuple(
+                block_from_json({**part, "partition": p}, published_us)
+                for p, part in enumerate(parts)
+                if "file" in part
+            ),
             ends=tuple(part["end"] for part in parts),
             boundaries=tuple(part["boundary"] for part in body["partitions"]),
             time_max=body["time_max"],
@@ -184,6 +196,9 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         return Manifest(**common, starts=tuple(body["starts"]))
     if kind == "collect":
         return Manifest(**common, files=tuple(body["files"]), deleted_through=body["deleted_through"])
+    if kind == "consumer":
+        needs = body["needs"]
+        return Manifest(**common, consumer=body["consumer"], needs=None if needs is None else tuple(needs))
     raise ValueError(f"unknown kind of commit {kind!r}")
 
 

@@ -14,9 +14,10 @@ from strandline.log import consumers
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.log.state import LogState
+from strandline.log.storage import is_temporary
 
 GRACE_US = 3_600_000_000
-_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits")
+_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits", "consumers")
 _FILES_PER_COMMIT = 10_000
 
 Progress = Callable[[str, int], None]
@@ -42,7 +43,7 @@ def truncate(
         starts = _aligned(log, _wanted(log, before_time, before_offset))
         for consumer in consumers.consumers(log):
             for p, need in enumerate(consumer.needs):
-                if need >= starts[p]:
+                if need >= starts[p] or starts[p] == state.starts[p]:
                     continue
                 if not yield_to_consumers:
                     raise ConsumerError(
@@ -107,6 +108,7 @@ def collect(log: Log, *, grace_us: int = GRACE_US, progress: Progress | None = N
     `grace_us`, and deleted `grace_us` after that, so the first call of an idle stream may delete nothing.
     """
     log.reload()  # an older snapshot's index would take the newer one's files for unreferenced
+    base_seq = log.state.seq
     announced = {file for seq in log.state.announced for file in log.commit(seq).files}
     cutoff_us = log.clock.now_us() - grace_us
     fresh: list[str] = []
@@ -114,24 +116,33 @@ def collect(log: Log, *, grace_us: int = GRACE_US, progress: Progress | None = N
         if key not in announced:
             fresh.append(key)
         if len(fresh) == _FILES_PER_COMMIT:
-            _announce(log, fresh)
+            _announce(log, fresh, base_seq)
             fresh = []
     if fresh:
-        _announce(log, fresh)
+        _announce(log, fresh, base_seq)
+    return _delete_announced(log, log.clock.now_us() - grace_us, progress)
+
+
+def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> list[str]:
+    log.reload()
+    # Files of the index are named by what is in them, so an announced one may have come back. (Blocks may not.)
+    revived = log.index_files()
     deleted: list[str] = []
     done = -1
     for seq in log.state.announced:
         announcement = log.commit(seq)
-        if announcement.published_us > log.clock.now_us() - grace_us:
+        if announcement.published_us > cutoff_us:
             break
         for file in announcement.files:
+            if file in revived:
+                continue
             log.storage.delete(file)
             deleted.append(file)
             if progress:
                 progress("deleted", len(deleted))
         done = seq
     if done >= 0:
-        _announce(log, [], deleted_through=done)
+        _announce(log, [], log.state.seq, deleted_through=done)
     return deleted
 
 
@@ -141,10 +152,10 @@ def _unreferenced(log: Log, cutoff_us: int) -> Iterator[str]:
     folder = ""
     for top in _FOLDERS:
         for listed in log.storage.list(top):
-            parent, _, name = listed.key.rpartition("/")
+            parent = listed.key.rpartition("/")[0]
             if parent != folder:
                 folder, live = parent, _live(log, parent)
-            if top == "commits" and not name.startswith(".tmp-"):
+            if top in ("commits", "consumers") and not is_temporary(listed.key):
                 continue
             if listed.key not in live and listed.modified_us <= cutoff_us:
                 yield listed.key
@@ -159,7 +170,8 @@ def _live(log: Log, folder: str) -> set[str]:
     return set()
 
 
-def _announce(log: Log, files: Sequence[str], deleted_through: int = -1) -> None:
+def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: int = -1) -> None:
+    """Publishes a collect commit; nothing before `base_seq` names any of the files."""
     doomed = set(files)
 
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
@@ -174,4 +186,4 @@ def _announce(log: Log, files: Sequence[str], deleted_through: int = -1) -> None
             deleted_through=deleted_through,
         )
 
-    log.publish(make, since=log.state.seq)
+    log.publish(make, since=base_seq)

@@ -8,9 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import xxhash
 
-from strandline.errors import FormatVersionError, NotAStreamError, OptionError, SchemaError, StreamMismatchError
-from strandline.log.columns import KIND, OFFSET, arrow_schema, fields_of, type_name
+from strandline.errors import (
+    CorruptManifestError,
+    FormatVersionError,
+    NotAStreamError,
+    OptionError,
+    SchemaError,
+    StreamMismatchError,
+)
+from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, fields_of, type_name
 
 FORMAT = 1
 KEY = "stream.json"
@@ -78,7 +86,7 @@ class StreamSpec:
             "created_us": self.created_us,
             "upstream": self.upstream,
         }
-        return json.dumps(body, indent=2).encode() + b"\n"
+        return json.dumps({**body, "checksum": _checksum(body)}, indent=2).encode() + b"\n"
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> StreamSpec:
@@ -95,6 +103,12 @@ class StreamSpec:
                 f"the stream has format version {version}, this Strandline reads version {FORMAT}",
                 where=where,
                 todo="upgrade Strandline",
+            )
+        if body.pop("checksum", None) != _checksum(body):
+            raise CorruptManifestError(
+                "stream.json is not what was written: its checksum does not match",
+                where=where,
+                todo="restore it from a copy; what a stream is cannot be changed by hand",
             )
         try:
             return cls(
@@ -145,7 +159,7 @@ class StreamSpec:
         names = self.columns
         if len({n.lower() for n in names}) != len(names):
             raise SchemaError("two columns have the same name", where=", ".join(names), todo="rename one of them")
-        for reserved in (OFFSET, KIND):
+        for reserved in (OFFSET, KIND, PARTITION):
             if reserved in (n.lower() for n in names):
                 raise SchemaError(f"the column name {reserved!r} is reserved", todo="rename the column")
         if not self.key:
@@ -162,10 +176,16 @@ class StreamSpec:
                 f"time column {self.time!r} has type {self._type_of(self.time)}",
                 todo="the time is a timestamp or an integer; cast it",
             )
-        if not isinstance(self.partitions, int) or not 1 <= self.partitions <= PARTITIONS_MAX:
+        if type(self.partitions) is not int or not 1 <= self.partitions <= PARTITIONS_MAX:
             raise OptionError(
                 f"partitions={self.partitions!r} is out of range", todo=f"use 1 to {PARTITIONS_MAX} partitions"
             )
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    """Over the values and their order, however the file is indented."""
+    text = json.dumps(body, separators=(",", ":"))
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
 def normalised(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from strandline.errors import CorruptManifestError
 from strandline.log.manifest import Manifest, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A consumer as it was registered. How far it has come since is not part of the state; see `consumers`."""
+
+    name: str
+    needs: tuple[int, ...]
+    seq: int
+    published_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,7 @@ class LogState:
     """When the last append was published."""
     announced: tuple[int, ...] = ()
     """Collect commits whose files may not all be deleted yet."""
+    consumers: tuple[Registration, ...] = ()
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -60,11 +71,19 @@ class LogState:
         if m.kind == "collect":
             pending = tuple(seq for seq in self.announced if seq > m.deleted_through)
             return replace(self, seq=m.seq, announced=(*pending, m.seq) if m.files else pending)
+        if m.kind == "consumer":
+            others = tuple(c for c in self.consumers if c.name != m.consumer)
+            if m.needs is None:
+                return replace(self, seq=m.seq, consumers=others)
+            registered = Registration(m.consumer, m.needs, m.seq, m.published_us)
+            return replace(self, seq=m.seq, consumers=(*others, registered))
         return replace(self, seq=m.seq)
 
     def to_json(self) -> dict[str, Any]:
         """For the snapshot."""
-        return asdict(self)
+        body = {f.name: getattr(self, f.name) for f in fields(self)}
+        writer = None if self.writer is None else asdict(self.writer)
+        return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> LogState:
@@ -80,6 +99,7 @@ class LogState:
             source=body["source"],
             published_us=body["published_us"],
             announced=tuple(body["announced"]),
+            consumers=tuple(Registration(**{**c, "needs": tuple(c["needs"])}) for c in body["consumers"]),
         )
 
 
@@ -124,4 +144,9 @@ def _problem(state: LogState, m: Manifest) -> str | None:
         for b in m.blocks:
             if not state.starts[b.partition] <= b.first < b.end <= state.ends[b.partition]:
                 return f"its block {b.first}-{b.end} lies outside of partition {b.partition}"
+    elif m.kind == "consumer" and m.needs is not None:
+        if len(m.needs) != len(state.boundaries):
+            return f"it has {len(m.needs)} offsets for {len(state.boundaries)} partitions"
+        if any(need < start for need, start in zip(m.needs, state.starts, strict=False)):
+            return f"consumer {m.consumer!r} needs tuples that were dropped"
     return None

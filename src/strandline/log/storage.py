@@ -14,6 +14,14 @@ from typing import Literal, Protocol
 
 Durability = Literal["fsync", "os"]
 
+TEMPORARY_PREFIX = ".tmp-"
+"""Of the names of files that a write goes through; a crash may leave one behind."""
+
+
+def is_temporary(key: str) -> bool:
+    """Whether this is such a file, and not a key that somebody wrote."""
+    return key.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:

@@ -15,8 +15,7 @@ import numpy as np
 
 from strandline.errors import CorruptionError, KeyMissingError
 from strandline.log.columns import fields_of, type_name
-from strandline.log.consumer_audit import consumers_and_problems
-from strandline.log.consumers import Consumer
+from strandline.log.consumers import Consumer, consumers
 from strandline.log.index import Child, Index, covers
 from strandline.log.leaf import Ints, Leaf
 from strandline.log.log import Log
@@ -98,7 +97,6 @@ class Summary:
     """Tuples a second since the first publication."""
     writer: Writer | None
     consumers: tuple[ConsumerSummary, ...]
-    unreadable_consumers: tuple[str, ...]
     histogram: Histogram | None
 
     def to_json(self) -> dict[str, Any]:
@@ -116,7 +114,6 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
     highest = max((p.time_max for p in ours if p.time_max is not None), default=None)
     rate, rate_seconds = _rate(state, _window_start(log))
     rate_overall, _ = _rate(state, _first_append(log, range(log.state.seq + 1)))
-    consumers, unreadable = consumers_and_problems(log)
     return Summary(
         id=spec.id,
         url=log.storage.url,
@@ -142,8 +139,7 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         rate_seconds=rate_seconds,
         rate_overall=rate_overall,
         writer=state.writer,
-        consumers=tuple(_consumer(c, state) for c in consumers),
-        unreadable_consumers=tuple(p.file for p in unreadable),
+        consumers=tuple(_consumer(c, state) for c in consumers(log)),
         histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets, spec.late),
     )
 
@@ -206,8 +202,7 @@ class _Entries:
 
 
 def _numbers(leaf: Leaf) -> Ints:
-    size_bytes = leaf.table.column("size_bytes").to_numpy()
-    return np.stack([leaf.partition, leaf.first, leaf.end, leaf.time_min, leaf.time_max, size_bytes])
+    return np.stack([leaf.partition, leaf.first, leaf.end, leaf.time_min, leaf.time_max, leaf.size_bytes])
 
 
 def _live_leaves(log: Log) -> Iterator[Leaf]:

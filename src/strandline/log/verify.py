@@ -12,10 +12,9 @@ from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
 from strandline.errors import KeyMissingError, StrandlineError
-from strandline.log import spec
+from strandline.log import consumer_audit, spec
 from strandline.log.block import Block
 from strandline.log.block_audit import BlockAudit
-from strandline.log.consumer_audit import ahead_of, behind, consumers_and_problems
 from strandline.log.history import History
 from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
 from strandline.log.index_audit import IndexAudit
@@ -23,13 +22,13 @@ from strandline.log.log import Log
 from strandline.log.manifest import commit_key
 from strandline.log.problem import Problem
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage
+from strandline.log.storage import Storage, is_temporary
 
 Progress = Callable[[int, int, int], None]
 """Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
 
 UNREFERENCED_NAMED = 100
-_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits")
+_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits", "consumers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +95,13 @@ class _Verification:
         began_s, began_us = stopwatch_s(), self._log.clock.now_us()
         self._progress(0, 0, 0)
         # Before the manifests: what a consumer needed then cannot lie beyond what is published by the time we look.
-        consumers, unreadable = consumers_and_problems(self._log)
+        words, rotten = consumer_audit.words(self._storage)
         self._fold()
         blocks, tuples, size_bytes = self._read_blocks()
         # Read again: a consumer that went on since may let others drop what it needed before.
-        consumers_now, _ = consumers_and_problems(self._log)
+        words_now, _ = consumer_audit.words(self._storage)
         state = self._history.state
-        self._problems += [*unreadable, *ahead_of(consumers, state), *behind(consumers_now, state)]
+        self._problems += [*rotten.values(), *consumer_audit.contradictions(state, words, words_now)]
         late = self._log.spec.late
         return VerifyReport(
             url=self._storage.url,
@@ -112,7 +111,7 @@ class _Verification:
             tuples=sum(tuples[:late]),
             late_tuples=tuples[late],
             size_bytes=size_bytes,
-            consumers=len(consumers),
+            consumers=len(state.consumers),
             problems=tuple(self._problems),
             unreferenced=self._unreferenced(began_us) if self._history.is_whole else None,
             seconds=stopwatch_s() - began_s,
@@ -257,10 +256,10 @@ class _Verification:
         folder = ""
         for top in _FOLDERS:
             for listed in self._storage.list(top):
-                parent, _, name = listed.key.rpartition("/")
+                parent = listed.key.rpartition("/")[0]
                 if parent != folder:
                     folder, live = parent, self._live_files(parent)
-                if top == "commits" and name.endswith(".json"):
+                if top in ("commits", "consumers") and not is_temporary(listed.key):
                     continue
                 # What was written since we began may have been published since.
                 if listed.key in live or listed.modified_us > began_us:

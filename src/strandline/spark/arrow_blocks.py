@@ -19,8 +19,8 @@ from strandline.log.log import Log
 from strandline.log.manifest import block_from_json, block_json
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
-from strandline.spark import rows
 from strandline.spark.place import Place
+from strandline.spark.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,12 +28,20 @@ if TYPE_CHECKING:
 _RESULT = pa.schema([pa.field("block", pa.string())])
 
 
-def write(df: DataFrame, place: Place, log: Log, base: LogState, name: str) -> list[Block]:
-    """The batch as durable blocks that no manifest names yet. `name` is used once."""
-    tuples = rows.ordered(df, log.spec, base).select(*[rows.quoted(c) for c in log.spec.columns])
-    task = _task(place, log.spec.to_json(), base.ends, name)
-    answers = [json.loads(row["block"]) for row in tuples.mapInArrow(task, "block string").collect()]
-    return [block_from_json(answer) for answer in answers]
+class ArrowBlocks:
+    """Writes the batches of one stream."""
+
+    def __init__(self, place: Place, log: Log) -> None:
+        self._place = place
+        self._log = log
+        self._rows = Rows(log.spec)
+
+    def write(self, df: DataFrame, base: LogState, name: str) -> list[Block]:
+        """The batch as durable blocks that no manifest names yet. `name` is used once."""
+        tuples = self._rows.ordered(df, base).select(*self._rows.columns)
+        task = _task(self._place, self._log.spec.to_json(), base.ends, name)
+        answers = tuples.mapInArrow(task, "block string").collect()
+        return [block_from_json(json.loads(row["block"])) for row in answers]
 
 
 Batches = Iterator[pa.RecordBatch]

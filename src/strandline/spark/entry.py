@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import InputError, OptionError, SchemaError, StorageError, StrandlineError
+from strandline.errors import InputError, OptionError, SchemaError, StrandlineError
 from strandline.failpoint import failpoint
 from strandline.log import index
 from strandline.log.block import Block
@@ -20,7 +20,9 @@ from strandline.log.retention import apply_retention
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.log.units import duration_us
-from strandline.spark import arrow_blocks, native_blocks
+from strandline.spark.arrow_blocks import ArrowBlocks
+from strandline.spark.failure import failure_in
+from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
 from strandline.spark.query import Query, trigger_arguments
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
@@ -94,7 +96,7 @@ class BatchWriter:
         self.failure: StrandlineError | None = None
         self._log = log
         self._checkpoint = checkpoint
-        self._write = _block_writer(log, blocks)
+        self._blocks = _block_writer(place, log, blocks)
         self._spark_query: StreamingQuery | None = None
         self._query = ""
         self._run = ""
@@ -128,10 +130,10 @@ class BatchWriter:
             except Exception as problem:
                 if _was_interrupted(problem):
                     raise InterruptedError(_INTERRUPTED) from None
-                if (found := no_space(problem, self.place.url)) is not None:
-                    self.failure = found
-                    raise found from None
-                raise
+                if (found := failure_in(str(problem), self.place.url)) is None:
+                    raise
+                self.failure = found
+                raise found from None
 
     def _wait_for_the_end(self) -> None:
         while self._spark_query is not None and self._spark_query.isActive:
@@ -146,7 +148,7 @@ class BatchWriter:
         base = log.state
         began_s = stopwatch_s()
         name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
-        blocks = self._write(df, self.place, log, base, name)
+        blocks = self._blocks.write(df, base, name)
         written_s = stopwatch_s()
         writer = Writer(self._query, self._run, batch)
         log.append(blocks, base=base, writer=writer, source=self._checkpoint.source(batch))
@@ -205,6 +207,8 @@ def persist(
     assert isinstance(schema, StructType)
     if not isinstance(time, str):
         raise SchemaError(f"time={time!r} is not a column name", todo="name the time column")
+    if not isinstance(key, Sequence):
+        raise SchemaError(f"key={key!r} is not a column name", todo="name the key column, or a list of columns")
     place = Place(str(path), durability, dict(storage_options or {}))
     spec = StreamSpec(
         id=str(uuid.uuid4()),
@@ -220,30 +224,17 @@ def persist(
     return Entry(df, place, spec)
 
 
-def _block_writer(log: Log, choice: str | None) -> Any:
+def _block_writer(place: Place, log: Log, choice: str | None) -> NativeBlocks | ArrowBlocks:
     on_files = isinstance(log.storage, LocalStorage)
     if choice not in (None, "native", "arrow") or (choice == "native" and not on_files):
         raise OptionError(
-            f"blocks={choice!r} does not work for {log.storage.url}",
-            todo='leave it out, or use "arrow" (or "native" on files)',
+            f"blocks={choice!r} does not work here",
+            where=log.storage.url,
+            todo='leave it out, or use "arrow" (or "native" on file systems)',
         )
-    return native_blocks.write if choice != "arrow" and on_files else arrow_blocks.write
+    return NativeBlocks(place, log) if choice != "arrow" and on_files else ArrowBlocks(place, log)
 
 
 def _was_interrupted(problem: BaseException) -> bool:
     text = str(problem)
     return "InterruptedException" in text or "InterruptedIOException" in text or "ClosedByInterrupt" in text
-
-
-def no_space(problem: BaseException, where: str) -> StorageError | None:
-    """The error for a full disk that Spark met while it wrote, however deep it lies."""
-    from strandline.errors import NoSpaceError
-
-    text = str(problem)
-    if "No space left on device" in text or "Disk quota exceeded" in text or "ENOSPC" in text:
-        return NoSpaceError(
-            "no space left while Spark wrote a batch; nothing of it was published",
-            where=where,
-            todo="free space (strandline collect, truncate), then start the query again: it repeats the batch",
-        )
-    return None

@@ -26,8 +26,8 @@ from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
-from strandline.spark import rows
-from strandline.spark.place import Place
+from strandline.spark.place import Place, spark_file_url
+from strandline.spark.rows import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,23 +59,39 @@ class _Written:
     first: int
 
 
-def write(df: DataFrame, place: Place, log: Log, base: LogState, name: str) -> list[Block]:
-    """The batch as durable blocks that no manifest names yet. `name` is used once."""
-    staging = log.storage.local_path(f"staging/{name}")
-    assert staging is not None, "only for file systems"
-    for setting, value in _SESSION.items():
-        df.sparkSession.conf.set(setting, value)
-    numbered = rows.numbered(rows.ordered(df, log.spec, base), log.spec, base)
-    numbered.write.options(**_OPTIONS).parquet(staging.as_uri())
-    failpoint("before-seal")
-    written = [
-        _Written(str(path), f"{log.spec.folder(partition)}/{name}.parquet", partition, base.ends[partition])
-        for partition, path in _parts(staging)
-    ]
-    blocks = _seal_all(df, place, log, written)
-    shutil.rmtree(staging, ignore_errors=True)
-    failpoint("after-seal")
-    return blocks
+class NativeBlocks:
+    """Writes the batches of one stream."""
+
+    def __init__(self, place: Place, log: Log) -> None:
+        self._place = place
+        self._log = log
+        self._rows = Rows(log.spec)
+        self._configured = False
+
+    def write(self, df: DataFrame, base: LogState, name: str) -> list[Block]:
+        """The batch as durable blocks that no manifest names yet. `name` is used once."""
+        spec = self._log.spec
+        staging = self._log.storage.local_path(f"staging/{name}")
+        assert staging is not None, "only for file systems"
+        self._configure(df)
+        numbered = self._rows.numbered(self._rows.ordered(df, base), base)
+        numbered.write.options(**_OPTIONS).parquet(spark_file_url(staging))
+        failpoint("before-seal")
+        written = [
+            _Written(str(path), f"{spec.folder(partition)}/{name}.parquet", partition, base.ends[partition])
+            for partition, path in _parts(staging)
+        ]
+        blocks = _seal_all(df, self._place, spec, written)
+        shutil.rmtree(staging, ignore_errors=True)
+        failpoint("after-seal")
+        return blocks
+
+    def _configure(self, df: DataFrame) -> None:
+        """In the session that Spark made for this query; the user's own stays as it is."""
+        if not self._configured:
+            for setting, value in _SESSION.items():
+                df.sparkSession.conf.set(setting, value)
+            self._configured = True
 
 
 def _parts(staging: Path) -> list[tuple[int, Path]]:
@@ -88,9 +104,8 @@ def _parts(staging: Path) -> list[tuple[int, Path]]:
     return found
 
 
-def _seal_all(df: DataFrame, place: Place, log: Log, written: Sequence[_Written]) -> list[Block]:
+def _seal_all(df: DataFrame, place: Place, spec: StreamSpec, written: Sequence[_Written]) -> list[Block]:
     """Seals next to the files: in this process if Spark runs here, in a job if it runs elsewhere."""
-    spec = log.spec
     context = df.sparkSession.sparkContext
     if not written:
         return []
@@ -111,8 +126,10 @@ def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
     if not path.exists() and target.exists():
         path = target  # a retried or speculated task: another attempt has moved the file already
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            block = describe(memoryview(data), spec, written.partition, written.first, written.key)
+        with path.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        # Left to the collector: it cannot be closed while an error of `describe` refers to it.
+        block = describe(memoryview(data), spec, written.partition, written.first, written.key)
     except (FileNotFoundError, pa.ArrowInvalid) as problem:
         raise StorageError(
             f"a file that Spark has written cannot be read here: {problem}",

@@ -20,6 +20,10 @@ class Place:
     durability: Durability = "fsync"
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # A relative path means another place to a task, whose working directory is not the program's.
+        object.__setattr__(self, "url", self.storage().url)
+
     def storage(self) -> Storage:
         """The store at this address."""
         return open_storage(self.url, durability=self.durability, **self.options)
@@ -36,4 +40,9 @@ class Place:
     def spark_url(self) -> str:
         """The address as Spark's own file systems want it."""
         path = self.storage().local_path("x")
-        return self.url if path is None else Path(path.parent).resolve().as_uri()
+        return self.url if path is None else spark_file_url(path.parent.resolve())
+
+
+def spark_file_url(path: Path) -> str:
+    """A local path for Spark, which takes what follows `file://` as it is: a space is a space, and % is no escape."""
+    return f"file://{path}"

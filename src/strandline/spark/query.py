@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import OptionError, SecondWriterError
+from strandline.errors import OptionError
 from strandline.log.units import duration_us
+from strandline.spark.failure import failure_in
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 60.0
 AVAILABLE_NOW = "available-now"
-_CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 
 
 class Query:
@@ -58,16 +58,7 @@ class Query:
         self.spark_query.stop()
 
     def _translated(self, problem: Exception) -> Exception:
-        if self._writer.failure is not None:
-            return self._writer.failure
-        text = str(problem)
-        if any(mark in text for mark in _CONCURRENT):
-            return SecondWriterError(
-                "another query writes this stream (it uses the same Spark checkpoint)",
-                where=self._writer.place.url,
-                todo="let one writer at a time write a stream; this one has stopped",
-            )
-        return problem
+        return self._writer.failure or failure_in(str(problem), self._writer.place.url) or problem
 
 
 def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
@@ -77,6 +68,8 @@ def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
     if trigger == AVAILABLE_NOW:
         return {"availableNow": True}
     try:
+        if not isinstance(trigger, str):
+            raise OptionError(f"trigger={trigger!r} is not a text")
         return {"processingTime": f"{duration_us(trigger, 'trigger') // 1000} milliseconds"}
     except OptionError:
         raise OptionError(

@@ -23,31 +23,39 @@ _ROW_IN_PARTITION = (1 << 33) - 1
 """The bits of monotonically_increasing_id() that count rows; those above hold the partition."""
 
 
-def ordered(df: DataFrame, spec: StreamSpec, state: LogState) -> DataFrame:
-    """The batch, each row in its partition, in the stream's order; late tuples have a partition of their own."""
-    from pyspark.sql import functions as F
+class Rows:
+    """Brings batches into the stream's order. Expressions are built once: each costs a call into the JVM."""
 
-    partition = F.pmod(F.hash(*[quoted(c) for c in spec.key]), F.lit(spec.partitions))
-    partitions = spec.partitions
-    if any(b is not None for b in state.boundaries):
-        boundaries = F.array(*[_time_literal(spec, b) for b in state.boundaries])
-        is_late = quoted(spec.time) < F.get(boundaries, partition)
-        partition = F.when(is_late, F.lit(spec.late)).otherwise(partition)
-        partitions += 1
-    return df.repartitionById(partitions, partition).sortWithinPartitions(*_order(spec))
+    def __init__(self, spec: StreamSpec) -> None:
+        from pyspark.sql import functions as F
 
+        self._spec = spec
+        self._partition = F.pmod(F.hash(*[quoted(c) for c in spec.key]), F.lit(spec.partitions))
+        self._late = F.lit(spec.late)
+        self._time = quoted(spec.time)
+        self._order = _order(spec)
+        self._row = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_PARTITION))
+        self._partition_plus_one = F.spark_partition_id() + F.lit(1)
+        self._kind = F.lit(int(Kind.RESULT)).cast("tinyint").alias(KIND)
+        self.columns = [quoted(c) for c in spec.columns]
 
-def numbered(df: DataFrame, spec: StreamSpec, state: LogState) -> DataFrame:
-    """The ordered batch with its offsets and kinds."""
-    from pyspark.sql import functions as F
+    def ordered(self, df: DataFrame, state: LogState) -> DataFrame:
+        """The batch, each row in its partition, in the stream's order; late tuples have a partition of their own."""
+        from pyspark.sql import functions as F
 
-    first = F.element_at(_longs(state.ends), F.spark_partition_id() + F.lit(1))
-    row = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_PARTITION))
-    return df.select(
-        *[quoted(c) for c in spec.columns],
-        (first + row).alias(OFFSET),
-        F.lit(int(Kind.RESULT)).cast("tinyint").alias(KIND),
-    )
+        partition, partitions = self._partition, self._spec.partitions
+        if any(b is not None for b in state.boundaries):
+            boundaries = F.array(*[time_literal(self._spec, b) for b in state.boundaries])
+            is_late = self._time < F.get(boundaries, partition)
+            partition, partitions = F.when(is_late, self._late).otherwise(partition), partitions + 1
+        return df.repartitionById(partitions, partition).sortWithinPartitions(*self._order)
+
+    def numbered(self, df: DataFrame, state: LogState) -> DataFrame:
+        """The ordered batch with its offsets and kinds."""
+        from pyspark.sql import functions as F
+
+        first = F.element_at(_longs(state.ends), self._partition_plus_one)
+        return df.select(*self.columns, (first + self._row).alias(OFFSET), self._kind)
 
 
 def quoted(name: str) -> Column:
@@ -57,31 +65,19 @@ def quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def time_literal(spec: StreamSpec, value: int) -> Column:
+def time_literal(spec: StreamSpec, value: int | None) -> Column:
     """A point in time as a literal of the time column's type."""
     from pyspark.sql import functions as F
 
     kind = next(f["type"] for f in fields_of(spec.schema) if f["name"] == spec.time)
+    if value is None:
+        return F.lit(None).cast(kind if spec.time_is_timestamp else "long")
     if kind == "timestamp":
         return F.timestamp_micros(F.lit(value))
     if kind == "timestamp_ntz":
-        fraction = f".{value % 1_000_000:06d}"
-        return F.expr(f"TIMESTAMP_NTZ '{time_text(value // 1_000_000 * 1_000_000, is_timestamp=True)[:19]}{fraction}'")
+        second = time_text(value // 1_000_000 * 1_000_000, is_timestamp=True)[:19]
+        return F.expr(f"TIMESTAMP_NTZ '{second}.{value % 1_000_000:06d}'")
     return F.lit(value).cast("long")
-
-
-def _time_literal(spec: StreamSpec, value: int | None) -> Column:
-    from pyspark.sql import functions as F
-
-    smallest = -(1 << 62)
-    if value is None:
-        return F.lit(None).cast(_time_type(spec))
-    return time_literal(spec, max(value, smallest))
-
-
-def _time_type(spec: StreamSpec) -> Any:
-    kind = next(f["type"] for f in fields_of(spec.schema) if f["name"] == spec.time)
-    return kind if spec.time_is_timestamp else "long"
 
 
 def _longs(values: Sequence[int]) -> Column:
@@ -90,7 +86,7 @@ def _longs(values: Sequence[int]) -> Column:
     return F.array(*[F.lit(v).cast("long") for v in values])
 
 
-def _order(spec: StreamSpec) -> list[Column]:
+def _order(spec: StreamSpec) -> list[Any]:
     """Time first, then every other column, so that the order does not depend on how the rows came."""
     from pyspark.sql import functions as F
 

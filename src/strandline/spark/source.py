@@ -37,14 +37,13 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
 from strandline.log import consumers
 from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET
+from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
 from strandline.log.units import time_value
 from strandline.spark.place import Place
 
-PARTITION = "_partition"
 _ROWS_PER_BATCH = 1 << 16
 _BYTES_PER_TASK = 64 << 20
 _OPTIONS = {

@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 FOLDER = "spark_checkpoint"
 _SELF_CONTAINED = {"rate", "rate-micro-batch", "kafka", "strandline"}
-_STATEFUL = re.compile(
-    r"^[\s:|+-]*(Aggregate|Distinct|Deduplicate\w*|FlatMapGroups\w*State|TransformWithState\w*|Join|GlobalLimit)\b",
-    re.MULTILINE,
-)
+_STATEFUL = re.compile(r"Aggregate|Distinct|Deduplicate\w*|FlatMapGroups\w*|TransformWithState\w*|GlobalLimit")
+_NO_OFFSET = "-"
 _VERSION = "v1"
 _SOURCE_FILE_BYTES_MAX = 4096
 _SOURCE_FILES_MAX = 8
@@ -51,14 +49,9 @@ class Plan:
     @classmethod
     def of(cls, df: DataFrame) -> Plan:
         """Reads it off the DataFrame's plan."""
-        plan = df._jdf.queryExecution().analyzed()
-        names = []
-        leaves = plan.collectLeaves().iterator()
-        while leaves.hasNext():
-            leaf = leaves.next()
-            if leaf.isStreaming():
-                names.append(str(leaf.sourceName()))
-        return cls(tuple(names), bool(_STATEFUL.search(plan.treeString())))
+        nodes = [node for node in _nodes(df._jdf.queryExecution().analyzed()) if node.isStreaming()]
+        sources = tuple(str(node.sourceName()) for node in nodes if node.children().isEmpty())
+        return cls(sources, any(_keeps_state(node) for node in nodes))
 
     @property
     def can_be_rebuilt(self) -> bool:
@@ -113,14 +106,21 @@ class SparkCheckpoint:
         """Whether Spark's log is that of the query that published last, and knows that batch as the manifest does."""
         known = self._lines(f"offsets/{published.batch}")
         before = published.batch == 0 or self._lines(f"offsets/{published.batch - 1}") is not None
-        has_sources = self._plan.can_be_rebuilt or any(True for _ in self._storage.list("sources"))
         return (
             self._query_id() == published.query
             and known is not None
             and (source is None or known[2:] == list(source["offsets"]))
             and before
-            and has_sources
+            and all(self._has_log(i, line) for i, line in enumerate(known[2:]))
         )
+
+    def _has_log(self, source: int, offset_text: str) -> bool:
+        """Whether a source of files still knows which ones it has read: its offset is the number of a list of them."""
+        offset = {} if offset_text == _NO_OFFSET else json.loads(offset_text)
+        if not isinstance(offset, dict) or "logOffset" not in offset:
+            return True
+        key = f"sources/{source}/{offset['logOffset']}"
+        return self._storage.exists(key) or self._storage.exists(f"{key}.compact")
 
     def _wind_back(self, batch: int) -> str | None:
         """Takes out of Spark's log what it believes done after `batch`; the next batch keeps its offsets."""
@@ -128,7 +128,9 @@ class SparkCheckpoint:
         done = [b for b in self._batches("commits") if b > batch]
         torn = [b for b in planned if b == batch + 1 and self._lines(f"offsets/{b}") is None]
         if batch < 0 and planned and min(planned) > 0:
-            raise self._error(f"the stream is empty, but Spark's checkpoint is at batch {max(planned)}")
+            raise self._error(
+                f"the stream is empty, but Spark's checkpoint is at batch {max(planned)}", "its first batches are gone"
+            )
         for b in sorted({*planned} - {batch + 1} | {*torn}, reverse=True):
             self._delete(f"offsets/{b}")
         for b in sorted(done, reverse=True):
@@ -138,10 +140,10 @@ class SparkCheckpoint:
         return None
 
     def _rebuild(self, log: Log, published: Writer) -> None:
-        source = log.state.source
-        if not self._plan.can_be_rebuilt or source is None or source.get("version") != _VERSION:
+        source = log.state.source or {"sources": (), "version": None}
+        if obstacle := self._obstacle(source):
             raise self._error(
-                f"Spark's checkpoint is lost, stale or torn; the stream stands after batch {published.batch}"
+                f"Spark's checkpoint is lost, stale or torn; the stream stands after batch {published.batch}", obstacle
             )
         for folder in ("offsets", "commits"):
             for b in self._batches(folder):
@@ -152,6 +154,17 @@ class SparkCheckpoint:
         self._write(f"offsets/{published.batch}", _offsets_text(source))
         self._write(f"commits/{published.batch}", _COMMITTED)
         self._write("metadata", json.dumps({"id": published.query}))
+
+    def _obstacle(self, source: Mapping[str, Any]) -> str | None:
+        """Why the manifests do not say all that Spark needs; None if they do."""
+        ours, theirs = ", ".join(self._plan.sources), ", ".join(source["sources"]) or "nothing that Spark told of"
+        if self._plan.stateful:
+            return "a stateful operator before the stream keeps its state there"
+        if ours != theirs:
+            return f"the stream was written from {theirs}, this query reads {ours}"
+        if not self._plan.can_be_rebuilt or source["version"] != _VERSION:
+            return f"the offsets of its sources ({ours}) mean nothing without it"
+        return None
 
     def _source_before(self, log: Log, published: Writer) -> Mapping[str, Any] | None:
         """The offsets of the batch before; Spark wants them in its log, although it does not use them."""
@@ -182,7 +195,8 @@ class SparkCheckpoint:
             return None
         try:
             for line in lines[1:]:
-                json.loads(line)
+                if line != _NO_OFFSET:
+                    json.loads(line)
         except ValueError:
             return None
         return lines
@@ -209,18 +223,27 @@ class SparkCheckpoint:
         folder, _, name = key.rpartition("/")
         self._storage.delete(f"{folder}/.{name}.crc" if folder else f".{name}.crc")
 
-    def _error(self, what: str) -> SparkCheckpointError:
-        why = (
-            "a stateful operator before the stream keeps its state there"
-            if self._plan.stateful
-            else f"the offsets of its sources ({', '.join(self._plan.sources)}) mean nothing without it"
-        )
+    def _error(self, what: str, why: str) -> SparkCheckpointError:
         return SparkCheckpointError(
             f"{what}, and cannot be rebuilt: {why}",
             where=self._storage.url,
             todo="restore that folder from a copy; or write to a new stream, with the source set to start where this "
             "stream ends. What is published stays readable",
         )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children().iterator()
+    while children.hasNext():
+        yield from _nodes(children.next())
+
+
+def _keeps_state(node: Any) -> bool:
+    name = str(node.nodeName())
+    if name == "Join":  # with a table it does not
+        return bool(node.left().isStreaming() and node.right().isStreaming())
+    return _STATEFUL.fullmatch(name) is not None
 
 
 _COMMITTED = f'{_VERSION}\n{{"nextBatchWatermarkMs":0}}'

@@ -14,14 +14,14 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log import compaction, consumers, retention
 from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET
+from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
 from strandline.log.units import duration_us, time_value
 from strandline.spark import rows
 from strandline.spark.place import Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from strandline.log.summary import Summary
@@ -89,8 +89,10 @@ class Stream:
         if log.storage.local_path("x") is None:
             return self._read_through_python(spark, since, until, late=late, positions=positions)
         chosen = [log.spec.late] if late else range(log.spec.partitions)
-        time_from, firsts = _split(since, "since", 0)
-        time_until, ends = _split(until, "until", END)
+        time_from, firsts = _split(log, since, "since")
+        time_until, ends = _split(log, until, "until")
+        if late and (firsts or ends):
+            raise OptionError("offsets are places in partitions, late=True reads none", todo="bound it by times")
         blocks = [b for p in chosen for b in log.blocks(p, firsts.get(p, 0), ends.get(p, END), time_from, time_until)]
         for p, first in firsts.items():
             log.require_kept(p, first)
@@ -187,7 +189,7 @@ class Stream:
         if needs is None:
             needs = log.state.starts[: self.partitions]
         elif isinstance(needs, Mapping):
-            needs = [needs[p] for p in range(self.partitions)]
+            needs = [needs.get(p, log.state.starts[p]) for p in range(self.partitions)]
         consumers.register(log, name, needs)
 
     def unregister_consumer(self, name: str) -> None:
@@ -204,13 +206,19 @@ def stream(path: str, *, storage_options: Mapping[str, Any] | None = None) -> St
     return Stream(path, storage_options)
 
 
-def _split(bound: Bound | None, name: str, default: int) -> tuple[int | None, dict[int, int]]:
+def _split(log: Log, bound: Bound | None, name: str) -> tuple[int | None, dict[int, int]]:
     """A bound as a time or as offsets."""
     if bound is None:
         return None, {}
-    if isinstance(bound, Mapping):
-        return None, {int(p): int(offset) for p, offset in bound.items()}
-    return time_value(bound, name), {}
+    if not isinstance(bound, Mapping):
+        return time_value(bound, name), {}
+    if not all(p in range(log.spec.partitions) and isinstance(offset, int) for p, offset in bound.items()):
+        raise OptionError(
+            f"{name}={dict(bound)!r} does not say an offset for some of the partitions",
+            where=f"{log.storage.url}, partitions 0 to {log.spec.partitions - 1}",
+            todo="pass something like what offsets() returns",
+        )
+    return None, dict(bound)
 
 
 def _native(
@@ -228,7 +236,7 @@ def _native(
     from pyspark.sql import functions as F
     from pyspark.sql.types import ByteType, LongType, StructField, StructType
 
-    from strandline.spark.source import PARTITION, spark_schema
+    from strandline.spark.source import spark_schema
 
     schema = spark_schema(log.spec, positions=False)
     if not blocks:
@@ -237,6 +245,7 @@ def _native(
     paths = [_GLOB.sub(r"\\\1", str(log.storage.local_path(b.file))) for b in blocks]
     with _listing_here(spark):
         df = spark.read.schema(full).parquet(*[f"file://{p}" for p in paths])
+    file = df.metadataColumn("_metadata")["file_path"]  # whatever columns of that name the tuples have
     if any(b.rows.get("result", 0) != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))
     if time_from is not None:
@@ -246,12 +255,12 @@ def _native(
     low = {b.file: firsts[b.partition] for b in blocks if firsts.get(b.partition, 0) > b.first}
     high = {b.file: ends[b.partition] for b in blocks if ends.get(b.partition, END) < b.end}
     if low:
-        df = df.where(F.col(OFFSET) >= F.coalesce(_per_file(low), F.lit(0)))
+        df = df.where(F.col(OFFSET) >= F.coalesce(_per_file(file, low), F.lit(0)))
     if high:
-        df = df.where(F.col(OFFSET) < F.coalesce(_per_file(high), F.lit(END)))
+        df = df.where(F.col(OFFSET) < F.coalesce(_per_file(file, high), F.lit(END)))
     columns = [rows.quoted(c) for c in log.spec.columns]
     if positions:
-        number = F.regexp_extract(F.col("_metadata.file_path"), r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
+        number = F.regexp_extract(file, r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
         columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), F.col(OFFSET)]
     return df.select(*columns)
 
@@ -268,11 +277,11 @@ def _listing_here(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(setting, str(before))
 
 
-def _per_file(offsets: Mapping[str, int]) -> Any:
+def _per_file(file: Column, offsets: Mapping[str, int]) -> Column:
     """A bound that holds only for the files it cuts."""
     from pyspark.sql import functions as F
 
     # Blocks of one batch have the same name in each partition's folder.
-    names = {"/".join(file.split("/")[-2:]): offset for file, offset in offsets.items()}
+    names = {"/".join(name.split("/")[-2:]): offset for name, offset in offsets.items()}
     pairs = [F.lit(part) for pair in names.items() for part in pair]
-    return F.create_map(*pairs)[F.substring_index(F.col("_metadata.file_path"), "/", -2)]
+    return F.create_map(*pairs)[F.substring_index(file, "/", -2)]

@@ -32,8 +32,7 @@ class ModelStream:
     def ends(self) -> list[int]:
         """The next offset of each partition."""
         return [
-            start + sum(len(block) for block in blocks)
-            for start, blocks in zip(self.starts, self._blocks, strict=True)
+            start + sum(len(block) for block in blocks) for start, blocks in zip(self.starts, self._blocks, strict=True)
         ]
 
     def append(self, batch: Mapping[int, Sequence[Row]]) -> None:

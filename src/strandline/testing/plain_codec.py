@@ -131,9 +131,7 @@ def plain_codec() -> Iterator[None]:
     """Inside, the log of items (see `strandline.testing.items`) keeps its blocks and leaves as JSON."""
     with (
         mock.patch.object(items, "item_table", _table),
-        mock.patch.multiple(
-            blocks_, encode=_encode, describe=_describe, decode=_decode, block_writer=PlainWriter
-        ),
+        mock.patch.multiple(blocks_, encode=_encode, describe=_describe, decode=_decode, block_writer=PlainWriter),
         mock.patch.object(compaction, "pa", SimpleNamespace(concat_tables=_concatenated)),
         mock.patch.object(index, "Leaf", PlainLeaf),
     ):

@@ -1,0 +1,1 @@
+"""Workloads that measure Strandline beside its peers, in one run. `strandline bench NAME` runs them."""

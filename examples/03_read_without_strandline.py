@@ -1,0 +1,39 @@
+"""Read a stream with nothing but json and pyarrow. Run 01_persist_and_replay.py first, in the same folder."""
+
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+
+def live_blocks(stream: Path) -> dict[int, list[dict]]:
+    """Per partition, what the commits say of the blocks that hold its tuples now, in the order of their offsets."""
+    partitions = json.loads((stream / "stream.json").read_text())["partitions"]
+    blocks: dict[int, list[dict]] = {p: [] for p in range(partitions)}
+    for path in sorted((stream / "commits").glob("*.json")):
+        commit = json.loads(path.read_text())
+        if commit["kind"] == "append":  # new blocks
+            for p, part in enumerate(commit["partitions"]):
+                if "file" in part:
+                    blocks[p].append(part)
+        elif commit["kind"] == "compact":  # one block in the place of several
+            for new in commit["blocks"]:
+                old = blocks.get(new["partition"], [])  # the late side log is not among ours
+                old[:] = [b for b in old if b["end"] <= new["first"] or new["end"] <= b["first"]] + [new]
+                old.sort(key=lambda b: b["first"])
+        elif commit["kind"] == "truncate":  # whole blocks go
+            for p, start in enumerate(commit["starts"][:partitions]):
+                blocks[p] = [b for b in blocks[p] if b["end"] > start]
+    return blocks
+
+
+stream = Path(sys.argv[1] if len(sys.argv) > 1 else "streams/readings")
+for partition, blocks in live_blocks(stream).items():
+    files = [stream / block["file"] for block in blocks]
+    tuples = 0
+    for file in files:
+        table = pq.read_table(file, page_checksum_verification=True)
+        tuples += table.filter(pc.equal(table["_kind"], 0)).num_rows  # 0: a result, what readers want
+    print(f"partition {partition}: {tuples} tuples in {len(files)} files")

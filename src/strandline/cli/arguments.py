@@ -1,0 +1,67 @@
+"""What the commands take from the command line: the stream, and values with units."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from strandline.errors import OptionError
+
+if TYPE_CHECKING:
+    from strandline.log.log import Log
+
+JSON = "strandline.json"
+"""Under this name the context remembers that errors, too, are to be JSON."""
+
+
+def _remember(context: typer.Context, value: bool) -> bool:
+    context.meta[JSON] = value
+    return value
+
+
+StreamPath = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH", help="The stream: a folder, or a URL such as s3://bucket/items.", show_default=False
+    ),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", metavar="", help="Print JSON instead, for programs.", callback=_remember)
+]
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
+
+
+def open_log(path: str) -> Log:
+    """The stream at a path or URL."""
+    # Here and not above: `strandline --help` should not wait for Arrow.
+    from strandline.log.log import Log
+    from strandline.log.storage_url import open_storage
+
+    return Log.open(open_storage(path))
+
+
+def size_value(text: str, option: str) -> int:
+    """Bytes of "128MB" (millions), "64 MiB" (powers of 1024) or a plain number."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise OptionError(f"{option}={text!r} is not a size", todo='write it like "128MB", "64 MiB" or 500000')
+    base = 1024 if match[3] else 1000
+    power = "kmgt".index(match[2].lower()) + 1 if match[2] else 0
+    return int(float(match[1]) * base**power)
+
+
+def chosen_partitions(log: Log, partition: int | None) -> list[int]:
+    """The partition asked for, or all of them."""
+    partitions = list(range(log.spec.partitions))
+    if partition is None:
+        return partitions
+    if partition not in partitions:
+        raise OptionError(
+            f"there is no partition {partition}",
+            where=log.storage.url,
+            todo=f"choose one of 0 to {log.spec.partitions - 1}",
+        )
+    return [partition]

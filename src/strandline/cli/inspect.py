@@ -1,0 +1,192 @@
+"""`strandline inspect`: what a stream is, how much there is of it, and how fast it grows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from strandline.cli import terminal
+from strandline.cli.arguments import AsJson, StreamPath, open_log
+from strandline.cli.chart import bars
+from strandline.cli.terminal import ACCENT, QUIET, count, facts_table, moment, panel, plural, rows_table, size
+
+if TYPE_CHECKING:
+    from strandline.log.log import Log
+    from strandline.log.summary import Summary
+
+_PARTITIONS_SHOWN = 16
+_CHART_LINES = 5
+_CHART_COLUMNS_MAX = 160
+
+
+def inspect(
+    path: StreamPath,
+    watch: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.1, help="Look again every so many seconds.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show schema, partitions, offsets, time range, rates, size, late tuples and consumers.
+
+    Opens no block, so it is quick however long the stream is, and may be used while others write. With --json, times
+    are microseconds since 1970 UTC, or the numbers of an integer time column.
+    """
+    from strandline.log.summary import summary
+
+    log = open_log(path)
+    console = terminal.out()
+    if as_json:
+        terminal.print_json(summary(log).to_json())
+        while watch:
+            log.clock.sleep(watch)
+            log.refresh()
+            terminal.print_json(summary(log).to_json())
+        return
+    if watch is None:
+        console.print(_rendered(log, console))
+        return
+    from rich.live import Live
+
+    with Live(_rendered(log, console), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while True:
+            log.clock.sleep(watch)
+            log.refresh()
+            live.update(_rendered(log, console), refresh=True)
+
+
+def _rendered(log: Log, console: Console) -> RenderableType:
+    from strandline.log.summary import summary
+
+    chart_columns = max(10, min(console.width - 4, _CHART_COLUMNS_MAX))
+    s = summary(log, buckets=chart_columns)
+    now_us = log.clock.now_us()
+    parts = [
+        _side_by_side(panel(_stream(s, now_us), "stream"), panel(_schema(s), "schema"), console.width),
+        panel(_partitions(s, console.width - 4), "partitions"),
+    ]
+    if s.histogram is not None:
+        parts.append(panel(_chart(s), "tuples over time"))
+    if s.consumers:
+        parts.append(panel(_consumers(s, now_us), "consumers"))
+    return Group(*parts)
+
+
+def _side_by_side(left: RenderableType, right: RenderableType, width: int) -> RenderableType:
+    if width < 100:
+        return Group(left, right)
+    grid = Table.grid(expand=True, padding=(0, 1, 0, 0))
+    grid.add_column(ratio=3)
+    grid.add_column(ratio=2)
+    grid.add_row(left, right)
+    return grid
+
+
+def _stream(s: Summary, now_us: int) -> RenderableType:
+    facts = facts_table()
+    facts.add_row("path", Text(s.url, style="bold"))
+    facts.add_row("id", Text(s.id))
+    facts.add_row("created", f"{moment(s.created_us)} [{QUIET}]{s.created_by}[/]" if s.created_us else "-")
+    facts.add_row("lateness", "nothing is ever late" if s.lateness is None else _span(s, s.lateness))
+    facts.add_row("retention", "everything is kept" if s.retention is None else _span(s, s.retention))
+    facts.add_row("tuples", f"[bold {ACCENT}]{count(s.tuples)}[/]  [{QUIET}]late[/] {count(s.late.tuples)}")
+    facts.add_row("size", f"{size(s.size_bytes)} in {plural(s.blocks, 'block')}, {plural(s.commits, 'commit')}")
+    facts.add_row("time", f"{_time(s, s.time_min)} … {_time(s, s.time_max)}")
+    facts.add_row("rate", _rates(s))
+    facts.add_row("published", f"{moment(s.published_us)} [{QUIET}]{_ago(s.published_us, now_us)}[/]")
+    if s.writer is not None:
+        facts.add_row("writer", Text(f"query {s.writer.query}, run {s.writer.run}, batch {s.writer.batch}"))
+    return facts
+
+
+def _rates(s: Summary) -> str:
+    if s.rate is None or s.rate_seconds is None:
+        return "-"
+    window = terminal.duration(round(s.rate_seconds * 1_000_000))
+    overall = terminal.rate(s.rate_overall)
+    return f"{terminal.rate(s.rate)} [{QUIET}]in the last {window},[/] {overall} [{QUIET}]overall[/]"
+
+
+def _schema(s: Summary) -> RenderableType:
+    table = rows_table("column", "type", "")
+    for name, kind in s.columns.items():
+        role = ["key"] if name in s.key else []
+        role += ["time"] if name == s.time else []
+        table.add_row(Text(name, style=ACCENT if role else ""), Text(kind), Text(", ".join(role), style=QUIET))
+    return table
+
+
+def _partitions(s: Summary, width: int) -> RenderableType:
+    parts = [*s.partitions[:_PARTITIONS_SHOWN], *([s.late] if s.late.end else [])]
+    cells = {
+        "": ["late" if p is s.late else str(p.partition) for p in parts],
+        "start": [count(p.start) for p in parts],
+        "end": [count(p.end) for p in parts],
+        "tuples": [count(p.tuples) for p in parts],
+        "blocks": [count(p.blocks) for p in parts],
+        "size": [size(p.size_bytes) for p in parts],
+        "oldest": [_second(s, p.time_min) for p in parts],
+        "newest": [_second(s, p.time_max) for p in parts],
+        "boundary": ["" if p is s.late else _second(s, p.boundary) for p in parts],
+    }
+    # What says least goes first if there is no room for everything.
+    for name in ("blocks", "oldest", "tuples", "size"):
+        if sum(max(map(len, (heading, *texts))) + 2 for heading, texts in cells.items()) > width:
+            del cells[name]
+    table = rows_table(*cells, right=("", "start", "end", "tuples", "blocks", "size"))
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*row, style=QUIET if row[0] == "late" else "")
+    if len(s.partitions) <= _PARTITIONS_SHOWN:
+        return table
+    more = f"… and {count(len(s.partitions) - _PARTITIONS_SHOWN)} more partitions; --json has them all"
+    return Group(table, Text(more, style=QUIET))
+
+
+def _chart(s: Summary) -> RenderableType:
+    assert s.histogram is not None
+    values = s.histogram.tuples
+    lines = [Text(line, style=ACCENT) for line in bars(values, _CHART_LINES)]
+    axis = Table.grid(expand=True)
+    axis.add_column()
+    axis.add_column(justify="center")
+    axis.add_column(justify="right")
+    bucket = s.histogram.edges[1] - s.histogram.edges[0]
+    middle = f"highest {count(max(values))} tuples in {_span(s, round(bucket))}"
+    axis.add_row(_time(s, s.time_min), middle, _time(s, s.time_max), style=QUIET)
+    return Group(*lines, axis)
+
+
+def _consumers(s: Summary, now_us: int) -> RenderableType:
+    table = rows_table("name", "behind", "needs from", "moved on", right=("behind",))
+    for c in s.consumers:
+        shown = ", ".join(f"{p}:{count(need)}" for p, need in enumerate(c.needs[:8]))
+        more = ", …" if len(c.needs) > 8 else ""
+        behind = Text(count(c.lag_tuples), style="" if c.lag_tuples else "green")
+        table.add_row(Text(c.name), behind, shown + more, _ago(c.updated_us, now_us))
+    return table
+
+
+def _time(s: Summary, value: int | None) -> str:
+    from strandline.log.units import time_text
+
+    return time_text(value, is_timestamp=s.time_is_timestamp)
+
+
+def _second(s: Summary, value: int | None) -> str:
+    return moment(value) if s.time_is_timestamp else _time(s, value)
+
+
+def _span(s: Summary, value: int) -> str:
+    return terminal.duration(value) if s.time_is_timestamp else count(value)
+
+
+def _ago(us: int | None, now_us: int) -> str:
+    if us is None:
+        return "never"
+    seconds = (now_us - us) // 1_000_000
+    ago = f"{terminal.duration(seconds * 1_000_000)} ago" if seconds > 0 else "just now"
+    return ago

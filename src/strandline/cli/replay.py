@@ -1,0 +1,142 @@
+"""`strandline replay`: the tuples again, from any point in time, as fast as they came or faster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from strandline.cli.arguments import AsJson, StreamPath, chosen_partitions, open_log
+from strandline.cli.terminal import QUIET, aside, out, plural, print_json, rate, size
+from strandline.clock import Clock, stopwatch_s
+from strandline.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from strandline.cli.replay_output import Output
+    from strandline.log.log import Log
+    from strandline.log.merge import Run
+
+_SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
+_NAP_US = 20_000
+
+
+def replay(
+    path: StreamPath,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Begin here.", show_default=False)] = None,
+    since_offset: Annotated[
+        int | None, typer.Option(metavar="N", help="Begin at this offset of each partition.", show_default=False)
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="End before this.", show_default=False)] = None,
+    speed: Annotated[
+        str, typer.Option(metavar="1x|10x|max", help="How fast, by the time column, or as fast as possible.")
+    ] = "max",
+    partition: Annotated[int | None, typer.Option(metavar="P", help="Only this partition.", show_default=False)] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Only these columns.", show_default=False)
+    ] = None,
+    positions: Annotated[
+        bool, typer.Option("--positions", metavar="", help="Add the columns _partition and _offset.")
+    ] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="A .parquet or .ndjson file, or - for here.")
+    ] = "-",
+    as_json: AsJson = False,
+) -> None:
+    """Emit the tuples of a stream again, from any point in time.
+
+    Partitions are merged by time; each keeps the order of its log. Ends with what is published at the start. Times
+    are UTC unless they say otherwise. With --json, one object a line; with a file, one object about the file.
+    """
+    from strandline.cli.replay_output import open_output
+    from strandline.log.units import time_value
+
+    if since is not None and since_offset is not None:
+        raise OptionError("both --since and --since-offset", where=path, todo="give one of them")
+    factor = _speed(speed)
+    since_time = None if since is None else time_value(since, "--since")
+    until_time = None if until is None else time_value(until, "--until")
+    log = open_log(path)
+    partitions = chosen_partitions(log, partition)
+    names = _columns(log, columns)
+    firsts = None if since_offset is None else dict.fromkeys(partitions, since_offset)
+    from strandline.log.merge import merged
+
+    runs = merged(log, partitions, columns=names, firsts=firsts, since=since_time, until=until_time)
+    began_s = stopwatch_s()
+    shown = [*names, "_partition", "_offset"] if positions else names
+    with open_output(output, log.spec, shown, as_json=as_json) as sink, _progress(sink) as bar:
+        task = bar.add_task("", total=None)
+        for table in paced(runs, factor, log.clock):
+            sink.write(table.select(shown))
+            bar.update(task, description=f"{sink.tuples:,} tuples, {rate(sink.tuples / (stopwatch_s() - began_s))}")
+    if sink.path is None:
+        return
+    seconds = stopwatch_s() - began_s
+    size_bytes = sink.path.stat().st_size
+    if as_json:
+        print_json({"file": str(sink.path), "tuples": sink.tuples, "size_bytes": size_bytes, "seconds": seconds})
+    else:
+        speed_text = rate(sink.tuples / seconds if seconds else None)
+        out().print(f"{plural(sink.tuples, 'tuple')} in {sink.path}, {size(size_bytes)}, {speed_text}")
+
+
+def _speed(text: str) -> float | None:
+    """How many seconds of the stream in a second; None: as fast as possible."""
+    if text == "max":
+        return None
+    match = _SPEED.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise OptionError(f"--speed={text!r} is not a speed", todo="write 1x, 0.5x, 10x or max")
+    return float(match[1])
+
+
+def _columns(log: Log, asked: str | None) -> list[str]:
+    if asked is None:
+        return list(log.spec.columns)
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    unknown = [name for name in names if name not in log.spec.columns]
+    if unknown or not names:
+        raise OptionError(
+            f"there is no column {unknown[0]!r}" if unknown else "--columns names no column",
+            where=log.storage.url,
+            todo=f"choose among {', '.join(log.spec.columns)}",
+        )
+    return list(dict.fromkeys(names))
+
+
+def _progress(sink: Output) -> AbstractContextManager[Progress]:
+    # Nothing moves beside tuples that go to the terminal themselves.
+    return Progress(
+        SpinnerColumn(style=QUIET),
+        TextColumn("{task.description}", style=QUIET),
+        console=aside(),
+        transient=True,
+        disable=sink.path is None,
+    )
+
+
+def paced(runs: Iterator[Run], factor: float | None, clock: Clock) -> Iterator[pa.Table]:
+    """The tuples of the runs, each when its time has come: `factor` seconds of the stream a second."""
+    begin: tuple[int, int] | None = None
+    for run in runs:
+        if factor is None:
+            yield run.table
+            continue
+        if begin is None:
+            begin = clock.now_us(), int(run.times[0])
+        done = 0
+        while done < len(run.times):
+            due = begin[1] + (clock.now_us() - begin[0]) * factor
+            ready = int(run.times.searchsorted(due, side="right"))
+            if ready > done:
+                yield run.table.slice(done, ready - done)
+                done = ready
+            else:
+                # Not for each tuple: fifty times a second looks like a flow.
+                clock.sleep(max((int(run.times[done]) - due) / factor, _NAP_US) / 1e6)

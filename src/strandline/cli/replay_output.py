@@ -1,0 +1,112 @@
+"""Where replayed tuples go: the terminal, a pipe, a Parquet file or a file of JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.cli.rows import RowPrinter, json_lines
+from strandline.cli.terminal import out
+from strandline.errors import OptionError, StorageError
+from strandline.log.columns import OFFSET
+from strandline.log.merge import PARTITION
+from strandline.log.spec import StreamSpec
+
+_ROWS_PER_GROUP = 1 << 18
+
+
+class Output:
+    """Takes tuples and counts them."""
+
+    path: Path | None = None
+    """The file, if it is one."""
+
+    def __init__(self) -> None:
+        self.tuples = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Takes some tuples."""
+        self.tuples += len(table)
+
+
+class _Lines(Output):
+    def __init__(self, file: IO[str], path: Path | None = None) -> None:
+        super().__init__()
+        self._file = file
+        self.path = path
+
+    def write(self, table: pa.Table) -> None:
+        super().write(table)
+        self._file.writelines(line + "\n" for line in json_lines(table))
+        self._file.flush()
+
+
+class _Columns(Output):
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = RowPrinter(out())
+
+    def write(self, table: pa.Table) -> None:
+        super().write(table)
+        self._rows.print(table)
+        self._rows.flush()
+
+
+class _Parquet(Output):
+    def __init__(self, writer: pq.ParquetWriter, path: Path) -> None:
+        super().__init__()
+        self._writer = writer
+        self._waiting: list[pa.Table] = []
+        self.path = path
+
+    def write(self, table: pa.Table) -> None:
+        super().write(table)
+        self._waiting.append(table)
+        if sum(len(t) for t in self._waiting) >= _ROWS_PER_GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=_ROWS_PER_GROUP)
+            self._waiting = []
+
+
+@contextmanager
+def open_output(target: str, spec: StreamSpec, columns: Sequence[str], *, as_json: bool) -> Iterator[Output]:
+    """The output that `--output` names. What was written stays whole if the replay is interrupted."""
+    path = Path(target)
+    if target == "-":
+        yield _Lines(sys.stdout) if as_json else _Columns()
+        return
+    try:
+        if path.suffix == ".parquet":
+            with pq.ParquetWriter(path, _schema(spec, columns), compression="zstd") as writer:
+                parquet = _Parquet(writer, path)
+                try:
+                    yield parquet
+                finally:
+                    parquet.flush()
+        elif path.suffix in (".ndjson", ".jsonl"):
+            with path.open("w", encoding="utf-8") as file:
+                yield _Lines(file, path)
+        else:
+            raise OptionError(
+                f"--output={target!r} ends with neither .parquet nor .ndjson",
+                todo="name the file accordingly, or use - for standard output",
+            )
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the output: {error.strerror or error}", where=target, todo="choose another file"
+        ) from error
+
+
+def _schema(spec: StreamSpec, columns: Sequence[str]) -> pa.Schema:
+    known = {f.name: f for f in spec.arrow}
+    known |= {PARTITION: pa.field(PARTITION, pa.int32()), OFFSET: pa.field(OFFSET, pa.int64())}
+    return pa.schema([known[name] for name in columns])

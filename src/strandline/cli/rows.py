@@ -1,0 +1,137 @@
+"""Tuples as lines: columns for people, JSON for programs."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import decimal
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from strandline.cli.terminal import QUIET
+
+_ROWS_AT_ONCE = 10_000
+_WIDTH_MAX = 40
+_NULL = "·"
+_YEAR_1_US = -62_135_596_800_000_000
+_YEAR_10000_US = 253_402_300_800_000_000
+
+
+def json_lines(table: pa.Table) -> Iterator[str]:
+    """A JSON object per tuple. Times are ISO 8601, binary is base64, decimals are text, so that nothing is rounded."""
+    names = table.column_names
+    for start in range(0, len(table), _ROWS_AT_ONCE):
+        part = table.slice(start, _ROWS_AT_ONCE)
+        for values in zip(*(_plain_column(part.column(name)) for name in names), strict=True):
+            yield json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False)
+
+
+def _plain_column(column: pa.ChunkedArray) -> list[Any]:
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return _times(column)
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_boolean(kind):
+        return values
+    return [_plain(value, kind) for value in values]
+
+
+def _times(column: pa.ChunkedArray) -> list[Any]:
+    """ISO 8601, a whole column at once; years that it has no four digits for stay microseconds."""
+    numbers = column.cast(pa.int64())
+    texts = pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ" if column.type.tz else "%Y-%m-%dT%H:%M:%S")
+    is_usual = pc.and_(pc.greater_equal(numbers, _YEAR_1_US), pc.less(numbers, _YEAR_10000_US))
+    if pc.all(is_usual).as_py() is not False:
+        return list(texts.to_pylist())
+    return [t if ok else n for t, n, ok in zip(*(c.to_pylist() for c in (texts, numbers, is_usual)), strict=True)]
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """A value that JSON has."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dt.datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _plain(value[name], kind.field(name).type) for name in value}
+    if isinstance(value, list) and pa.types.is_map(kind):
+        pairs = [(_plain(key, kind.key_type), _plain(item, kind.item_type)) for key, item in value]
+        return dict(pairs) if pa.types.is_string(kind.key_type) else [list(pair) for pair in pairs]
+    if isinstance(value, list):
+        return [_plain(item, kind.value_type) for item in value]
+    return value
+
+
+class RowPrinter:
+    """Prints tuples in columns. The widths are those of the first tuples, so that the page does not jump."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._widths: list[int] = []
+
+    def print(self, table: pa.Table) -> None:
+        """The tuples of a table, below a heading if they are the first."""
+        for start in range(0, len(table), _ROWS_AT_ONCE):
+            self._print(table.slice(start, _ROWS_AT_ONCE))
+
+    def _print(self, table: pa.Table) -> None:
+        names = [name.removeprefix("_") for name in table.column_names]
+        columns = [_text_column(column) for column in table.columns]
+        right = [_is_number(column.type) for column in table.columns]
+        if not self._widths:
+            self._widths = [max(map(cell_len, (name, *texts))) for name, texts in zip(names, columns, strict=True)]
+            self._line(names, right, QUIET)
+        for row in zip(*columns, strict=True):
+            self._line(row, right)
+
+    def _line(self, texts: Sequence[str], right: Sequence[bool], style: str = "") -> None:
+        cells = [_padded(*cell) for cell in zip(texts, self._widths, right, strict=True)]
+        line = "  ".join(cells).rstrip()
+        if self._console.is_terminal:
+            self._console.print(Text(line, style=style), no_wrap=True, overflow="ellipsis", crop=True)
+        else:
+            self._console.file.write(line + "\n")
+
+    def flush(self) -> None:
+        """Shows what was printed, also through a pipe."""
+        self._console.file.flush()
+
+
+def _padded(text: str, width: int, is_right: bool) -> str:
+    space = " " * (width - cell_len(text))
+    return space + text if is_right else text + space
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _text_column(column: pa.ChunkedArray) -> list[str]:
+    if not pa.types.is_timestamp(column.type):
+        return [_text(value) for value in _plain_column(column)]
+    times = _times(column.cast(pa.timestamp("us")))
+    return [t.replace("T", " ")[:-3] if isinstance(t, str) else _text(t) for t in times]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return _NULL
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "".join(c if c.isprintable() else "␣" for c in text)
+    return text if len(text) <= _WIDTH_MAX else text[: _WIDTH_MAX - 1] + "…"

@@ -1,0 +1,96 @@
+"""`strandline verify`: read everything again and name what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Group, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from strandline.cli.arguments import AsJson, StreamPath
+from strandline.cli.terminal import QUIET, aside, count, facts_table, out, panel, plural, print_json, size
+
+if TYPE_CHECKING:
+    from strandline.log.problem import Problem
+    from strandline.log.verify import VerifyReport
+
+
+def verify(path: StreamPath, as_json: AsJson = False) -> None:
+    """Read every manifest and every block again, and name everything that is wrong.
+
+    Checks checksums, offsets, order, times, the index and the consumers. Changes nothing, and may run while others
+    write. The exit code is 1 if there is a problem.
+    """
+    from strandline.log.storage_url import open_storage
+    from strandline.log.verify import open_unread
+    from strandline.log.verify import verify as verify_log
+
+    log = open_unread(open_storage(path))
+    bar = Progress(
+        TextColumn("{task.description}", style=QUIET),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=aside(),
+        transient=True,
+        disable=as_json,
+    )
+    with bar:
+        task = bar.add_task("reading manifests", total=None)
+
+        def progress(done: int, total: int, size_bytes: int) -> None:
+            if total:
+                bar.update(
+                    task, description=f"block {done:,} of {total:,}, {size(size_bytes)}", completed=done, total=total
+                )
+
+        report = verify_log(log, progress)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        out().print(_rendered(report))
+    if not report.is_good:
+        raise typer.Exit(1)
+
+
+def _rendered(report: VerifyReport) -> RenderableType:
+    facts = facts_table()
+    facts.add_row("stream", Text(report.url))
+    facts.add_row(
+        "read",
+        f"{plural(report.commits, 'commit')}, {plural(report.blocks, 'block')} ({size(report.size_bytes)}), "
+        f"{plural(report.tuples, 'tuple')}, {count(report.late_tuples)} late, {plural(report.consumers, 'consumer')}",
+    )
+    facts.add_row("took", f"{report.seconds:.1f} s")
+    facts.add_row("unreferenced", _unreferenced(report))
+    if report.is_good:
+        facts.add_row("result", Text("✓ all good: every checksum and every invariant holds", style="bold green"))
+    else:
+        facts.add_row("result", Text(f"✗ {plural(len(report.problems), 'problem')}", style="bold red"))
+    return Group(panel(facts, "verify"), *(_problem(number, p) for number, p in enumerate(report.problems, 1)))
+
+
+def _unreferenced(report: VerifyReport) -> str:
+    if report.unreferenced is None:
+        return "not known while manifests are lost"
+    if not report.unreferenced.files:
+        return "no file"
+    found = report.unreferenced
+    return f"{plural(found.files, 'file')} ({size(found.size_bytes)}), harmless; `strandline collect` deletes them"
+
+
+def _problem(number: int, problem: Problem) -> RenderableType:
+    facts = facts_table()
+    facts.add_row("what", Text(problem.what, style="red"))
+    facts.add_row("file", Text(problem.file))
+    where = []
+    if problem.partition is not None:
+        where.append(f"partition {problem.partition}")
+    if problem.first is not None and problem.end is not None:
+        where.append(f"offsets {count(problem.first)} to {count(problem.end - 1)}")
+    if where:
+        facts.add_row("where", ", ".join(where))
+    facts.add_row("to do", Text(problem.todo))
+    return panel(facts, f"{number} · {problem.part}")

@@ -1,0 +1,36 @@
+"""What stopped a query, found in what Spark says of it: errors of its tasks, sources and JVM reach us as text only."""
+
+from __future__ import annotations
+
+import re
+
+from strandline import errors
+from strandline.errors import NoSpaceError, SecondWriterError, StrandlineError
+
+_OURS = re.compile(
+    r"^strandline\.errors\.(?P<kind>\w+): (?P<what>.*)(?:\n  where: (?P<where>.*))?(?:\n  to do: (?P<todo>.*))?",
+    re.MULTILINE,
+)
+_NO_SPACE = ("No space left on device", "Disk quota exceeded", "ENOSPC")
+_CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+
+
+def failure_in(text: str, where: str) -> StrandlineError | None:
+    """The error that this text tells of, however deep it lies; None if it is none that we know."""
+    if told := list(_OURS.finditer(text)):
+        last = told[-1]  # those before it are its causes
+        kind = getattr(errors, last["kind"], StrandlineError)
+        return kind(last["what"], where=last["where"] or "", todo=last["todo"] or "")
+    if any(mark in text for mark in _NO_SPACE):
+        return NoSpaceError(
+            "no space left while Spark wrote a batch; nothing of it was published",
+            where=where,
+            todo="free space (strandline collect, truncate), then start the query again: it repeats the batch",
+        )
+    if any(mark in text for mark in _CONCURRENT):
+        return SecondWriterError(
+            "another query writes this stream (it uses the same Spark checkpoint)",
+            where=where,
+            todo="let one writer at a time write a stream; this one has stopped",
+        )
+    return None

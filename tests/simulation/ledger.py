@@ -1,0 +1,205 @@
+"""What is true in a run, kept apart from the library: every effect on the disk goes through here and is checked.
+
+published is never lost, never doubled, order kept, offsets dense; batches appear once each, in order
+a manifest is never overwritten, and names no file that is missing or was announced for deletion
+only announced files are deleted, and none that is live
+a truncation cuts between blocks and takes nothing that a registered consumer needs
+what anybody has seen survives a power loss
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from strandline.clock import ManualClock
+from strandline.log import manifest
+from strandline.log.block import Block, checksum
+from strandline.log.manifest import Manifest
+from strandline.log.state import LogState
+from strandline.testing import MemoryStorage
+from strandline.testing.items import Item
+
+PARTITIONS = 2
+LATE = PARTITIONS
+LATENESS = 6
+
+Live = tuple[tuple[Block, ...], ...]
+
+
+class Violation(BaseException):
+    """A promise of the log is broken; a `BaseException`, so that no code of the library swallows it."""
+
+
+def require(holds: bool, *what: object) -> None:
+    if not holds:
+        raise Violation(" ".join(str(w) for w in what))
+
+
+class Batches:
+    """The content of every batch, decided by its number and the seed: what Spark would give again after a restart."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._batches: list[dict[int, list[Item]]] = []
+        self._time_max: int | None = None
+
+    def __getitem__(self, number: int) -> dict[int, list[Item]]:
+        while len(self._batches) <= number:
+            self._batches.append(self._make(len(self._batches)))
+        return self._batches[number]
+
+    def _make(self, number: int) -> dict[int, list[Item]]:
+        rng = Random(self._seed * 1_000_003 + number)
+        now = 4 * number + rng.randint(0, 4)
+        boundary = -(10**9) if self._time_max is None else self._time_max - LATENESS
+        batch: dict[int, list[Item]] = {p: [] for p in range(PARTITIONS + 1)}
+        for i in range(rng.randint(0, 4)):
+            p = rng.randrange(PARTITIONS)
+            item = (p, number * 100 + i, now - rng.randint(0, 2 * LATENESS))
+            batch[LATE if item[2] < boundary else p].append(item)
+        for rows in batch.values():
+            rows.sort(key=lambda item: (item[2], item))
+        times = [t for p in range(PARTITIONS) for _, _, t in batch[p]]
+        self._time_max = max([*times, *([] if self._time_max is None else [self._time_max])], default=None)
+        return batch
+
+
+@dataclass
+class Ledger:
+    """The history so far, as plain lists."""
+
+    batches: Batches
+    rows: list[list[Item]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS + 1)])
+    starts: list[int] = field(default_factory=lambda: [0] * (PARTITIONS + 1))
+    live: list[list[Block]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS + 1)])
+    announced: set[str] = field(default_factory=set)
+    batch: int = -1
+    moments: list[tuple[tuple[int, ...], tuple[int, ...], Live]] = field(default_factory=list)
+    """After each commit: starts, ends, live blocks."""
+    promises: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """What each consumer was told that it may rely on."""
+    seen_seq: int = -1
+    """The newest commit that anybody has been shown."""
+    acknowledged: int = -1
+    """The newest batch that a writer was told is published."""
+
+    def take(self, m: Manifest, holds: Callable[[Block], bool]) -> None:
+        """One more commit; `holds` tells whether the disk has the bytes of a block."""
+        require(m.seq == len(self.moments), "commit", m.seq, "after", len(self.moments) - 1)
+        for b in m.blocks:
+            require(b.file not in self.announced, "commit", m.seq, "names", b.file, "which was announced")
+            require(holds(b), "commit", m.seq, "names", b.file, "which is not on the disk as described")
+        getattr(self, f"_take_{m.kind}")(m)
+        live = tuple(tuple(blocks) for blocks in self.live)
+        self.moments.append((tuple(self.starts), tuple(len(rows) for rows in self.rows), live))
+
+    def _take_append(self, m: Manifest) -> None:
+        require(m.writer is not None and m.writer.batch == self.batch + 1, "batch", m.writer, "after", self.batch)
+        self.batch += 1
+        expected = {p: rows for p, rows in self.batches[self.batch].items() if rows}
+        require([b.partition for b in m.blocks] == sorted(expected), "batch", self.batch, "lacks a partition")
+        for b in m.blocks:
+            require(b.first == len(self.rows[b.partition]), b, "is not dense")
+            self.rows[b.partition] += expected[b.partition]
+            require(b.end == len(self.rows[b.partition]), b, "has not the tuples of batch", self.batch)
+            self.live[b.partition].append(b)
+
+    def _take_compact(self, m: Manifest) -> None:
+        for b in m.blocks:
+            live = self.live[b.partition]
+            inside = [old for old in live if b.first < old.end and old.first < b.end]
+            require(bool(inside) and inside[0].first == b.first and inside[-1].end == b.end, b, "replaces", inside)
+            at = live.index(inside[0])
+            live[at : at + len(inside)] = [b]
+
+    def _take_truncate(self, m: Manifest) -> None:
+        for p, start in enumerate(m.starts):
+            if start == self.starts[p]:
+                continue
+            require(self.starts[p] < start, "partition", p, "began at", self.starts[p], "and begins at", start)
+            for name, needs in self.promises.items():
+                require(p == LATE or start <= needs[p], name, "needs", needs, "but partition", p, "begins at", start)
+            kept = [b for b in self.live[p] if b.first >= start]
+            require(all(b.end <= start for b in self.live[p] if b not in kept), "a block is cut at", start)
+            self.live[p], self.starts[p] = kept, start
+
+    def _take_collect(self, m: Manifest) -> None:
+        hit = self.live_files.intersection(m.files)
+        require(not hit, "live files were announced", hit)
+        self.announced.update(m.files)
+
+    def _take_consumer(self, m: Manifest) -> None:
+        pass
+
+    @property
+    def live_files(self) -> set[str]:
+        return {b.file for blocks in self.live for b in blocks}
+
+    # ------------------------------------------------------------------ what processes say they have seen
+
+    def saw(self, state: LogState) -> None:
+        """A handle has shown this state to its user."""
+        if state.seq < 0:
+            return
+        require(state.seq < len(self.moments), "commit", state.seq, "was shown and does not exist")
+        starts, ends, _ = self.moments[state.seq]
+        require((state.starts, state.ends) == (starts, ends), state, "is not what commit", state.seq, "left")
+        self.seen_seq = max(self.seen_seq, state.seq)
+
+    def saw_blocks(self, state: LogState, partition: int, blocks: Sequence[Block]) -> None:
+        """A handle in this state has listed a partition from its start to its end."""
+        expected = self.moments[state.seq][2][partition] if state.seq >= 0 else ()
+        require(tuple(blocks) == expected, "at commit", state.seq, "partition", partition, blocks, "not", expected)
+
+    def saw_items(self, partition: int, found: Sequence[tuple[int, Item]]) -> None:
+        """A reader was given these tuples."""
+        for offset, item in found:
+            rows = self.rows[partition]
+            require(offset < len(rows), "offset", offset, "of partition", partition, "was read, but not published")
+            require(item == rows[offset], "offset", offset, "of partition", partition, item, "not", rows[offset])
+
+
+class Disk(MemoryStorage):
+    """The disk of a run, which tells the ledger of every effect."""
+
+    def __init__(self, clock: ManualClock, ledger: Ledger) -> None:
+        super().__init__(clock)
+        self._batches = ledger.batches
+        self.ledger = ledger
+        self._is_losing = False
+
+    def create(self, key: str, data: bytes) -> None:
+        super().create(key, data)
+        if key.startswith("commits/"):
+            self.ledger.take(manifest.decode(data, key), self._holds)
+
+    def put(self, key: str, data: bytes) -> None:
+        require(not key.startswith("commits/") or self._is_losing, key, "was overwritten")
+        super().put(key, data)
+
+    def delete(self, key: str) -> None:
+        if not self._is_losing and not key.startswith("consumers/"):
+            require(key in self.ledger.announced, key, "was deleted and never announced")
+            require(key not in self.ledger.live_files, key, "was deleted and is live")
+        super().delete(key)
+
+    def _holds(self, block: Block) -> bool:
+        return self.exists(block.file) and checksum(self.read(block.file)) == block.checksum
+
+    def lose_power(self, lose: Callable[[], None]) -> None:
+        """Lets `lose` take back writes, and begins a new ledger from the commits that are left."""
+        self._is_losing = True
+        lose()
+        self._is_losing = False
+        old = self.ledger
+        self.ledger = new = Ledger(self._batches, acknowledged=old.acknowledged, seen_seq=old.seen_seq)
+        while self.exists(key := manifest.commit_key(len(new.moments))):
+            # A file that is deleted by now may have been there when its commit was made: the old ledger has seen it.
+            new.take(manifest.decode(self.read(key), key), lambda _block: True)
+        new.promises = old.promises
+        left = [listed.key for listed in self.list("commits")]
+        require(len(left) == len(new.moments), "a commit is lost before", left[-1:])
+        require(len(new.moments) > old.seen_seq, "commit", old.seen_seq, "was shown and is lost")
+        require(new.batch >= old.acknowledged, "batch", old.acknowledged, "was acknowledged and is lost")
+        for b in (b for blocks in new.live for b in blocks):
+            require(self._holds(b), b.file, "is live and lost its bytes")
