@@ -15,7 +15,8 @@ while query.progress.get("batch", 0) < 5:  # a few batches, then enough
 query.stop()
 
 stream = sl.stream("streams/readings")
-print(stream, "ends at", stream.offsets())
+print("each partition ends at", stream.offsets())
 stream.read(spark).selectExpr("count(*) AS tuples", "count(DISTINCT value) AS distinct", "max(value) + 1 AS sent").show()
 last_second = stream.read(spark, since=stream.describe().time_max - 999_999)  # microseconds
 print(last_second.count(), "tuples in the last second")
+spark.stop()

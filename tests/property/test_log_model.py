@@ -23,7 +23,7 @@ from strandline.testing.plain_codec import plain_codec
 PARTITIONS = 2
 LATENESS = 6
 LATE = PARTITIONS
-WALKS = 500
+WALKS = 100
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -247,6 +247,6 @@ def walk(rng: Random) -> None:
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestLog = LogMachine.TestCase

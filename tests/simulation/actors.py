@@ -13,6 +13,7 @@ from strandline.errors import (
     ConflictError,
     ConsumerError,
     CorruptionError,
+    FormatVersionError,
     NotAStreamError,
     SecondWriterError,
     StorageError,
@@ -73,7 +74,7 @@ class Process:
         """Whether this is what injected faults and other actors may lead to."""
         if isinstance(problem, StorageError):
             return problem.todo == "an injected fault"
-        if isinstance(problem, CorruptionError | NotAStreamError):
+        if isinstance(problem, CorruptionError | NotAStreamError | FormatVersionError):
             return self._flips
         return isinstance(problem, ConflictError | TruncatedError)
 

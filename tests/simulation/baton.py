@@ -28,6 +28,7 @@ class Runner:
         self.may_run = Lock()
         self.may_run.acquire()
         self.boots = 0
+        self.wakes_at = 0
 
 
 class Baton:
@@ -36,6 +37,7 @@ class Baton:
     def __init__(self, rng: Random, turns: int) -> None:
         self._rng = rng
         self._restlessness = rng.choice([0.1, 0.3, 0.6])
+        self._naps = rng.choice([0.0, 0.03, 0.1])
         self._turns_left = turns
         self._runners: list[Runner] = []
         self._finished = Lock()
@@ -48,10 +50,8 @@ class Baton:
 
     def run(self, bodies: dict[str, Callable[[Runner], None]]) -> None:
         """Runs them all until the turns are used up; raises what any of them raised."""
-        runners = [Runner(name) for name in bodies]
-        # Some are quick and some are slow, so that a whole life of one fits between two calls of another.
-        self._runners = [runner for runner in runners for _ in range(self._rng.choice([1, 1, 4]))]
-        for runner, body in zip(runners, bodies.values(), strict=True):
+        self._runners = [Runner(name) for name in bodies]
+        for runner, body in zip(list(self._runners), bodies.values(), strict=True):
             _POOL.submit(self._live, runner, body)
         self._hand_over()
         self._finished.acquire()
@@ -64,15 +64,24 @@ class Baton:
         if self._turns_left < 0:
             raise Stopped
         self.on_turn()
-        if self._rng.random() < self._restlessness:
-            self.holder = self._rng.choice(self._runners)
-            if self.holder is not runner:
-                self.holder.may_run.release()
-                runner.may_run.acquire()
-                if self._turns_left < 0:
-                    raise Stopped
+        chance = self._rng.random()
+        if chance < self._naps:
+            # Long enough for others to begin and finish whatever they like between two calls of this one.
+            runner.wakes_at = self._turns_left - self._rng.randint(10, 100)
+        if chance < self._restlessness:
+            self._pass_on(runner)
         if runner.boots != self.boots:
             raise Crash("the power was gone")
+
+    def _pass_on(self, runner: Runner) -> None:
+        awake = [other for other in self._runners if other.wakes_at == 0 or other.wakes_at >= self._turns_left]
+        self.holder = self._rng.choice(awake or self._runners)
+        self.holder.wakes_at = 0
+        if self.holder is not runner:
+            self.holder.may_run.release()
+            runner.may_run.acquire()
+            if self._turns_left < 0:
+                raise Stopped
 
     def reboot(self) -> None:
         """Every process dies before its next call."""
@@ -88,7 +97,7 @@ class Baton:
         except BaseException as problem:
             self._problem = self._problem or problem
             self._turns_left = -1
-        self._runners = [other for other in self._runners if other is not runner]
+        self._runners.remove(runner)
         self._hand_over()
 
     def _hand_over(self) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -90,7 +91,7 @@ def _stream(s: Summary, now_us: int) -> RenderableType:
     facts = facts_table()
     facts.add_row("path", Text(s.url, style="bold"))
     facts.add_row("id", Text(s.id))
-    facts.add_row("created", f"{moment(s.created_us)} [{QUIET}]{s.created_by}[/]" if s.created_us else "-")
+    facts.add_row("created", f"{moment(s.created_us)} [{QUIET}]{escape(s.created_by)}[/]" if s.created_us else "-")
     facts.add_row("lateness", "nothing is ever late" if s.lateness is None else _span(s, s.lateness))
     facts.add_row("retention", "everything is kept" if s.retention is None else _span(s, s.retention))
     facts.add_row("tuples", f"[bold {ACCENT}]{count(s.tuples)}[/]  [{QUIET}]late[/] {count(s.late.tuples)}")
@@ -155,7 +156,7 @@ def _chart(s: Summary) -> RenderableType:
     axis.add_column(justify="center")
     axis.add_column(justify="right")
     bucket = s.histogram.edges[1] - s.histogram.edges[0]
-    middle = f"highest {count(max(values))} tuples in {_span(s, round(bucket))}"
+    middle = f"highest {plural(max(values), 'tuple')} in {_span(s, round(bucket))}"
     axis.add_row(_time(s, s.time_min), middle, _time(s, s.time_max), style=QUIET)
     return Group(*lines, axis)
 

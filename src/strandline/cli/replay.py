@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath, chosen_partitions, open_log
 from strandline.cli.terminal import QUIET, aside, out, plural, print_json, rate, size
@@ -83,7 +84,7 @@ def replay(
         print_json({"file": str(sink.path), "tuples": sink.tuples, "size_bytes": size_bytes, "seconds": seconds})
     else:
         speed_text = rate(sink.tuples / seconds if seconds else None)
-        out().print(f"{plural(sink.tuples, 'tuple')} in {sink.path}, {size(size_bytes)}, {speed_text}")
+        out().print(Text(f"{plural(sink.tuples, 'tuple')} in {sink.path}, {size(size_bytes)}, {speed_text}"))
 
 
 def _speed(text: str) -> float | None:

@@ -98,7 +98,7 @@ def rate(per_second: float | None) -> str:
 def duration(us: int) -> str:
     """The largest units that matter: 250 ms, 10 s, 2 h 5 min, 7 d."""
     if us < 1_000_000:
-        return f"{us / 1000:g} ms"
+        return f"{us / 1000:.3g} ms" if us else "0 s"
     seconds = us // 1_000_000
     if seconds < 60:
         return f"{us / 1_000_000:.3g} s"

@@ -53,7 +53,7 @@ def truncate(
     if as_json:
         print_json({"dry_run": dry_run, "dropped": [asdict(d) for d in drops], "starts": log.state.starts})
     elif not dry_run and any(d.tuples for d in drops):
-        out().print(f"Dropped. The files go with [bold]strandline collect {log.storage.url}[/].")
+        out().print("Dropped. The files go with the next [bold]strandline collect[/].")
 
 
 @dataclass(frozen=True, slots=True)

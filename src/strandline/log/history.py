@@ -54,28 +54,29 @@ class LiveBlocks:
             self._sealed.append(Leaf.of(self._recent))
             self._recent = []
 
-    def replace(self, block: Block) -> None:
+    def replace(self, block: Block, *, is_checked: bool = True) -> None:
         """Puts a compacted block in the place of those it stands for; raises if it is not the same tuples."""
-        if self._recent and block.first >= self._recent[0].first:
-            inside = [b.first >= block.first and b.end <= block.end for b in self._recent]
-            gone = [b for b, is_inside in zip(self._recent, inside, strict=True) if is_inside]
-            _require_same_tuples(block, gone)
-            at = inside.index(True)
-            self._recent[at : at + len(gone)] = [block]
-            return
-        if self._recent and block.end > self._recent[0].first:
+        if self._recent and block.first < self._recent[0].first < block.end:
             self._seal()
+        if self._recent and block.first >= self._recent[0].first:
+            low = bisect.bisect_left(self._recent, block.first, key=lambda b: b.first)
+            high = max(low, bisect.bisect_right(self._recent, block.end, key=lambda b: b.end))
+            if is_checked:
+                _require_same_tuples(block, self._recent[low:high])
+            self._recent[low:high] = [block]
+            return
         low = bisect.bisect_right(self._sealed, block.first, key=lambda leaf: int(leaf.end[-1]))
-        high = bisect.bisect_left(self._sealed, block.end, key=lambda leaf: int(leaf.first[0]))
-        touched = self._sealed[low:high]
-        inside_of = [(leaf.first >= block.first) & (leaf.end <= block.end) for leaf in touched]
-        gone = [b for leaf, drop in zip(touched, inside_of, strict=True) for b in leaf.edited(~drop, ()).all()]
-        _require_same_tuples(block, gone)
-        kept = [
-            leaf.edited(drop, (block,) if i == 0 else ())
-            for i, (leaf, drop) in enumerate(zip(touched, inside_of, strict=True))
-        ]
-        self._sealed[low:high] = [leaf for leaf in kept if len(leaf)]
+        high = max(low, bisect.bisect_left(self._sealed, block.end, key=lambda leaf: int(leaf.first[0])))
+        kept: list[Leaf] = []
+        gone: list[Block] = []
+        for leaf in self._sealed[low:high]:
+            inside = (leaf.first >= block.first) & (leaf.end <= block.end)
+            gone += leaf.edited(~inside, ()).all()
+            kept.append(leaf.edited(inside, ()))
+        if is_checked:
+            _require_same_tuples(block, gone)
+        whole = Leaf.joined([*kept, Leaf.of([block])])
+        self._sealed[low:high] = [whole]
 
     def drop_before(self, start: int) -> None:
         """Takes out the blocks that end at or before an offset."""
@@ -119,19 +120,21 @@ class History:
         """Files of blocks that a compaction wrote: only inside others are tuples in the order of time."""
         self.is_whole = True
         """Whether every manifest so far was used."""
+        self.holes: list[tuple[int, int, int]] = []
+        """Partition, first and end offset of what lost manifests published."""
         self._announced: set[str] = set()
         self._is_behind = False
 
     def take(self, m: Manifest) -> None:
-        """Applies the next manifest, or raises `CorruptManifestError` and changes nothing."""
+        """Applies the next manifest; raises `CorruptManifestError` if it cannot stand here."""
         self._check(m)
         state = self.state
-        if self._is_behind:
-            if m.kind != "append":
-                # What it speaks of may be in the manifest that is lost, so nothing can be said about it.
-                self.state = replace(state, seq=m.seq)
-                return
+        if self._is_behind and m.kind in ("truncate", "compact"):
+            self._take_what_fits(m)
+            return
+        if self._is_behind and m.kind == "append":
             state = _caught_up(state, m)
+            self._note_holes(state.ends)
         state = state.apply(m)
         if m.kind == "compact":
             for b in m.blocks:
@@ -140,12 +143,32 @@ class History:
         elif m.kind == "append":
             for b in m.blocks:
                 self.live[b.partition].append(b)
+            self._is_behind = False
         elif m.kind == "truncate":
-            for live, start in zip(self.live, state.starts, strict=True):
-                live.drop_before(start)
+            self._drop_before(state.starts)
         self._announced.update(m.files)
         self.state = state
-        self._is_behind = False
+
+    def _take_what_fits(self, m: Manifest) -> None:
+        """What a commit says of tuples that may be those of a lost one cannot be judged, only followed."""
+        starts, ends = self.state.starts, list(self.state.ends)
+        if len(m.starts) == len(starts):
+            starts = tuple(max(pair) for pair in zip(starts, m.starts, strict=True))
+            self._drop_before(starts)
+        for b in m.blocks:
+            self.live[b.partition].replace(b, is_checked=False)
+            self.compacted.add(b.file)
+            ends[b.partition] = max(ends[b.partition], b.end)  # it may hold the very tuples whose commit is lost
+        self.state = replace(self.state, seq=m.seq, starts=starts, ends=tuple(ends))
+
+    def _drop_before(self, starts: Sequence[int]) -> None:
+        for live, start in zip(self.live, starts, strict=True):
+            live.drop_before(start)
+
+    def _note_holes(self, ends: Sequence[int]) -> None:
+        for p, (old, new) in enumerate(zip(self.state.ends, ends, strict=True)):
+            if new > old:
+                self.holes.append((p, old, new))
 
     def skip(self) -> None:
         """Goes past a manifest that cannot be used. The next append says where the offsets stand then."""
@@ -157,6 +180,7 @@ class History:
         """Takes the index's word for everything up to here: after a lost manifest it is the only witness."""
         self.state = state
         self.live = [LiveBlocks(blocks) for blocks in live]
+        self.holes = []
         self._is_behind = False
 
     def _check(self, m: Manifest) -> None:

@@ -194,11 +194,17 @@ class _Entries:
     def histogram(self, lowest: int, highest: int, buckets: int, late: int) -> Histogram:
         """The tuples of the partitions, without the late side log, over time."""
         _, first, end, time_min, time_max, _ = self._numbers[:, self._numbers[0] != late].astype(np.float64)
-        width = time_max - time_min + 1.0
-        edges = float(lowest) + (float(highest) - float(lowest) + 1.0) * np.arange(buckets + 1) / buckets
-        # Tuples before each edge, by the part of each block's time range that lies there.
-        before = [float((end - first) @ np.clip((edge - time_min) / width, 0.0, 1.0)) for edge in edges]
-        return Histogram(tuple(edges.tolist()), tuple(np.diff(np.rint(before)).astype(int).tolist()))
+        tuples = end - first
+        width = (float(highest) - float(lowest) + 1.0) / buckets
+        edges = float(lowest) + width * np.arange(buckets + 1)
+        low, high = (np.clip((t - lowest) // width, 0, buckets - 1).astype(int) for t in (time_min, time_max))
+        counts = np.bincount(low, weights=np.where(low == high, tuples, 0.0), minlength=buckets)
+        # Few blocks lie across an edge: their tuples before each edge, by the part of their time that lies there.
+        across = low != high
+        begin, length, many = time_min[across], (time_max - time_min + 1.0)[across], tuples[across]
+        before = [float(np.sum(many * np.clip((edge - begin) / length, 0.0, 1.0))) for edge in edges]
+        whole = np.rint(np.cumsum(counts + np.diff(before)))  # rounding sums keeps the total
+        return Histogram(tuple(edges.tolist()), tuple(np.diff(whole, prepend=0).astype(int).tolist()))
 
 
 def _numbers(leaf: Leaf) -> Ints:

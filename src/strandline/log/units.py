@@ -35,20 +35,20 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 def duration_us(value: str | int | dt.timedelta, option: str) -> int:
     """Microseconds of "10 s", "5 minutes", a timedelta, or a plain number (for integer time columns)."""
     if isinstance(value, dt.timedelta):
-        amount = value // dt.timedelta(microseconds=1)
+        amount: float = value // dt.timedelta(microseconds=1)
     elif isinstance(value, int) and not isinstance(value, bool):
         amount = value
     elif isinstance(value, str) and (match := _DURATION.match(value)):
         unit = match[2].lower()
-        scale = _UNITS_US.get(unit) or _UNITS_US.get(unit.removesuffix("s"))
+        scale = _UNITS_US.get(unit) or (_UNITS_US.get(unit.removesuffix("s")) if len(unit) > 3 else None)
         if scale is None:
             raise OptionError(f"{option}={value!r} has an unknown unit {match[2]!r}", todo=_DURATION_TODO)
-        amount = round(float(match[1]) * scale)
+        amount = float(match[1]) * scale
     else:
         raise OptionError(f"{option}={value!r} is not a duration", todo=_DURATION_TODO)
-    if amount < 0:
-        raise OptionError(f"{option}={value!r} is negative", todo=_DURATION_TODO)
-    return amount
+    if not 0 <= amount < 1 << 63:
+        raise OptionError(f"{option}={value!r} is {'negative' if amount < 0 else 'too long'}", todo=_DURATION_TODO)
+    return round(amount)
 
 
 _DURATION_TODO = 'write it like "500 ms", "10 s", "5 minutes", "7 days" (a plain number for an integer time column)'

@@ -150,6 +150,18 @@ class _Verification:
                 )
                 history.skip()
         self._report_missing(missing)
+        for partition, first, end in history.holes:
+            self._problems.append(
+                Problem(
+                    "manifest",
+                    f"{end - first:,} tuples were published by a commit that is lost",
+                    file="commits/",
+                    partition=partition,
+                    first=first,
+                    end=end,
+                    todo="restore the manifests named above; their blocks are most likely still there",
+                )
+            )
 
     def _report_missing(self, missing: list[int]) -> None:
         if not missing:

@@ -38,7 +38,9 @@ class ArrowBlocks:
 
     def write(self, df: DataFrame, base: LogState, name: str) -> list[Block]:
         """The batch as durable blocks that no manifest names yet. `name` is used once."""
-        tuples = self._rows.ordered(df, base).select(*self._rows.columns)
+        # Under plain names: mapInArrow does not quote those of the columns.
+        columns = [column.alias(f"c{i}") for i, column in enumerate(self._rows.columns)]
+        tuples = self._rows.ordered(df, base).select(*columns)
         task = _task(self._place, self._log.spec.to_json(), base.ends, name)
         answers = tuples.mapInArrow(task, "block string").collect()
         return [block_from_json(json.loads(row["block"])) for row in answers]
@@ -57,7 +59,8 @@ def _task(place: Place, spec_json: bytes, ends: tuple[int, ...], name: str) -> C
         if context is None or not any(b.num_rows for b in arrived):
             return
         partition = context.partitionId()
-        data = encode(_with_control(pa.Table.from_batches(arrived), spec, ends[partition]), spec)
+        tuples = pa.Table.from_batches(arrived).rename_columns(list(spec.columns))
+        data = encode(_with_control(tuples, spec, ends[partition]), spec)
         # Every attempt has a file of its own; those that Spark does not accept are collected later.
         file = f"{spec.folder(partition)}/{name}-{context.taskAttemptId()}.parquet"
         block = describe(data, spec, partition, ends[partition], file)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _ROW_IN_PARTITION = (1 << 33) - 1
 """The bits of monotonically_increasing_id() that count rows; those above hold the partition."""
 
+_JSON = {f"{kind}Format": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" for kind in ("timestamp", "timestampNTZ")}
+"""Spark's default leaves the microseconds out, and with them what may set two rows apart."""
+
 
 class Rows:
     """Brings batches into the stream's order. Expressions are built once: each costs a call into the JVM."""
@@ -95,5 +98,5 @@ def _order(spec: StreamSpec) -> list[Any]:
         if f["name"] != spec.time:
             column = quoted(f["name"])
             # Maps have no order of their own; their text has.
-            order.append(F.to_json(F.struct(column)) if has_map(f["type"]) else column)
+            order.append(F.to_json(F.struct(column), _JSON) if has_map(f["type"]) else column)
     return order

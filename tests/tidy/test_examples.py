@@ -1,0 +1,104 @@
+"""What the documentation shows is true: its programs run and print what it says, its links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+TABLE_ROW = re.compile(r"^\| *(\d+)\| *(\d+)\| *(\d+)\|$", re.MULTILINE)
+
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+
+
+def programs(document: Path) -> list[str]:
+    return PROGRAMS.findall(document.read_text())
+
+
+def run(program: Path, folder: Path) -> str:
+    """What a program prints that runs in a folder of its own, with the interpreter of the tests."""
+    done = subprocess.run([sys.executable, program], cwd=folder, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{program.name} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_text(program: str, folder: Path) -> str:
+    path = folder / "program.py"
+    path.write_text(program)
+    return run(path, folder)
+
+
+def without_docstring(program: str) -> str:
+    return re.sub(r'\A""".*?"""\n+', "", program, flags=re.DOTALL)
+
+
+def counts(output: str) -> tuple[int, ...]:
+    """Tuples, distinct values and values sent, as the README's program shows them."""
+    row = TABLE_ROW.search(output)
+    assert row, output
+    return tuple(int(number) for number in row.groups())
+
+
+@each_document
+def test_programs_in_the_documentation_compile(document: Path) -> None:
+    for program in programs(document):
+        compile(program, document.name, "exec")
+
+
+@each_document
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        if "://" in target:
+            continue
+        name, _, heading = target.partition("#")
+        path = (document.parent / name).resolve() if name else document
+        assert path.exists(), f"{target} is not there"
+        if heading:
+            assert heading in anchors(path), f"{target}: no such heading"
+
+
+def anchors(document: Path) -> set[str]:
+    """The headings of a document as links name them."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_shows_the_first_example() -> None:
+    example = (EXAMPLES / "01_persist_and_replay.py").read_text()
+    assert without_docstring(example) in programs(ROOT / "README.md")
+
+
+@pytest.mark.spark
+def test_the_readme_program_persists_every_number_once_and_goes_on_when_run_again(tmp_path: Path) -> None:
+    program = programs(ROOT / "README.md")[0]
+    first = run_text(program, tmp_path)
+    tuples, distinct, sent = counts(first)
+    assert tuples == distinct == sent > 0
+    assert "1000 tuples in the last second" in first
+    again = counts(run_text(program, tmp_path))
+    assert again[0] == again[1] == again[2] > tuples
+    read_without_us = run(EXAMPLES / "03_read_without_strandline.py", tmp_path)
+    assert sum(int(n) for n in re.findall(r"(\d+) tuples", read_without_us)) == again[0]
+
+
+@pytest.mark.spark
+def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "02_follow_a_live_stream.py", tmp_path)
+    published, read, distinct = (int(n) for n in re.findall(r"\d+", output))
+    assert published == read == distinct > 0
+    assert list(tmp_path.iterdir()) == [], "it leaves something behind"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["start.md", "reference.md"])
+def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path: Path) -> None:
+    """As one program, as a reader would type them."""
+    shown = programs(ROOT / "docs" / name)
+    run_text("\n".join(program for program in shown if "# not run" not in program), tmp_path)
