@@ -51,13 +51,15 @@ def test_a_spec_comes_back_from_its_json() -> None:
         ({"fields": [field("k", "long"), field("K", "long"), field("t", "long")]}, SchemaError, "the same name"),
         ({"fields": [field("k", "long"), field("_offset", "long"), field("t", "long")]}, SchemaError, "'_offset'"),
         ({"fields": [field("k", "long"), field("_KIND", "long"), field("t", "long")]}, SchemaError, "'_kind'"),
-        ({"fields": [field("k", "long"), field("t", "long"), field("x", "variant")]}, SchemaError, "'x' has type variant"),
+        (
+            {"fields": [field("k", "long"), field("t", "long"), field("x", "variant")]},
+            SchemaError,
+            "'x' has type variant",
+        ),
         ({"fields": [field("k", "long"), field("t", "long"), field("x", "void")]}, SchemaError, "'x' has type void"),
     ],
 )
-def test_a_spec_that_cannot_work_is_refused(
-    changes: dict[str, Any], error: type[StrandlineError], says: str
-) -> None:
+def test_a_spec_that_cannot_work_is_refused(changes: dict[str, Any], error: type[StrandlineError], says: str) -> None:
     with pytest.raises(error) as refused:
         spec(**changes)
     assert says in refused.value.what

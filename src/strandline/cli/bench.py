@@ -19,7 +19,9 @@ def bench(
     name: Annotated[str, typer.Argument(help=f"What to measure: {', '.join(WORKLOADS)}.")],
     size: Annotated[str, typer.Option(help="small (about a minute) or large.")] = "small",
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the best counts.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="End with the result as one line of JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
+    ] = False,
 ) -> None:
     """Measure, beside Spark's own ways, in one run.
 

@@ -31,7 +31,9 @@ _POLL_S = 0.02
 def demo(
     path: Annotated[str, typer.Option(help="Where the stream goes. The default is made anew in every demo.")] = _PATH,
     tuples: Annotated[int, typer.Option(min=20_000, help="How many items stream in.")] = 400_000,
-    as_json: Annotated[bool, typer.Option("--json", help="End with the result as one line of JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
+    ] = False,
 ) -> None:
     """Ingest a stream of items, kill Spark with SIGKILL half-way, start it again: every tuple is there once."""
     console = Console(stderr=as_json)
@@ -42,10 +44,10 @@ def demo(
         raise OptionError("there is something at this path already", where=path, todo="choose a path that is free")
     console.print(f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark → {path}")
     killed_at = _ingest(target, tuples, stop_at=tuples // 2, console=console)
-    left = sum(p.is_file() for p in target.glob("staging/**/*")) + _unpublished(target)
+    left = sum(1 for _ in target.glob("staging/**/*.parquet")) + _unpublished(target)
     console.print(
         f"[bold]2[/]  [red]SIGKILL[/] after {killed_at:,} published tuples. "
-        f"{left} files of an unfinished batch were left behind; no manifest names them."
+        f"{left} files of an unfinished batch are left behind; no manifest names them, so they do not exist."
     )
     console.print("[bold]3[/]  Start the same program again:")
     _ingest(target, tuples, stop_at=None, console=console)
@@ -104,7 +106,7 @@ def _follow(child: subprocess.Popen[Any], target: Path, tuples: int, stop_at: in
                 if published:
                     progress.update(task, completed=published, description="tuples published")
             # Die in the middle of a batch, where it hurts.
-            in_a_batch = next(target.glob("staging/*"), None) is not None
+            in_a_batch = next(target.glob("staging/**/*.parquet"), None) is not None
             if ended or (stop_at is not None and published >= stop_at and in_a_batch):
                 return published
             SYSTEM_CLOCK.sleep(_POLL_S)

@@ -17,14 +17,11 @@ PRICES = 10_000
 def main(path: str, tuples: int) -> None:
     """Persists items number 0 … tuples-1; each has a time of its own, a millisecond after the one before."""
     spark = sl.session("local[2]", app_name="strandline demo")
-    from pyspark.sql import functions as F
-
     rate = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS_PER_BATCH, numPartitions=2).load()
-    n = F.col("value")
-    items = rate.where(n < tuples).select(
-        (n * 31 % ITEM_IDS).alias("item_id"),
-        (n * PRICE_STEP % PRICES / 100).alias("item_price"),
-        F.timestamp_millis(n + FIRST_TIME_MS).alias("item_time"),
+    items = rate.where(f"value < {tuples}").selectExpr(
+        f"value * 31 % {ITEM_IDS} AS item_id",
+        f"value * {PRICE_STEP} % {PRICES} / 100 AS item_price",
+        f"timestamp_millis(value + {FIRST_TIME_MS}) AS item_time",
     )
     query = sl.persist(items, path, key="item_id", time="item_time", partitions=2, lateness="10 s").start(spark)
     while sum(query.progress.get("offsets", {}).values()) < tuples:

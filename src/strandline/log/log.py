@@ -307,13 +307,7 @@ class Log:
         def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
             for m in seen:
                 if m.kind == "append":
-                    raise SecondWriterError(
-                        f"another writer has published commit {m.seq} (query {m.writer.query}, batch {m.writer.batch})"
-                        if m.writer
-                        else f"another writer has published commit {m.seq}",
-                        where=self.storage.url,
-                        todo="let one writer at a time write a stream; this one has stopped and published nothing",
-                    )
+                    raise second_writer(m.seq, m.writer, self.storage.url)
                 if m.kind == "collect" and (gone := files.intersection(m.files)):
                     raise CollectedError(
                         f"the batch took so long that its files were collected: {', '.join(sorted(gone))}",
@@ -391,3 +385,13 @@ class Log:
             chunk = range(start, min(start + index.FOLD_EVERY, self.state.seq + 1))
             snapshot = self._index.fold(snapshot, [self.commit(seq) for seq in chunk])
         return snapshot
+
+
+def second_writer(seq: int, writer: Writer | None, where: str) -> SecondWriterError:
+    """The error of a writer that finds another's append where its own should come next."""
+    who = f" (query {writer.query}, run {writer.run}, batch {writer.batch})" if writer else ""
+    return SecondWriterError(
+        f"another writer has published commit {seq}{who}",
+        where=where,
+        todo="let one writer at a time write a stream; this one has stopped and published nothing",
+    )

@@ -66,10 +66,10 @@ def truncate(
     return log.state.starts
 
 
-def apply_retention(log: Log) -> None:
-    """Drops what is older than the stream's own `retention`, as far as consumers allow."""
-    if log.spec.retention is not None and log.state.time_max is not None:
-        truncate(log, before_time=log.state.time_max - log.spec.retention, yield_to_consumers=True)
+def apply_retention(log: Log, keep: int) -> None:
+    """Drops what is more than `keep` older than the newest tuple, as far as consumers allow."""
+    if log.state.time_max is not None:
+        truncate(log, before_time=log.state.time_max - keep, yield_to_consumers=True)
 
 
 def _wanted(log: Log, before_time: int | None, before_offset: int | Mapping[int, int] | None) -> list[int]:

@@ -12,7 +12,7 @@ from strandline.spark.failure import failure_in
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from strandline.spark.entry import BatchWriter
+    from strandline.spark.batch_writer import BatchWriter
 
 _PATIENCE_S = 60.0
 AVAILABLE_NOW = "available-now"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
 from strandline.log.units import duration_us, time_value
 from strandline.spark import rows
-from strandline.spark.place import Place, spark_file_url
+from strandline.spark.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,8 +30,7 @@ Time = str | int | dt.datetime
 Bound = Time | Mapping[int, int]
 """A point in the stream: a time, or an offset for each partition."""
 
-_GLOB_PATHS = "__globPaths__"
-"""Spark's own switch for paths that are files and not patterns, whatever characters are in them."""
+_GLOB = re.compile(r"([\\{}\[\]*?,])")
 
 
 class Stream:
@@ -242,9 +242,9 @@ def _native(
     if not blocks:
         return spark.createDataFrame([], spark_schema(log.spec, positions=positions))
     full = StructType([*schema.fields, StructField(OFFSET, LongType()), StructField(KIND, ByteType())])
-    paths = [log.storage.local_path(b.file) for b in blocks]
+    paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
     with _listing_here(spark):
-        df = spark.read.option(_GLOB_PATHS, False).schema(full).parquet(*[spark_file_url(p) for p in paths if p])
+        df = spark.read.schema(full).parquet(*paths)
     file = df.metadataColumn("_metadata")["file_path"]  # whatever columns of that name the tuples have
     if any(b.rows.get("result", 0) != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))

@@ -1,0 +1,153 @@
+"""One batch after the other into the stream: Spark calls, blocks are written, one manifest publishes them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.errors import ConflictError, OptionError, StorageError, StrandlineError
+from strandline.failpoint import failpoint
+from strandline.log import index, retention
+from strandline.log.block import Block
+from strandline.log.local_storage import LocalStorage
+from strandline.log.log import Log, second_writer
+from strandline.log.manifest import Writer
+from strandline.spark.arrow_blocks import ArrowBlocks
+from strandline.spark.failure import failure_in
+from strandline.spark.native_blocks import NativeBlocks
+from strandline.spark.place import Place
+from strandline.spark.spark_checkpoint import SparkCheckpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_COLLECT_EVERY = 16 * index.FOLD_EVERY
+
+# Spark tells an interruption from a failure by this text, searched for with a regular expression that overflows the
+# stack on a traceback of ordinary length; so what we raise is short.
+_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling a batch.\n: java.lang.InterruptedException"
+
+
+class BatchWriter:
+    """Called by Spark with every batch: writes its blocks and publishes them, once."""
+
+    def __init__(
+        self, place: Place, log: Log, checkpoint: SparkCheckpoint, *, blocks: str | None, retention_: int | None
+    ) -> None:
+        self.place = place
+        self.progress: Mapping[str, Any] = {}
+        self.failure: StrandlineError | None = None
+        self._log = log
+        self._checkpoint = checkpoint
+        self._blocks = _block_writer(place, log, blocks)
+        self._follows = log.state.writer
+        """Whose append ours comes after: our own last one. Any other is a second writer's."""
+        self._retention = retention_
+        self._spark_query: StreamingQuery | None = None
+        self._query = ""
+        self._run = ""
+        self._started = threading.Event()
+        self._at_work = threading.Lock()
+        self._stopping = False
+
+    def runs_in(self, spark_query: StreamingQuery) -> None:
+        """Says which query this is; Spark may call with the first batch before it has told anybody."""
+        self._spark_query = spark_query
+        self._query, self._run = str(spark_query.id), str(spark_query.runId)
+        self._started.set()
+
+    def finish(self, timeout_s: float) -> None:
+        """Returns when the batch under way is published; no other begins."""
+        self._stopping = True
+        if self._at_work.acquire(timeout=timeout_s):
+            self._at_work.release()
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        """One batch. Raises, and publishes nothing, if anything is not as it should be."""
+        self._started.wait()
+        with self._at_work:
+            if self._stopping:
+                self._wait_for_the_end()
+            try:
+                self._publish(df, batch)
+            except StrandlineError as problem:
+                self.failure = problem
+                raise
+            except Exception as problem:
+                if _was_interrupted(problem):
+                    raise InterruptedError(_INTERRUPTED) from None
+                if (found := failure_in(str(problem), self.place.url)) is None:
+                    raise
+                self.failure = found
+                raise found from None
+
+    def _wait_for_the_end(self) -> None:
+        while self._spark_query is not None and self._spark_query.isActive:
+            SYSTEM_CLOCK.sleep(0.005)
+        raise InterruptedError(_INTERRUPTED)
+
+    def _publish(self, df: DataFrame, batch: int) -> None:
+        log = self._log
+        last = log.state.writer
+        if last is not None and last.query == self._query and batch <= last.batch:
+            return  # Spark repeats a batch whose end it did not see
+        base = log.state
+        if base.writer != self._follows:
+            raise second_writer(base.seq, base.writer, self.place.url)
+        began_s = stopwatch_s()
+        name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
+        blocks = self._blocks.write(df, base, name)
+        written_s = stopwatch_s()
+        writer = Writer(self._query, self._run, batch)
+        log.append(blocks, base=base, writer=writer, source=self._checkpoint.source(batch))
+        self._follows = writer
+        ended_s = stopwatch_s()
+        self._look_after()
+        self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
+        failpoint("before-spark-commit")
+
+    def _look_after(self) -> None:
+        """Now and then: drop what is past retention, delete what nothing refers to. Rarely enough to cost little."""
+        seq = self._log.state.seq
+        with contextlib.suppress(ConflictError, StorageError):  # what does not work now is done the next time
+            if seq % index.FOLD_EVERY == 0 and self._retention is not None:
+                retention.apply_retention(self._log, self._retention)
+            if seq % _COLLECT_EVERY == 0:
+                retention.collect(self._log)
+
+    def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
+        state, late = self._log.state, self._log.spec.late
+        return {
+            **{k: v for k, v in self.progress.items() if k == "checkpoint"},
+            "batch": batch,
+            "commit": state.seq,
+            "tuples": sum(b.tuples for b in blocks if b.partition != late),
+            "late": sum(b.tuples for b in blocks if b.partition == late),
+            "late_total": state.ends[late],
+            "bytes": sum(b.size_bytes for b in blocks),
+            "offsets": {p: state.ends[p] for p in range(late)},
+            "boundary": state.boundary,
+            "write_s": write_s,
+            "publish_s": publish_s,
+        }
+
+
+def _block_writer(place: Place, log: Log, choice: str | None) -> NativeBlocks | ArrowBlocks:
+    on_files = isinstance(log.storage, LocalStorage)
+    if choice not in (None, "native", "arrow") or (choice == "native" and not on_files):
+        raise OptionError(
+            f"blocks={choice!r} does not work here",
+            where=log.storage.url,
+            todo='leave it out, or use "arrow" (or "native" on file systems)',
+        )
+    return NativeBlocks(place, log) if choice != "arrow" and on_files else ArrowBlocks(place, log)
+
+
+def _was_interrupted(problem: BaseException) -> bool:
+    text = str(problem)
+    return "InterruptedException" in text or "InterruptedIOException" in text or "ClosedByInterrupt" in text
