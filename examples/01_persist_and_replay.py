@@ -16,7 +16,8 @@ query.stop()
 
 stream = sl.stream("streams/readings")
 print("each partition ends at", stream.offsets())
-stream.read(spark).selectExpr("count(*) AS tuples", "count(DISTINCT value) AS distinct", "max(value) + 1 AS sent").show()
+everything = stream.read(spark)
+everything.selectExpr("count(*) AS tuples", "count(DISTINCT value) AS distinct", "max(value) + 1 AS sent").show()
 last_second = stream.read(spark, since=stream.describe().time_max - 999_999)  # microseconds
 print(last_second.count(), "tuples in the last second")
 spark.stop()

@@ -140,8 +140,12 @@ class Reader:
     def _check_blocks(self, process: Process, log: Log, p: int) -> None:
         state = log.state
         blocks = list(log.blocks(p))
+        since = process.rng.randint(-10, 60)
+        until = since + process.rng.randint(1, 20)
+        of_time = list(log.blocks(p, time_from=since, time_until=until))
         if log.state is state:  # else the index was mended, and brought in newer commits
             process.ledger.saw_blocks(state, p, blocks)
+            process.ledger.saw_blocks_of_time(state, p, of_time, since, until)
 
 
 class Consumer:

@@ -151,6 +151,16 @@ class Ledger:
         expected = self.moments[state.seq][2][partition] if state.seq >= 0 else ()
         require(tuple(blocks) == expected, "at commit", state.seq, "partition", partition, blocks, "not", expected)
 
+    def saw_blocks_of_time(
+        self, state: LogState, partition: int, blocks: Sequence[Block], since: int, until: int
+    ) -> None:
+        """A handle in this state has looked for [since, until): it may find too much, but never too little."""
+        live = self.moments[state.seq][2][partition] if state.seq >= 0 else ()
+        require([b for b in live if b in blocks] == list(blocks), "found", blocks, "which are not all of", live)
+        for b in live:
+            hit = any(since <= t < until for _, _, t in self.rows[partition][b.first : b.end])
+            require(b in blocks or not hit, b, "has a time in", (since, until), "and was not found at", state.seq)
+
     def saw_items(self, partition: int, found: Sequence[tuple[int, Item]]) -> None:
         """A reader was given these tuples."""
         for offset, item in found:

@@ -68,6 +68,7 @@ class World:
         )
         self.loses_power = has_faults and rng.random() < 0.5
         self.loses_index = rng.random() < 0.3
+        self._damage_in = 0
         self._power_is_lost_in: int | None = None
         Log.create(self.faulty.other_process(), item_spec(PARTITIONS, lateness=LATENESS), self.clock)
 
@@ -107,8 +108,10 @@ class World:
 
     def _pass_time(self) -> None:
         self.clock.advance(0.001)
-        if self.loses_index and self.rng.random() < 0.01:
+        self._damage_in -= 1
+        if self.loses_index and self._damage_in < 0 and self.rng.random() < 0.02:
             self._damage_the_index()
+            self._damage_in = 60  # so that who has just mended it gets a chance to use it
         if self._power_is_lost_in is not None:
             self._power_is_lost_in -= 1
             if self._power_is_lost_in < 0:

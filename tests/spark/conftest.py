@@ -54,17 +54,23 @@ class Feed:
         return reader.parquet(str(self.folder))
 
 
-@pytest.fixture
-def feed(spark: Any, tmp_path: Path) -> Callable[..., Feed]:
-    """Makes a source: feed(batch, batch, …), each a list of rows."""
+@pytest.fixture(scope="session")
+def feed_in(spark: Any) -> Callable[..., Feed]:
+    """Makes a source in a folder: feed_in(folder, batch, batch, …), each a list of rows."""
 
-    def make(*batches: Sequence[Row], schema: pa.Schema = ITEMS, name: str = "feed", files_per_batch: int = 1) -> Feed:
-        made = Feed(spark, tmp_path / name, schema, files_per_batch)
+    def make(folder: Path, *batches: Sequence[Row], schema: pa.Schema = ITEMS, files_per_batch: int = 1) -> Feed:
+        made = Feed(spark, folder, schema, files_per_batch)
         for rows in batches:
             made.add(rows)
         return made
 
     return make
+
+
+@pytest.fixture
+def feed(feed_in: Callable[..., Feed], tmp_path: Path) -> Callable[..., Feed]:
+    """Makes a source for one test: feed(batch, batch, …)."""
+    return lambda *batches, name="feed", **options: feed_in(tmp_path / name, *batches, **options)
 
 
 @pytest.fixture(scope="session")

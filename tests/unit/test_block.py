@@ -78,6 +78,13 @@ def test_a_row_group_that_mixes_kinds_is_refused() -> None:
         blocks_.describe(sink.getvalue(), SPEC, 0, 0, "file")
 
 
+def test_a_block_without_statistics_is_refused() -> None:
+    sink = io.BytesIO()
+    pq.write_table(item_table(SPEC, 0, ROWS), sink, write_statistics=["k"])
+    with pytest.raises(StorageError, match="without statistics"):
+        blocks_.describe(sink.getvalue(), SPEC, 0, 0, "file")
+
+
 def test_tuples_of_several_kinds_lie_apart_and_are_read_in_the_order_of_offsets() -> None:
     table = item_table(SPEC, 0, ROWS).set_column(4, KIND, pa.array([1, 0, 1], pa.int8()))
     data = blocks_.encode(table, SPEC)

@@ -137,7 +137,7 @@ def test_the_writer_holds_what_any_reader_holds(log: Log, storage: MemoryStorage
 def test_a_second_writer_is_stopped_and_publishes_nothing(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
     zombie = Log.open(storage, clock)
     append_items(log, {0: [A]}, "first", Writer("query-1", "run", 4))
-    with pytest.raises(SecondWriterError, match=r"commit 0 \(query query-1, batch 4\)"):
+    with pytest.raises(SecondWriterError, match=r"commit 0 \(query query-1, run run, batch 4\)"):
         append_items(zombie, {0: [B]}, "second")
     assert read_items(Log.open(storage), 0) == [(0, A)]
     append_items(zombie, {0: [B]}, "third")  # it has seen the other's commit by now, and begins behind it

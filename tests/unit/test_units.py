@@ -30,8 +30,10 @@ def test_durations_as_people_write_them(value: str | int | dt.timedelta, us: int
 
 @pytest.mark.parametrize(
     "value",
-    ["", "ten seconds", "10", "10 parsecs", "-1 s", "1 s 2 s", "10 ss", "9" * 400 + " s", -1, True, None, 1.5]
-    + [dt.timedelta(seconds=-1), 1 << 63],
+    [
+        *("", "ten seconds", "10", "10 parsecs", "-1 s", "1 s 2 s", "10 ss", "9" * 400 + " s"),
+        *(-1, 1 << 63, True, None, 1.5, dt.timedelta(seconds=-1)),
+    ],
 )
 def test_a_duration_that_makes_no_sense_is_refused_with_its_option(value: object) -> None:
     with pytest.raises(OptionError, match="lateness=") as refused:

@@ -126,6 +126,12 @@ class _Facts:
         for g in range(footer.metadata.num_row_groups):
             group = footer.metadata.row_group(g)
             time, offset, kind = (group.column(names[c]).statistics for c in (spec.time, OFFSET, KIND))
+            if time is None or offset is None or kind is None:
+                raise StorageError(
+                    "a row group without statistics, from which a block is described",
+                    where=where,
+                    todo=f"let whoever writes it keep them for {spec.time}, {OFFSET} and {KIND}",
+                )
             nulls += time.null_count
             if time.null_count < group.num_rows:
                 times += [_integer(time.min_raw), _integer(time.max_raw)]

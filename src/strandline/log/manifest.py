@@ -96,11 +96,10 @@ def unseal(data: bytes, where: str) -> dict[str, Any]:
     """The JSON that `seal` made, if nothing changed it since."""
     try:
         text, mark, rest = data.decode().rpartition(',"checksum":"')
-        stated = rest.removesuffix('"}\n')
         body: dict[str, Any] = json.loads(text + "}")
     except (ValueError, UnicodeDecodeError) as problem:
         raise _corrupt(where, str(problem)) from problem
-    if not mark or stated != _checksum(text + "}"):
+    if not mark or rest != f'{_checksum(text + "}")}"}}\n':
         raise _corrupt(where, "its checksum does not match")
     if body.get("format") != FORMAT:
         raise FormatVersionError(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
+_GRACE_US = 24 * 3_600_000_000
+"""Longer than any query should take that has planned to read a file."""
 
 # Spark tells an interruption from a failure by this text, searched for with a regular expression that overflows the
 # stack on a traceback of ordinary length; so what we raise is short.
@@ -118,7 +120,7 @@ class BatchWriter:
             if seq % index.FOLD_EVERY == 0 and self._retention is not None:
                 retention.apply_retention(self._log, self._retention)
             if seq % _COLLECT_EVERY == 0:
-                retention.collect(self._log)
+                retention.collect(self._log, grace_us=_GRACE_US)
 
     def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         state, late = self._log.state, self._log.spec.late

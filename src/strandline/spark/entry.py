@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import InputError, OptionError, SchemaError
+from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
@@ -51,9 +51,11 @@ class Entry:
         arguments = trigger_arguments(trigger)
         if spark is not None and spark is not self._df.sparkSession:
             self._require_same_context(spark)
-        log = Log.create(self._place.storage(), self._spec)
         checkpoint_place = Place(spark_checkpoint_dir) if spark_checkpoint_dir else self._place.below(FOLDER)
+        self._require_spark_can_write(checkpoint_place)
+        log = Log.create(self._place.storage(), self._spec)
         checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
+        self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
         retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
         writer = BatchWriter(self._place, log, checkpoint, blocks=blocks, retention_=retention)
@@ -65,6 +67,33 @@ class Entry:
         spark_query = stream.option("checkpointLocation", checkpoint_place.spark_url).start()
         writer.runs_in(spark_query)
         return Query(spark_query, writer)
+
+    def _require_no_other(self, query_id: str | None) -> None:
+        """Spark would stop the first of two runs of one query without a word."""
+        for active in self._df.sparkSession.streams.active:
+            if query_id is not None and str(active.id) == query_id:
+                raise SecondWriterError(
+                    f"this stream is being written already, by a query of this program (run {active.runId})",
+                    where=self._place.url,
+                    todo="stop that query first, or let it run",
+                )
+
+    def _require_spark_can_write(self, place: Place) -> None:
+        """Spark keeps its own checkpoint with Hadoop's file systems, which may not know the stream's store."""
+        scheme, found, _ = place.spark_url.partition("://")
+        if not found or scheme == "file":
+            return
+        jvm = self._df.sparkSession._jvm
+        configuration = self._df.sparkSession.sparkContext._jsc.hadoopConfiguration()
+        try:
+            jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)  # type: ignore[union-attr]
+        except Exception:
+            raise OptionError(
+                f"Spark cannot keep its own checkpoint at {scheme}://: this Spark has no file system for it",
+                where=place.url,
+                todo="pass spark_checkpoint_dir= with a local or shared folder; it can be rebuilt from the manifests "
+                "if it is lost, for sources such as Kafka, rate and Strandline",
+            ) from None
 
     def _require_same_context(self, spark: SparkSession) -> None:
         if spark.sparkContext is not self._df.sparkSession.sparkContext:

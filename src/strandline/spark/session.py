@@ -29,9 +29,11 @@ _SETTINGS = {
 
 
 def session(master: str = "local[*]", app_name: str = "strandline", **config: str) -> SparkSession:
-    """A local Spark with settings that suit small batches; more settings with underscores for dots.
+    """A local Spark with settings that suit small batches.
 
-    >>> spark = session("local[2]", spark_ui_enabled="true")  # doctest: +SKIP
+    More settings by their names, or with underscores for the dots:
+
+    >>> spark = session("local[2]", spark_ui_enabled="true", **{"spark.driver.memory": "8g"})  # doctest: +SKIP
     """
     _find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -41,7 +43,7 @@ def session(master: str = "local[*]", app_name: str = "strandline", **config: st
     for name, value in _SETTINGS.items():
         builder = builder.config(name, value)
     for name, value in config.items():
-        builder = builder.config(name.replace("_", "."), value)
+        builder = builder.config(name if "." in name else name.replace("_", "."), value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(os.environ.get("STRANDLINE_SPARK_LOG_LEVEL", "ERROR"))
     register(spark)

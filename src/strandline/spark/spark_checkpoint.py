@@ -107,7 +107,7 @@ class SparkCheckpoint:
         known = self._lines(f"offsets/{published.batch}")
         before = published.batch == 0 or self._lines(f"offsets/{published.batch - 1}") is not None
         return (
-            self._query_id() == published.query
+            self.query_id() == published.query
             and known is not None
             and (source is None or known[2:] == list(source["offsets"]))
             and before
@@ -181,7 +181,8 @@ class SparkCheckpoint:
 
     # ------------------------------------------------------------------ files
 
-    def _query_id(self) -> str | None:
+    def query_id(self) -> str | None:
+        """The id of the query whose checkpoint this is; None if there is none."""
         text = self._text("metadata")
         try:
             return None if text is None else str(json.loads(text)["id"])

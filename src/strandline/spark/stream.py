@@ -18,6 +18,7 @@ from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
 from strandline.log.units import duration_us, time_value
 from strandline.spark import rows
+from strandline.spark.failure import failure_in
 from strandline.spark.place import Place
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class Stream:
         self._log = self._place.open()
 
     def __repr__(self) -> str:
-        return f"Stream({self._place.url!r}, {self.partitions} partitions, {sum(self.offsets().values()):,} tuples)"
+        state = self._fresh().state
+        tuples = sum(state.ends[: self.partitions]) - sum(state.starts[: self.partitions])
+        return f"Stream({self._place.url!r}, {self.partitions} partitions, {tuples:,} tuples)"
 
     # ------------------------------------------------------------------ facts
 
@@ -112,9 +115,8 @@ class Stream:
                     todo="filter by the column _offset (positions=True)",
                 )
             if bound is not None:
-                reader = reader.option(name, str(time_value(bound, name)))
-        df: DataFrame = reader.load()
-        return df
+                reader = reader.option(name, str(_time(self._log, bound, name)))
+        return self._load(reader)
 
     def read_stream(
         self,
@@ -133,13 +135,19 @@ class Stream:
         from strandline.spark.session import register
 
         register(spark)
-        text = start if start in ("earliest", "latest") else str(time_value(start, "start"))
+        text = start if start in ("earliest", "latest") else str(_time(self._log, start, "start"))
         reader = self._options(spark.readStream.format("strandline")).option("start", str(text))
         if max_tuples_per_batch is not None:
             reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
         if consumer is not None:
             reader = reader.option("consumer", consumer)
-        df: DataFrame = reader.option("positions", positions).load()
+        return self._load(reader.option("positions", positions))
+
+    def _load(self, reader: Any) -> DataFrame:
+        try:
+            df: DataFrame = reader.load()
+        except Exception as problem:  # the options are checked by a Python of Spark's
+            raise failure_in(str(problem), self._place.url) or problem from None
         return df
 
     def _options(self, reader: Any) -> Any:
@@ -172,7 +180,7 @@ class Stream:
         if isinstance(before, Mapping):
             starts = retention.truncate(log, before_offset=before)
         else:
-            starts = retention.truncate(log, before_time=time_value(before, "before"))
+            starts = retention.truncate(log, before_time=_time(log, before, "before"))
         return dict(enumerate(starts[: self.partitions]))
 
     def compact(self, *, target_bytes: int = compaction.TARGET_BYTES) -> compaction.Compacted:
@@ -206,12 +214,22 @@ def stream(path: str, *, storage_options: Mapping[str, Any] | None = None) -> St
     return Stream(path, storage_options)
 
 
+def _time(log: Log, value: Time, name: str) -> int:
+    """The log's integer for a time. A datetime without a zone is local time, as in the rows that Spark returns."""
+    is_local = isinstance(value, dt.datetime) and value.tzinfo is None and _has_zone(log)
+    return time_value(value.astimezone() if is_local and isinstance(value, dt.datetime) else value, name)
+
+
+def _has_zone(log: Log) -> bool:
+    return bool(log.spec.arrow.field(log.spec.time).type == pa.timestamp("us", tz="UTC"))
+
+
 def _split(log: Log, bound: Bound | None, name: str) -> tuple[int | None, dict[int, int]]:
     """A bound as a time or as offsets."""
     if bound is None:
         return None, {}
     if not isinstance(bound, Mapping):
-        return time_value(bound, name), {}
+        return _time(log, bound, name), {}
     if not all(p in range(log.spec.partitions) and isinstance(offset, int) for p, offset in bound.items()):
         raise OptionError(
             f"{name}={dict(bound)!r} does not say an offset for some of the partitions",
@@ -244,7 +262,8 @@ def _native(
     full = StructType([*schema.fields, StructField(OFFSET, LongType()), StructField(KIND, ByteType())])
     paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
     with _listing_here(spark):
-        df = spark.read.schema(full).parquet(*paths)
+        # Spark does not know our checksums, but it can check those of the pages.
+        df = spark.read.schema(full).option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
     file = df.metadataColumn("_metadata")["file_path"]  # whatever columns of that name the tuples have
     if any(b.rows.get("result", 0) != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))

@@ -1,0 +1,123 @@
+"""Makes the golden stream of a format version: `python -m tests.golden.make` writes `tests/golden/v<version>`.
+
+What is there is never written again: those bytes are what streams out there look like. A new format gets a new version
+number, a new folder, and a reader that still reads the old ones.
+"""
+
+import datetime as dt
+import decimal
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.clock import ManualClock
+from strandline.log import block as blocks_
+from strandline.log import consumers
+from strandline.log.block import Block, Kind
+from strandline.log.columns import block_schema
+from strandline.log.compaction import compact
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.retention import collect, truncate
+from strandline.log.spec import FORMAT, StreamSpec
+from strandline.testing import MemoryStorage
+
+FOLDER = Path(__file__).parent / f"v{FORMAT}"
+EXPECTED = FOLDER.with_name(f"v{FORMAT}-expected.json")
+
+TYPES: dict[str, Any] = {
+    "item_id": "long",
+    "name": "string",
+    "price": "decimal(10,2)",
+    "in_stock": "boolean",
+    "tags": {"type": "array", "elementType": "string", "containsNull": True},
+    "item_time": "timestamp",
+}
+SPEC = StreamSpec(
+    id="0f9a4b1e-golden",
+    schema={"type": "struct", "fields": [{"name": n, "type": kind} for n, kind in TYPES.items()]},
+    key=("item_id",),
+    time="item_time",
+    partitions=2,
+    lateness=10_000_000,
+    created_by="strandline golden",
+    created_us=1_767_225_600_000_000,
+    upstream={"format": "rate"},
+)
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+
+Row = tuple[object, ...]
+
+
+def row(number: int, second: int) -> Row:
+    """The values of one tuple; the nulls are there to be kept."""
+    name = None if number % 5 == 4 else f"Größe {number}"
+    tags = [None, [], ["a", None, "b"]][number % 3]
+    return number, name, decimal.Decimal(number) / 4, number % 2 == 0, tags, NOON + dt.timedelta(seconds=second)
+
+
+def make() -> Log:
+    """A stream with every kind of commit in it, an index, late tuples and a consumer."""
+    clock = ManualClock(1_767_268_800_000_000)
+    log = Log.create(MemoryStorage(clock), SPEC, clock)
+    append(log, 0, {0: [row(0, 0), row(1, 1)], 1: [row(2, 2)]})
+    append(log, 1, {0: [row(3, 10)]})
+    append(log, 2, {0: [row(4, 12), row(5, 13)], 1: [row(6, 20)]})
+    append(log, 3, {2: [row(7, 5), row(8, 3)]})  # ten seconds later than 20: these are late
+    consumers.register(log, "billing", [1, 0])
+    clock.advance(1)
+    compact(log, blocks_min=3, unique=lambda: "compacted")
+    log.fold()
+    clock.advance(7_200)
+    collect(log, grace_us=3_600_000_000)  # announces the three blocks that were compacted
+    append(log, 4, {0: [row(9, 30)], 1: [row(10, 31)]})
+    append(log, 5, {})
+    consumers.register(log, "billing", [6, 1])
+    truncate(log, before_offset={1: 1})
+    clock.advance(7_200)
+    collect(log, grace_us=3_600_000_000)  # deletes those three, and announces what was truncated
+    return log
+
+
+def append(log: Log, batch: int, rows: dict[int, Sequence[Row]]) -> None:
+    assert isinstance(log.clock, ManualClock)
+    log.clock.advance(1)
+    blocks = [write(log, p, log.state.ends[p], tuples, f"batch-{batch}") for p, tuples in rows.items()]
+    log.append(blocks, writer=Writer("golden-query", "golden-run", batch), source={"offset": 10 * batch})
+
+
+def write(log: Log, partition: int, first: int, rows: Sequence[Row], name: str) -> Block:
+    schema = block_schema(SPEC.arrow)
+    stamped = [(*values, first + i, Kind.RESULT.value) for i, values in enumerate(rows)]
+    columns = [pa.array(values, f.type) for values, f in zip(zip(*stamped, strict=True), schema, strict=True)]
+    data = blocks_.encode(pa.table(columns, schema=schema), SPEC)
+    file = f"{SPEC.folder(partition)}/{first:020d}-{name}.parquet"
+    block = blocks_.describe(data, SPEC, partition, first, file)
+    log.storage.create(file, data)
+    return block
+
+
+def content(log: Log) -> dict[str, list[dict[str, Any]]]:
+    """Every tuple of every partition as plain JSON values."""
+    return {str(p): list(plain_rows(log.read(p))) for p in range(SPEC.partitions + 1)}
+
+
+def plain_rows(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
+    for table in tables:
+        for values in table.to_pylist():
+            yield {**values, "price": str(values["price"]), "item_time": values["item_time"].isoformat()}
+
+
+if __name__ == "__main__":
+    if FOLDER.exists():
+        sys.exit(f"{FOLDER} is frozen; a change of the format needs a new version")
+    made = make()
+    for listed in made.storage.list(""):
+        (FOLDER / listed.key).parent.mkdir(parents=True, exist_ok=True)
+        (FOLDER / listed.key).write_bytes(made.storage.read(listed.key))
+    EXPECTED.write_text(json.dumps(content(made), indent=1, ensure_ascii=False) + "\n")
+    print(f"made {FOLDER}: {made.state.seq + 1} commits")

@@ -1,0 +1,198 @@
+"""Trouble from outside: a second writer, a full disk, rotten bytes. What was published stays readable."""
+
+import random
+import subprocess
+import sys
+
+import pytest
+
+import strandline as sl
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.storage_url import open_storage
+
+pytestmark = pytest.mark.spark
+
+
+def numbers(spark, rows_per_batch=10):
+    """An endless source: the same tuples however often it is read."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows_per_batch)
+    return source.option("startTimestamp", 0).load().selectExpr("value % 7 as k", "value as v", "timestamp as at")
+
+
+def values(path):
+    log = Log.open(open_storage(str(path)))
+    return sorted(v for p in range(log.spec.late) for t in log.read(p) for v in t.column("v").to_pylist())
+
+
+# ---------------------------------------------------------------------- a second writer
+
+
+def test_a_writer_stops_when_another_has_published(spark, eventually, tmp_path):
+    path = tmp_path / "s"
+    query = sl.persist(numbers(spark), str(path), key="k", time="at").start(trigger="100 ms")
+    eventually(lambda: query.progress.get("batch", 0) >= 1)
+    other = Log.open(open_storage(str(path)))
+    while True:  # between two batches of the query
+        try:
+            other.append([], writer=Writer("another query", "its run", 7))
+            break
+        except sl.SecondWriterError:
+            other.refresh()
+    with pytest.raises(sl.SecondWriterError, match="query another query") as raised:
+        query.await_termination(60)
+    assert "one writer" in raised.value.todo
+    assert raised.value.where == str(path)
+    found = values(path)
+    assert found == list(range(len(found)))
+
+
+@pytest.mark.slow
+def test_a_second_process_with_a_checkpoint_of_its_own_cannot_write_too(spark, eventually, tmp_path):
+    path = tmp_path / "s"
+    first = sl.persist(numbers(spark), str(path), key="k", time="at").start(trigger="200 ms")
+    eventually(lambda: "batch" in first.progress)
+    program = f"""
+import strandline as sl
+spark = sl.session("local[1]", spark_driver_memory="1g")
+source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("startTimestamp", 0).load()
+df = source.selectExpr("value % 7 as k", "value as v", "timestamp as at")
+entry = sl.persist(df, {str(path)!r}, key="k", time="at")
+query = entry.start(trigger="0 s", spark_checkpoint_dir={str(tmp_path / "other")!r})
+try:
+    query.await_termination(60)
+except sl.SecondWriterError:
+    print("refused")
+"""
+    second = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        # Whoever comes second at a commit stops, and which of the two that is nobody can say.
+        eventually(lambda: second.poll() is not None or not first.is_active, seconds=120)
+        if first.is_active:
+            assert second.communicate(timeout=60)[0].decode().strip().endswith("refused")
+        else:
+            assert isinstance(first.exception(), sl.SecondWriterError)
+    finally:
+        second.kill()
+        second.wait()
+        first.stop()
+    found = values(path)
+    assert found == list(range(len(found)))
+
+
+def test_a_second_query_in_the_same_spark_takes_over(spark, eventually, tmp_path):
+    path = tmp_path / "s"
+    entry = sl.persist(numbers(spark), str(path), key="k", time="at")
+    first = entry.start(trigger="100 ms")
+    eventually(lambda: first.progress.get("batch", 0) >= 1)
+    second = entry.start(trigger="100 ms")  # Spark stops the first run of the query
+    eventually(lambda: second.progress.get("batch", 0) >= 4 or not second.is_active)
+    assert not first.is_active
+    assert second.exception() is None
+    second.stop()
+    found = values(path)
+    assert found == list(range(len(found)))
+
+
+# ---------------------------------------------------------------------- a full disk
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A filesystem of 600 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount a filesystem")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("blocks", ["native", "arrow"])
+def test_a_full_disk_stops_the_query_and_loses_nothing(blocks, feed, drain, content, items, small_disk):
+    choice = random.Random(1)
+    large = [{**row, "v": choice.randbytes(400).hex()} for row in items(1500, first=10)]
+    source = feed(items(10), large)
+    path = small_disk / "s"
+    for _ in range(2):
+        with pytest.raises(sl.NoSpaceError) as raised:
+            drain(source.df, path, blocks=blocks)
+        assert str(path) in raised.value.where
+        assert "free" in raised.value.todo
+        assert sum(map(len, content(path).values())) == 10
+    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    drain(source.df, path, blocks=blocks)
+    found = content(path)
+    assert sorted(row["v"] for rows in found.values() for row in rows) == sorted(r["v"] for r in items(10) + large)
+
+
+def test_a_disk_without_space_for_sparks_own_checkpoint(feed, drain, content, items, small_disk):
+    source = feed(items(10))
+    path = small_disk / "s"
+    drain(source.df, path)
+    source.add(items(10, first=10))
+    filling = small_disk / "filling"
+    with filling.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(bytes(512))
+    with pytest.raises(sl.NoSpaceError):
+        drain(source.df, path)
+    assert sum(map(len, content(path).values())) == 10
+    filling.unlink()
+    drain(source.df, path)
+    assert sum(map(len, content(path).values())) == 20
+
+
+# ---------------------------------------------------------------------- rotten bytes
+
+
+@pytest.fixture
+def rotten(feed, drain, items, tmp_path):
+    """A stream of four blocks, one of which has a flipped bit, and that block."""
+    path = tmp_path / "s"
+    drain(feed(items(100), items(100, first=100)).df, path)
+    log = Log.open(open_storage(str(path)))
+    block = next(iter(log.blocks(1)))
+    file = path / block.file
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 4
+    file.write_bytes(data)
+    return path, block
+
+
+def names_the_block(text, path, block):
+    return f"{path / block.file}, partition 1, offsets {block.first} to {block.end - 1}" in text
+
+
+def test_a_rotten_block_is_named_and_the_others_stay_readable(spark, rotten):
+    path, block = rotten
+    stream = sl.stream(str(path))
+    with pytest.raises(sl.CorruptBlockError) as raised:
+        list(stream.tables(1))
+    assert names_the_block(raised.value.where, path, block)
+    assert "restore" in raised.value.todo
+    assert sum(len(t) for t in stream.tables(0)) == stream.offsets()[0]
+    assert sum(len(t) for t in stream.tables(1, first=block.end)) == stream.offsets()[1] - block.end
+    assert stream.read(spark, since="1970-01-01 00:01:40").count() == 100
+
+
+def test_a_streaming_read_stops_at_a_rotten_block_and_goes_on_when_it_is_restored(spark, rotten, replayed, tmp_path):
+    path, block = rotten
+    stream = sl.stream(str(path))
+    with pytest.raises(Exception, match="CorruptBlockError") as raised:
+        replayed(stream.read_stream(spark), tmp_path / "checkpoint")
+    assert names_the_block(str(raised.value), path, block)
+    data = bytearray((path / block.file).read_bytes())
+    data[len(data) // 3] ^= 4
+    (path / block.file).write_bytes(data)
+    batches = replayed(stream.read_stream(spark), tmp_path / "checkpoint")
+    assert sum(map(len, batches)) == 200
+
+
+def test_a_stream_fed_by_a_rotten_one_says_so(spark, rotten, drain, tmp_path):
+    path, block = rotten
+    with pytest.raises(sl.CorruptBlockError) as raised:
+        drain(sl.stream(str(path)).read_stream(spark), tmp_path / "copy")
+    assert names_the_block(raised.value.where, path, block)
+    assert values(tmp_path / "copy") == []
