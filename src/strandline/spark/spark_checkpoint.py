@@ -98,7 +98,7 @@ class SparkCheckpoint:
             self._rebuild(log, published)
             return f"rebuilt Spark's checkpoint from the manifests, up to batch {published.batch}"
         self._restore_source_files(log.state.source or {})
-        if not self._storage.exists(f"commits/{published.batch}"):
+        if self._lines(f"commits/{published.batch}", at_least=2) is None:
             self._write(f"commits/{published.batch}", _COMMITTED)
         return self._wind_back(published.batch)
 
@@ -189,10 +189,10 @@ class SparkCheckpoint:
         except (ValueError, KeyError, TypeError):
             return None
 
-    def _lines(self, key: str) -> list[str] | None:
+    def _lines(self, key: str, at_least: int = 3) -> list[str] | None:
         """The lines of a log file of Spark's; None if it is missing or torn."""
         lines = (self._text(key) or "").splitlines()
-        if len(lines) < 3 or not re.fullmatch(r"v\d+", lines[0]):
+        if len(lines) < at_least or not re.fullmatch(r"v\d+", lines[0]):
             return None
         try:
             for line in lines[1:]:

@@ -1,0 +1,115 @@
+"""Input that never changes, a reference run without failures, and a way to run and kill the program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from strandline.log.local_storage import LocalStorage
+from strandline.log.log import Log
+from strandline.log.verify import verify
+
+PROGRAM = Path(__file__).with_name("program.py")
+BATCHES = 5
+ROWS = 2_000
+PATIENCE_S = 240
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever lies in this folder kills processes."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.crash)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One Parquet file a batch; some tuples of each are late, and the first file comes first."""
+    where = tmp_path_factory.mktemp("input")
+    rng = np.random.default_rng(7)
+    for batch in range(BATCHES):
+        times = batch * 10_000_000 + rng.permutation(ROWS) * 4_000
+        times[:20] -= 9_000_000
+        table = pa.table(
+            {
+                "item_id": rng.integers(0, 50, ROWS),
+                "item_price": rng.random(ROWS),
+                "item_time": pa.array(times, pa.timestamp("us", tz="UTC")),
+            }
+        )
+        path = where / f"{batch}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_000_000 + batch, 1_000_000 + batch))  # Spark takes the oldest file first
+    return where
+
+
+@pytest.fixture(scope="session")
+def expected(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list[pa.Table]:
+    """What an uninterrupted run publishes."""
+    stream = tmp_path_factory.mktemp("reference") / "items"
+    run(folder, stream)
+    tables = content(stream)
+    assert sum(len(t) for t in tables) == BATCHES * ROWS
+    assert len(tables[-1]) > 0, "the late side log should have something in it"
+    return tables
+
+
+def run(
+    folder: Path,
+    stream: Path,
+    *options: str,
+    failpoint: str | None = None,
+    once: Path | None = None,
+    dies: bool = False,
+) -> None:
+    """Runs the program to its end, or to the failpoint that kills it."""
+    environment = dict(os.environ)
+    if failpoint:
+        environment["STRANDLINE_FAILPOINT"] = failpoint
+    if once:
+        environment["STRANDLINE_FAILPOINT_ONCE"] = str(once)
+    child = start(folder, stream, options, environment)
+    output, _ = child.communicate(timeout=PATIENCE_S)
+    kill(child)  # a driver that was killed leaves its JVM behind for a moment
+    wanted = -signal.SIGKILL if dies else 0
+    assert child.returncode == wanted, f"{child.returncode} at {failpoint}:\n{output[-3000:]}"
+
+
+def start(
+    folder: Path, stream: Path, options: Sequence[str] = (), environment: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """The program, in a process group of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAM), str(folder), str(stream), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def kill(child: subprocess.Popen[str]) -> None:
+    """SIGKILL for the whole group: Python, the JVM, Python workers."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def content(stream: Path) -> list[pa.Table]:
+    """Every tuple with its offset, a table per partition, the late side log last; the stream must be whole."""
+    log = Log.open(LocalStorage(stream))
+    report = verify(log)
+    assert report.is_good, report.problems
+    log = Log.open(LocalStorage(stream))
+    return [pa.concat_tables(log.read(p)).combine_chunks() for p in range(log.spec.partitions + 1)]

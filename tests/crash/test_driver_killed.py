@@ -1,0 +1,62 @@
+"""The driver dies by SIGKILL at every named place; what is published in the end is the same, bit by bit."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.crash.conftest import content, kill, run, start
+
+CRASHES = [
+    # in the first batch, when nothing was ever published
+    ["before-seal"],
+    ["before-manifest"],
+    # later, at every place
+    ["during-seal@3"],
+    ["after-seal@2"],
+    ["before-manifest@2"],
+    ["after-manifest@2"],
+    ["before-spark-commit@3"],
+    # twice in a row, the second time while the batch is repeated
+    ["before-manifest@2", "before-manifest"],
+    ["after-manifest@2", "after-manifest"],
+]
+
+
+@pytest.mark.parametrize("crashes", CRASHES, ids="-then-".join)
+def test_results_after_a_driver_kill_equal_those_of_an_uninterrupted_run(
+    crashes: list[str], folder: Path, expected: list[pa.Table], tmp_path: Path
+) -> None:
+    stream = tmp_path / "items"
+    for failpoint in crashes:
+        run(folder, stream, failpoint=failpoint, dies=True)
+    run(folder, stream)
+    assert content(stream) == expected
+
+
+def test_a_kill_during_compaction_changes_nothing(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
+    stream = tmp_path / "items"
+    run(folder, stream, "--compact", failpoint="compaction-before-manifest", dies=True)
+    assert content(stream) == expected
+    run(folder, stream, "--compact")
+    assert content(stream) == expected
+
+
+def test_kills_of_the_whole_process_group_at_random_moments(
+    folder: Path, expected: list[pa.Table], tmp_path: Path
+) -> None:
+    stream = tmp_path / "items"
+    moments = random.Random(11)
+    for _ in range(2):
+        child = start(folder, stream)
+        while not list(stream.glob("staging/*")) and child.poll() is None:
+            time.sleep(0.02)
+        time.sleep(moments.random())
+        kill(child)
+        child.communicate()
+    run(folder, stream)
+    assert content(stream) == expected

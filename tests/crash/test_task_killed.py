@@ -1,0 +1,56 @@
+"""A Python worker or an executor dies in mid-task; Spark runs the task again, the batch is published once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from tests.crash.conftest import PATIENCE_S, content, run, start
+
+CLUSTER = ["--master", "local-cluster[2,1,1024]"]
+
+
+def test_a_python_worker_killed_while_it_writes_a_block(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
+    stream = tmp_path / "items"
+    once = tmp_path / "died"
+    options = ["--blocks", "arrow", "--master", "local[2,4]"]
+    run(folder, stream, *options, failpoint="during-seal@2", once=once)
+    assert once.exists(), "the worker should have died"
+    assert content(stream) == expected
+
+
+def test_a_python_worker_on_a_cluster_killed_while_it_seals_a_block(
+    folder: Path, expected: list[pa.Table], tmp_path: Path
+) -> None:
+    stream = tmp_path / "items"
+    once = tmp_path / "died"
+    run(folder, stream, *CLUSTER, failpoint="during-seal", once=once)
+    assert once.exists(), "the worker should have died"
+    assert content(stream) == expected
+
+
+def test_an_executor_killed_in_mid_stream(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
+    stream = tmp_path / "items"
+    child = start(folder, stream, CLUSTER)
+    while not list(stream.glob("commits/*.json")) and child.poll() is None:
+        time.sleep(0.05)
+    killed = _kill_one_executor(child.pid)
+    output, _ = child.communicate(timeout=PATIENCE_S)
+    assert child.returncode == 0, output[-3000:]
+    assert killed, "there was no executor to kill"
+    assert content(stream) == expected
+
+
+def _kill_one_executor(group: int) -> bool:
+    listing = subprocess.run(["ps", "-eo", "pid,pgid,args"], capture_output=True, text=True, check=True).stdout
+    for line in listing.splitlines()[1:]:
+        pid, pgid, command = line.split(None, 2)
+        if int(pgid) == group and "CoarseGrainedExecutorBackend" in command:
+            os.kill(int(pid), signal.SIGKILL)
+            return True
+    return False
