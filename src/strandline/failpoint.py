@@ -2,7 +2,8 @@
 
 `STRANDLINE_FAILPOINT=name` kills the process with SIGKILL when it reaches `name`; `name@3` lets it
 pass twice first. `STRANDLINE_FAILPOINT_ONCE=path` makes it happen once over all processes: the first
-one to create `path` dies, so a retry survives. Unset, a failpoint costs one look into a dictionary.
+one to create `path` dies, so a retry survives. `STRANDLINE_FAILPOINT_SIGNAL=SIGSTOP` freezes the process
+instead, until somebody wakes it. Unset, a failpoint costs one look into a dictionary.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 
 VARIABLE = "STRANDLINE_FAILPOINT"
 ONCE_VARIABLE = "STRANDLINE_FAILPOINT_ONCE"
+SIGNAL_VARIABLE = "STRANDLINE_FAILPOINT_SIGNAL"
 
 _passes: dict[str, int] = {}
 
@@ -33,4 +35,4 @@ def failpoint(name: str) -> None:
             os.close(os.open(once, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[os.environ.get(SIGNAL_VARIABLE, "SIGKILL")])

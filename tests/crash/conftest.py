@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.log.columns import block_schema
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.verify import verify
@@ -78,32 +80,52 @@ def run(
     if once:
         environment["STRANDLINE_FAILPOINT_ONCE"] = str(once)
     child = start(folder, stream, options, environment)
-    output, _ = child.communicate(timeout=PATIENCE_S)
-    kill(child)  # a driver that was killed leaves its JVM behind for a moment
-    wanted = -signal.SIGKILL if dies else 0
-    assert child.returncode == wanted, f"{child.returncode} at {failpoint}:\n{output[-3000:]}"
+    finish(child, stream, status=-signal.SIGKILL if dies else 0)
+
+
+def finish(child: subprocess.Popen[bytes], stream: Path, status: int = 0) -> None:
+    """Waits for the end of the program, and sees to it that nothing of it lives on."""
+    try:
+        child.wait(timeout=PATIENCE_S)
+    finally:
+        kill(child)  # a driver that was killed leaves its JVM behind for a moment
+    output = output_of(stream).read_text(errors="replace")
+    assert child.returncode == status, f"{child.returncode}:\n{output[-3000:]}"
 
 
 def start(
     folder: Path, stream: Path, options: Sequence[str] = (), environment: dict[str, str] | None = None
-) -> subprocess.Popen[str]:
-    """The program, in a process group of its own."""
-    return subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(folder), str(stream), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
+) -> subprocess.Popen[bytes]:
+    """The program, in a session of its own."""
+    with output_of(stream).open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(folder), str(stream), *options],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
 
 
-def kill(child: subprocess.Popen[str]) -> None:
-    """SIGKILL for the whole group: Python, the JVM, Python workers."""
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
+def output_of(stream: Path) -> Path:
+    return stream.with_name(f"{stream.name}-output.txt")
+
+
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for all of them: Python, the JVM, executors, Python workers."""
+    for pid, _ in processes(child.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def processes(session: int, state: str = "") -> list[tuple[int, str]]:
+    """Process ids and commands of a session; state "T" is for those that are stopped.
+
+    Spark's Python workers are in a process group of their own, but in the session of the program.
+    """
+    listing = subprocess.run(["ps", "-eo", "pid,sess,stat,args"], capture_output=True, text=True, check=True).stdout
+    found = [line.split(None, 3) for line in listing.splitlines()[1:]]
+    return [(int(pid), args) for pid, sess, stat, args in found if int(sess) == session and stat.startswith(state)]
 
 
 def content(stream: Path) -> list[pa.Table]:
@@ -112,4 +134,5 @@ def content(stream: Path) -> list[pa.Table]:
     report = verify(log)
     assert report.is_good, report.problems
     log = Log.open(LocalStorage(stream))
-    return [pa.concat_tables(log.read(p)).combine_chunks() for p in range(log.spec.partitions + 1)]
+    empty = block_schema(log.spec.arrow).empty_table()
+    return [pa.concat_tables([empty, *log.read(p)]).combine_chunks() for p in range(log.spec.partitions + 1)]

@@ -1,8 +1,15 @@
-"""A program that persists a folder of Parquet files, a file a batch, and ends. The tests kill it."""
+"""A program that persists a folder of Parquet files, a file a batch, and ends. The tests kill it.
+
+With `--numbers` it persists the numbers from 0 on, in batches as they come, until so many are there.
+"""
 
 import argparse
+import time
 
 import strandline as sl
+from strandline.log.compaction import compact
+from strandline.log.local_storage import LocalStorage
+from strandline.log.log import Log
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("folder")
@@ -10,21 +17,33 @@ arguments.add_argument("stream")
 arguments.add_argument("--master", default="local[2]")
 arguments.add_argument("--blocks", default=None)
 arguments.add_argument("--compact", action="store_true")
+arguments.add_argument("--numbers", type=int, default=0)
 arguments.add_argument("--setting", action="append", default=[])
+
+
+def persist_files(spark, given):
+    schema = "item_id long, item_price double, item_time timestamp"
+    df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(given.folder)
+    entry = sl.persist(df, given.stream, key="item_id", time="item_time", partitions=2, lateness="1 s")
+    entry.start(spark, trigger="available-now", blocks=given.blocks).await_termination()
+
+
+def persist_numbers(spark, given):
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 50).option("startTimestamp", 0).load()
+    df = source.selectExpr("value % 13 as k", "value as v", "timestamp as at")
+    query = sl.persist(df, given.stream, key="k", time="at").start(spark, blocks=given.blocks)
+    while query.is_active and sum(query.progress.get("offsets", {}).values()) < given.numbers:
+        time.sleep(0.05)
+    query.stop()
+    query.await_termination()
+
 
 if __name__ == "__main__":
     given = arguments.parse_args()
     settings = dict(setting.split("=", 1) for setting in given.setting)
     spark = sl.session(given.master, **settings)
-    schema = "item_id long, item_price double, item_time timestamp"
-    df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(given.folder)
-    entry = sl.persist(df, given.stream, key="item_id", time="item_time", partitions=2, lateness="1 s")
-    entry.start(spark, trigger="available-now", blocks=given.blocks).await_termination()
+    (persist_numbers if given.numbers else persist_files)(spark, given)
     if given.compact:
         # The smallest run of blocks, so that a few batches are enough.
-        from strandline.log.compaction import compact
-        from strandline.log.local_storage import LocalStorage
-        from strandline.log.log import Log
-
         compact(Log.open(LocalStorage(given.stream)), blocks_min=2)
     spark.stop()

@@ -57,6 +57,6 @@ def test_kills_of_the_whole_process_group_at_random_moments(
             time.sleep(0.02)
         time.sleep(moments.random())
         kill(child)
-        child.communicate()
+        child.wait()
     run(folder, stream)
     assert content(stream) == expected

@@ -23,7 +23,7 @@ from strandline.testing.plain_codec import plain_codec
 PARTITIONS = 2
 LATENESS = 6
 LATE = PARTITIONS
-WALKS = 100
+WALKS = 50
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -14,6 +14,7 @@ import strandline as sl
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
 from strandline.log.verify import verify
+from tests.unit.conftest import s3_endpoint  # noqa: F401 - a fixture
 
 Row = dict[str, Any]
 ITEMS = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
@@ -22,7 +23,7 @@ SECOND = 1_000_000
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    session = sl.session("local[2]", "strandline tests", spark_driver_memory="2g")
+    session = sl.session("local[2]", "strandline tests", spark_driver_memory="2g", spark_sql_shuffle_partitions="2")
     yield session
     session.stop()
 

@@ -7,6 +7,7 @@ from strandline.log import compaction
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
 from strandline.spark.source import BatchReader, ReadOptions, spark_schema
+from strandline.testing.items import append_items, item_spec
 
 pytestmark = pytest.mark.spark
 
@@ -58,12 +59,13 @@ def test_a_reader_catches_up_with_a_live_writer(spark, eventually, tmp_path):
 
 
 @pytest.fixture
-def past(spark, eventually, tmp_path):
+def past(tmp_path):
     """A stream of many small blocks, complete."""
     path = str(tmp_path / "s")
-    writer = sl.persist(numbers(spark, 30), path, key="k", time="at").start(trigger="0 s")
-    eventually(lambda: writer.progress.get("batch", 0) >= 24)
-    writer.stop()
+    log = Log.create(open_storage(path), item_spec())
+    for b in range(25):
+        rows = [(i % 11, i, i) for i in range(30 * b, 30 * b + 30)]
+        append_items(log, {0: rows[:13], 1: rows[13:]})
     return path
 
 

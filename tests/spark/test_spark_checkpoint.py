@@ -1,4 +1,4 @@
-"""Spark's own checkpoint lost, torn, stale, ahead or another's: each batch is published once, or the start is refused."""
+"""Spark's checkpoint lost, torn, stale, ahead or another's: each batch is published once, or the start is refused."""
 
 import shutil
 
@@ -229,6 +229,16 @@ def test_files_are_wound_back_with_the_stream(feed, drain, content, items, tmp_p
     assert "wound" in progress["checkpoint"]
     found = [row["v"] for rows in content(path).values() for row in rows]
     assert sorted(found) == sorted(f"v{i}" for i in range(40))
+
+
+def test_files_go_on_when_spark_has_folded_its_list_of_them(feed, drain, content, items, tmp_path):
+    source = feed(*[items(2, first=2 * b) for b in range(10)])
+    drain(source.df, tmp_path / "s")
+    assert [p.name for p in (tmp_path / "s" / "spark_checkpoint" / "sources" / "0").glob("*.compact")] == ["9.compact"]
+    source.add(items(2, first=20))
+    drain(source.df, tmp_path / "s")
+    found = [row["v"] for rows in content(tmp_path / "s").values() for row in rows]
+    assert sorted(found) == sorted(f"v{i}" for i in range(22))
 
 
 def test_a_stateful_operator_goes_on_with_its_checkpoint_and_not_without(feed, drain, content, items, tmp_path):

@@ -4,6 +4,7 @@ import random
 import subprocess
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
@@ -80,15 +81,20 @@ except sl.SecondWriterError:
     assert found == list(range(len(found)))
 
 
-def test_a_second_query_in_the_same_spark_takes_over(spark, eventually, tmp_path):
+def test_a_second_query_of_the_same_program_is_refused(spark, eventually, tmp_path):
     path = tmp_path / "s"
     entry = sl.persist(numbers(spark), str(path), key="k", time="at")
     first = entry.start(trigger="100 ms")
-    eventually(lambda: first.progress.get("batch", 0) >= 1)
-    second = entry.start(trigger="100 ms")  # Spark stops the first run of the query
-    eventually(lambda: second.progress.get("batch", 0) >= 4 or not second.is_active)
-    assert not first.is_active
-    assert second.exception() is None
+    eventually(lambda: "batch" in first.progress)
+    with pytest.raises(sl.SecondWriterError, match="being written already") as raised:
+        entry.start(trigger="100 ms")
+    assert "stop that query" in raised.value.todo
+    seen = first.progress["batch"]
+    eventually(lambda: first.progress["batch"] > seen)
+    first.stop()
+    assert first.exception() is None
+    second = entry.start(trigger="100 ms")
+    eventually(lambda: "batch" in second.progress)
     second.stop()
     found = values(path)
     assert found == list(range(len(found)))
@@ -149,16 +155,21 @@ def test_a_disk_without_space_for_sparks_own_checkpoint(feed, drain, content, it
 
 @pytest.fixture
 def rotten(feed, drain, items, tmp_path):
-    """A stream of four blocks, one of which has a flipped bit, and that block."""
+    """A stream of four blocks, one of which has a flipped bit; that block, and what flips the bit back."""
     path = tmp_path / "s"
     drain(feed(items(100), items(100, first=100)).df, path)
     log = Log.open(open_storage(str(path)))
     block = next(iter(log.blocks(1)))
-    file = path / block.file
-    data = bytearray(file.read_bytes())
-    data[len(data) // 3] ^= 4
-    file.write_bytes(data)
-    return path, block
+    column = pq.read_metadata(path / block.file).row_group(0).column(1)
+    place = column.data_page_offset + column.total_compressed_size // 2
+
+    def flip():
+        data = bytearray((path / block.file).read_bytes())
+        data[place] ^= 4
+        (path / block.file).write_bytes(data)
+
+    flip()
+    return path, block, flip
 
 
 def names_the_block(text, path, block):
@@ -166,7 +177,7 @@ def names_the_block(text, path, block):
 
 
 def test_a_rotten_block_is_named_and_the_others_stay_readable(spark, rotten):
-    path, block = rotten
+    path, block, _ = rotten
     stream = sl.stream(str(path))
     with pytest.raises(sl.CorruptBlockError) as raised:
         list(stream.tables(1))
@@ -177,21 +188,26 @@ def test_a_rotten_block_is_named_and_the_others_stay_readable(spark, rotten):
     assert stream.read(spark, since="1970-01-01 00:01:40").count() == 100
 
 
+def test_spark_notices_a_rotten_page(spark, rotten):
+    path, block, _ = rotten
+    with pytest.raises(Exception, match=r"(?i)crc|checksum") as raised:
+        sl.stream(str(path)).read(spark).collect()
+    assert block.file.rpartition("/")[2] in str(raised.value)
+
+
 def test_a_streaming_read_stops_at_a_rotten_block_and_goes_on_when_it_is_restored(spark, rotten, replayed, tmp_path):
-    path, block = rotten
+    path, block, flip_back = rotten
     stream = sl.stream(str(path))
     with pytest.raises(Exception, match="CorruptBlockError") as raised:
         replayed(stream.read_stream(spark), tmp_path / "checkpoint")
     assert names_the_block(str(raised.value), path, block)
-    data = bytearray((path / block.file).read_bytes())
-    data[len(data) // 3] ^= 4
-    (path / block.file).write_bytes(data)
+    flip_back()
     batches = replayed(stream.read_stream(spark), tmp_path / "checkpoint")
     assert sum(map(len, batches)) == 200
 
 
 def test_a_stream_fed_by_a_rotten_one_says_so(spark, rotten, drain, tmp_path):
-    path, block = rotten
+    path, block, _ = rotten
     with pytest.raises(sl.CorruptBlockError) as raised:
         drain(sl.stream(str(path)).read_stream(spark), tmp_path / "copy")
     assert names_the_block(raised.value.where, path, block)

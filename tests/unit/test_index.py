@@ -121,11 +121,14 @@ def test_nodes_are_searched_and_edited_like_leaves(storage: MemoryStorage, monke
     assert bounds(fresh.blocks(1)) == [(i, i + 1) for i in range(3, 8)]
 
 
-def test_folding_goes_on_from_the_root_whoever_made_it(storage: MemoryStorage) -> None:
+def test_folding_goes_on_from_the_root_whoever_made_it(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     log = stream(storage, 2)
     other = Log.open(storage, log.clock)
-    append_items(log, {0: [(0, 2, 2)]}, "more")
+    for i in (2, 3):
+        append_items(log, {0: [(0, i, i)]}, "more")
+    monkeypatch.setattr(index, "FOLD_EVERY", 100)
     other.refresh()
+    assert len(other.tail) == 2
     other.fold()
     assert other.indexed == log.indexed  # it found nothing to add to what the first one had folded
 

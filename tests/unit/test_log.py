@@ -167,6 +167,26 @@ def test_a_batch_whose_files_were_collected_cannot_be_published(
     assert log.state.ends == (0, 0, 0)
 
 
+def test_a_repeated_request_that_finds_its_own_bytes_has_published_them() -> None:
+    """As a client of an object store does that repeats a request whose answer was lost."""
+    settled: list[str] = []
+
+    class Repeating(MemoryStorage):
+        def create(self, key: str, data: bytes) -> None:
+            super().create(key, data)
+            if key.startswith("commits/"):
+                super().create(key, data)
+
+        def settle(self, prefix: str) -> None:
+            settled.append(prefix)
+
+    log = Log.create(Repeating(), item_spec())
+    append_items(log, {0: [A]}, "a")
+    append_items(log, {0: [B]}, "b")
+    assert read_items(Log.open(log.storage), 0) == [(0, A), (1, B)]
+    assert settled[:2] == ["commits", "commits"]
+
+
 def test_a_block_that_does_not_follow_is_never_published(log: Log, storage: MemoryStorage) -> None:
     block = write_items(storage, log.spec, 0, 5, [A], "gap")
     with pytest.raises(CorruptManifestError, match="not dense"):

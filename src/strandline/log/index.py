@@ -15,7 +15,7 @@ import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,8 @@ FOLD_EVERY = 64
 FANOUT = 64
 LEAF_ENTRIES_MAX = 100_000
 ROOT_KEY = "snapshots/root.json"
-_CACHED_LEAVES = 16
+_CACHED = 16
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class Index:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
+        self._nodes: OrderedDict[str, tuple[Child, ...]] = OrderedDict()
 
     # ------------------------------------------------------------------ reading
 
@@ -131,19 +133,17 @@ class Index:
         found = self._leaves.get(child.file)
         if found is None:
             found = Leaf.decode(self._read(child))
-        self._remember(child.file, found)
+        _remember(self._leaves, child.file, found)
         return found
 
-    def _remember(self, file: str, leaf: Leaf) -> None:
-        self._leaves[file] = leaf
-        self._leaves.move_to_end(file)
-        if len(self._leaves) > _CACHED_LEAVES:
-            self._leaves.popitem(last=False)
-
     def node(self, child: Child) -> tuple[Child, ...]:
-        """The children of a node."""
-        body = unseal(self._read(child), f"{self._storage.url}/{child.file}")
-        return tuple(Child.from_json(c) for c in body["children"])
+        """The children of a node, from memory if it was read lately."""
+        found = self._nodes.get(child.file)
+        if found is None:
+            body = unseal(self._read(child), f"{self._storage.url}/{child.file}")
+            found = tuple(Child.from_json(c) for c in body["children"])
+        _remember(self._nodes, child.file, found)
+        return found
 
     def files(self, children: Iterable[Child]) -> Iterator[str]:
         """Every file of the index below these children."""
@@ -205,7 +205,7 @@ class Index:
         # The checksum in the name: two processes that fold the same commits write the same file, harmlessly.
         file = f"snapshots/{seq:020d}-{level}-{sum_.partition(':')[2]}.parquet"
         self._storage.put(file, data)
-        self._remember(file, leaf)
+        _remember(self._leaves, file, leaf)
         return Child(
             file=file,
             checksum=sum_,
@@ -227,6 +227,7 @@ class Index:
         sum_ = checksum(data)
         file = f"snapshots/{last.seq:020d}-{level}-{sum_.partition(':')[2]}.json"
         self._storage.put(file, data)
+        _remember(self._nodes, file, tuple(children))
         return replace(
             last,
             file=file,
@@ -326,6 +327,13 @@ def load_snapshot(storage: Storage, stream: str) -> Snapshot | None:
         return None
     fits = snapshot.stream == stream and storage.exists(commit_key(snapshot.state.seq))
     return snapshot if fits else None
+
+
+def _remember(cache: OrderedDict[str, _T], file: str, found: _T) -> None:
+    cache[file] = found
+    cache.move_to_end(file)
+    if len(cache) > _CACHED:
+        cache.popitem(last=False)
 
 
 def _or_smallest(time: int | None) -> int:

@@ -183,19 +183,21 @@ class Log:
         end = min(end, self.state.ends[partition])
         if first >= end:
             return
-        for attempt in range(3):
+        mended = 0
+        while True:
             try:
                 # One moment's children and tail, should this handle move on while we walk.
                 indexed = self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until)
                 appended = tail.blocks(self._tail, partition, first, end, time_from, time_until)
                 for block in tail.replaced(itertools.chain(indexed, appended), self._tail, partition):
                     yield block
-                    first = block.end
+                    first, mended = block.end, 0
                 return
             except (KeyMissingError, CorruptManifestError):
-                if attempt == 2:
+                if mended == 2:
                     raise
-                self._mend_index(anew=attempt == 1)
+                self._mend_index(anew=mended == 1)
+                mended += 1
                 self.require_kept(partition, first)  # mending may have brought in a truncation
 
     def _mend_index(self, *, anew: bool = False) -> None:
@@ -354,6 +356,7 @@ class Log:
                 if self.storage.read(commit_key(m.seq)) != data:
                     self.refresh()
                     continue
+                self.storage.settle("commits")
             self._apply(m)
             if len(self._tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)

@@ -109,17 +109,17 @@ class BatchWriter:
         log.append(blocks, base=base, writer=writer, source=self._checkpoint.source(batch))
         self._follows = writer
         ended_s = stopwatch_s()
-        self._look_after()
+        self._look_after(since=base.seq)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
         failpoint("before-spark-commit")
 
-    def _look_after(self) -> None:
+    def _look_after(self, since: int) -> None:
         """Now and then: drop what is past retention, delete what nothing refers to. Rarely enough to cost little."""
-        seq = self._log.state.seq
+        seq = self._log.state.seq  # by more than one after `since` if others have committed, too
         with contextlib.suppress(ConflictError, StorageError):  # what does not work now is done the next time
-            if seq % index.FOLD_EVERY == 0 and self._retention is not None:
+            if seq // index.FOLD_EVERY > since // index.FOLD_EVERY and self._retention is not None:
                 retention.apply_retention(self._log, self._retention)
-            if seq % _COLLECT_EVERY == 0:
+            if seq // _COLLECT_EVERY > since // _COLLECT_EVERY:
                 retention.collect(self._log, grace_us=_GRACE_US)
 
     def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:

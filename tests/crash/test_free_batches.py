@@ -1,0 +1,64 @@
+"""A writer that never ends, killed again and again: however the batches fall, every tuple is there once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.crash.conftest import PATIENCE_S, content, kill, processes, run, start
+
+EVER = "1000000000"
+
+
+def test_every_number_is_there_once_whoever_is_killed_and_when(folder: Path, tmp_path: Path) -> None:
+    stream = tmp_path / "numbers"
+    moments = random.Random(5)
+    for victim in ("python", "java", "all of them"):
+        child = start(folder, stream, ["--numbers", EVER])
+        published = commits(stream)
+        while commits(stream) < published + 2 and child.poll() is None:
+            time.sleep(0.02)
+        time.sleep(moments.random())
+        if victim == "all of them":
+            kill(child)
+        else:
+            (pid,) = [pid for pid, command in processes(child.pid) if is_a(victim, pid, child.pid, command)]
+            os.kill(pid, signal.SIGKILL)
+        child.wait(timeout=PATIENCE_S)
+        assert child.returncode != 0
+        kill(child)
+    run(folder, stream, "--numbers", str(50 * (commits(stream) + 3)))
+    *partitions, late = content(stream)
+    values = sorted(v for table in partitions for v in table.column("v").to_pylist())
+    assert values == list(range(len(values)))
+    assert len(values) == 50 * commits(stream)
+    assert len(late) == 0
+
+
+def is_a(victim: str, pid: int, child: int, command: str) -> bool:
+    return pid == child if victim == "python" else "SparkSubmit" in command
+
+
+def commits(stream: Path) -> int:
+    return len(list(stream.glob("commits/*[0-9].json")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_many_kills_at_random_moments(seed: int, folder: Path, tmp_path: Path) -> None:
+    stream = tmp_path / "numbers"
+    moments = random.Random(seed)
+    options = ["--blocks", moments.choice(["native", "arrow"])]
+    for _ in range(4):
+        child = start(folder, stream, ["--numbers", EVER, *options])
+        time.sleep(4 + 8 * moments.random())
+        kill(child)
+        child.wait()
+    run(folder, stream, "--numbers", str(50 * (commits(stream) + 3)), *options)
+    values = sorted(v for table in content(stream) for v in table.column("v").to_pylist())
+    assert values == list(range(len(values)))
