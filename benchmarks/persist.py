@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SIZES: dict[str, list[tuple[int, int, int]]] = {  # (bytes a tuple, rows a batch, batches)
-    "small": [(32, 1_000_000, 5), (256, 200_000, 5), (1024, 50_000, 5), (4096, 12_500, 5), (256, 10_000, 8)],
+    "small": [(32, 500_000, 3), (256, 300_000, 3), (1024, 75_000, 3), (4096, 18_750, 3), (256, 10_000, 5)],
     "large": [
         *[(32, rows, 8) for rows in (10_000, 100_000, 1_000_000, 4_000_000)],
         *[(256, rows, 8) for rows in (10_000, 100_000, 400_000, 1_000_000)],
@@ -25,8 +25,8 @@ SIZES: dict[str, list[tuple[int, int, int]]] = {  # (bytes a tuple, rows a batch
         *[(4096, rows, 8) for rows in (2_500, 25_000, 60_000)],
     ],
 }
-ARROW_BYTES = 256
-"""For tuples of this size the blocks are also written by Python tasks, to see which way is faster."""
+ARROW_ROWS = 10_000
+"""Batches of this size are also written by Python tasks, to see which way is faster."""
 HEADLINE_BYTES_MIN = 256
 HEADLINE_ROWS_MIN_BYTES = 40 << 20
 """Ratios are reported for batches of at least this size; smaller ones measure the cost of a micro-batch."""
@@ -66,7 +66,7 @@ def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int) -> dic
         "parquet": lambda: _parquet(spark, data, folder),
         "strandline": lambda: _strandline(spark, data, folder, "native"),
     }
-    if data.tuple_bytes == ARROW_BYTES:
+    if data.rows_per_batch == ARROW_ROWS:
         contenders["strandline_arrow"] = lambda: _strandline(spark, data, folder, "arrow")
     seconds = rounds(contenders, repeat)
     best = {name: min(taken) for name, taken in seconds.items()}

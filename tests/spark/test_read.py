@@ -215,6 +215,20 @@ def test_what_was_truncated_is_not_read_and_asking_for_it_is_an_error(spark, cop
         list(stream.tables(1, first=0))
 
 
+def test_a_lost_block_is_an_error_whatever_the_session_says(spark, copy):
+    next(copy.glob("blocks/*/*.parquet")).unlink()
+    next(copy.glob("blocks/*/*.parquet")).write_bytes(b"PAR1 rotten PAR1")
+    settings = ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"]
+    for name in settings:
+        spark.conf.set(name, "true")
+    try:
+        with pytest.raises(Exception, match=r"(?i)does not exist|not found|PATH_NOT_FOUND"):
+            sl.stream(str(copy)).read(spark).collect()
+    finally:
+        for name in settings:
+            spark.conf.set(name, "false")
+
+
 def test_the_same_through_arrow_without_spark(path, tuples):
     stream = sl.stream(str(path))
     for p in range(PARTITIONS):

@@ -7,7 +7,6 @@ compilation and a cold start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.log.block import Kind
@@ -19,7 +18,7 @@ from strandline.log.units import time_text
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_ROW_IN_PARTITION = (1 << 33) - 1
+_ROW = (1 << 33) - 1
 """The bits of monotonically_increasing_id() that count rows; those above hold the partition."""
 
 _JSON = {f"{kind}Format": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" for kind in ("timestamp", "timestampNTZ")}
@@ -37,8 +36,6 @@ class Rows:
         self._late = F.lit(spec.late)
         self._time = quoted(spec.time)
         self._order = _order(spec)
-        self._row = F.monotonically_increasing_id().bitwiseAND(F.lit(_ROW_IN_PARTITION))
-        self._partition_plus_one = F.spark_partition_id() + F.lit(1)
         self._kind = F.lit(int(Kind.RESULT)).cast("tinyint").alias(KIND)
         self.columns = [quoted(c) for c in spec.columns]
 
@@ -48,7 +45,7 @@ class Rows:
 
         partition, partitions = self._partition, self._spec.partitions
         if any(b is not None for b in state.boundaries):
-            boundaries = F.array(*[time_literal(self._spec, b) for b in state.boundaries])
+            boundaries = F.expr(f"array({', '.join(_time_sql(self._spec, b) for b in state.boundaries)})")
             is_late = self._time < F.get(boundaries, partition)
             partition, partitions = F.when(is_late, self._late).otherwise(partition), partitions + 1
         return df.repartitionById(partitions, partition).sortWithinPartitions(*self._order)
@@ -57,8 +54,9 @@ class Rows:
         """The ordered batch with its offsets and kinds."""
         from pyspark.sql import functions as F
 
-        first = F.element_at(_longs(state.ends), self._partition_plus_one)
-        return df.select(*self.columns, (first + self._row).alias(OFFSET), self._kind)
+        firsts = ", ".join(f"{end}L" for end in state.ends)
+        offset = f"element_at(array({firsts}), spark_partition_id() + 1) + (monotonically_increasing_id() & {_ROW}L)"
+        return df.select(*self.columns, F.expr(offset).alias(OFFSET), self._kind)
 
 
 def quoted(name: str) -> Column:
@@ -68,25 +66,23 @@ def quoted(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def time_literal(spec: StreamSpec, value: int | None) -> Column:
+def time_literal(spec: StreamSpec, value: int) -> Column:
     """A point in time as a literal of the time column's type."""
     from pyspark.sql import functions as F
 
+    return F.expr(_time_sql(spec, value))
+
+
+def _time_sql(spec: StreamSpec, value: int | None) -> str:
     kind = next(f["type"] for f in fields_of(spec.schema) if f["name"] == spec.time)
     if value is None:
-        return F.lit(None).cast(kind if spec.time_is_timestamp else "long")
+        return f"CAST(NULL AS {kind if spec.time_is_timestamp else 'bigint'})"
     if kind == "timestamp":
-        return F.timestamp_micros(F.lit(value))
+        return f"timestamp_micros({value}L)"
     if kind == "timestamp_ntz":
         second = time_text(value // 1_000_000 * 1_000_000, is_timestamp=True)[:19]
-        return F.expr(f"TIMESTAMP_NTZ '{second}.{value % 1_000_000:06d}'")
-    return F.lit(value).cast("long")
-
-
-def _longs(values: Sequence[int]) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.array(*[F.lit(v).cast("long") for v in values])
+        return f"TIMESTAMP_NTZ '{second}.{value % 1_000_000:06d}'"
+    return f"{value}L"
 
 
 def _order(spec: StreamSpec) -> list[Any]:

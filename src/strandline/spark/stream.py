@@ -31,6 +31,13 @@ Time = str | int | dt.datetime
 Bound = Time | Mapping[int, int]
 """A point in the stream: a time, or an offset for each partition."""
 
+# Whatever the session says: no block is left out in silence, and no date is taken for one of an older calendar.
+_READING = {
+    "parquet.page.verify-checksum.enabled": "true",  # Spark does not know our checksums, but those of the pages
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
 _GLOB = re.compile(r"([\\{}\[\]*?,])")
 
 
@@ -262,8 +269,7 @@ def _native(
     full = StructType([*schema.fields, StructField(OFFSET, LongType()), StructField(KIND, ByteType())])
     paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
     with _listing_here(spark):
-        # Spark does not know our checksums, but it can check those of the pages.
-        df = spark.read.schema(full).option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
+        df = spark.read.schema(full).options(**_READING).parquet(*paths)
     file = df.metadataColumn("_metadata")["file_path"]  # whatever columns of that name the tuples have
     if any(b.rows.get("result", 0) != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))
