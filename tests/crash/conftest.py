@@ -123,7 +123,9 @@ def processes(session: int, state: str = "") -> list[tuple[int, str]]:
 
     Spark's Python workers are in a process group of their own, but in the session of the program.
     """
-    listing = subprocess.run(["ps", "-eo", "pid,sess,stat,args"], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["ps", "-ww", "-eo", "pid,sess,stat,args"], capture_output=True, text=True, check=True
+    ).stdout
     found = [line.split(None, 3) for line in listing.splitlines()[1:]]
     return [(int(pid), args) for pid, sess, stat, args in found if int(sess) == session and stat.startswith(state)]
 

@@ -20,28 +20,26 @@ def test_every_number_is_there_once_whoever_is_killed_and_when(folder: Path, tmp
     moments = random.Random(5)
     for victim in ("python", "java", "all of them"):
         child = start(folder, stream, ["--numbers", EVER])
-        published = commits(stream)
-        while commits(stream) < published + 2 and child.poll() is None:
-            time.sleep(0.02)
-        time.sleep(moments.random())
-        if victim == "all of them":
+        try:
+            published = commits(stream)
+            while commits(stream) < published + 2 and child.poll() is None:
+                time.sleep(0.02)
+            time.sleep(moments.random())
+            if victim == "python":
+                child.kill()
+            elif victim == "java":
+                os.kill(min(pid for pid, command in processes(child.pid) if "SparkSubmit" in command), signal.SIGKILL)
+            else:
+                kill(child)
+            assert child.wait(timeout=PATIENCE_S) != 0
+        finally:
             kill(child)
-        else:
-            (pid,) = [pid for pid, command in processes(child.pid) if is_a(victim, pid, child.pid, command)]
-            os.kill(pid, signal.SIGKILL)
-        child.wait(timeout=PATIENCE_S)
-        assert child.returncode != 0
-        kill(child)
     run(folder, stream, "--numbers", str(50 * (commits(stream) + 3)))
     *partitions, late = content(stream)
     values = sorted(v for table in partitions for v in table.column("v").to_pylist())
     assert values == list(range(len(values)))
     assert len(values) == 50 * commits(stream)
     assert len(late) == 0
-
-
-def is_a(victim: str, pid: int, child: int, command: str) -> bool:
-    return pid == child if victim == "python" else "SparkSubmit" in command
 
 
 def commits(stream: Path) -> int:

@@ -17,6 +17,8 @@ import pytest
 
 from tests.crash.conftest import PATIENCE_S, content, finish, kill, processes, start
 
+pytestmark = pytest.mark.slow  # a standalone cluster and frozen processes: minutes, not seconds
+
 Cluster = tuple[str, list[subprocess.Popen[bytes]]]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
