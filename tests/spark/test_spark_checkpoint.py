@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 import strandline as sl
+from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
 
@@ -60,6 +61,11 @@ def lose_everything(checkpoint, ages):
     shutil.rmtree(checkpoint)
 
 
+def last_batch(checkpoint):
+    """The last one published; Spark may have been stopped before it noted that it was done."""
+    return str(Log.open(LocalStorage(checkpoint.parent)).state.writer.batch)
+
+
 def lose_metadata(checkpoint, ages):
     (checkpoint / "metadata").unlink()
 
@@ -73,11 +79,11 @@ def lose_offsets(checkpoint, ages):
 
 
 def lose_last_offsets(checkpoint, ages):
-    (checkpoint / "offsets" / newest(checkpoint / "commits").name).unlink()
+    (checkpoint / "offsets" / last_batch(checkpoint)).unlink()
 
 
 def lose_offsets_before_the_last(checkpoint, ages):
-    (checkpoint / "offsets" / str(int(newest(checkpoint / "commits").name) - 1)).unlink()
+    (checkpoint / "offsets" / str(int(last_batch(checkpoint)) - 1)).unlink()
 
 
 def lose_commits(checkpoint, ages):
@@ -93,12 +99,12 @@ def tear_sources(checkpoint, ages):
 
 
 def tear_last_offsets(checkpoint, ages):
-    file = checkpoint / "offsets" / newest(checkpoint / "commits").name
+    file = checkpoint / "offsets" / last_batch(checkpoint)
     file.write_bytes(file.read_bytes()[:40])
 
 
 def empty_last_offsets(checkpoint, ages):
-    (checkpoint / "offsets" / newest(checkpoint / "commits").name).write_bytes(b"")
+    (checkpoint / "offsets" / last_batch(checkpoint)).write_bytes(b"")
 
 
 def tear_last_commit(checkpoint, ages):
@@ -106,7 +112,7 @@ def tear_last_commit(checkpoint, ages):
 
 
 def tear_planned_offsets(checkpoint, ages):
-    file = checkpoint / "offsets" / newest(checkpoint / "commits").name
+    file = checkpoint / "offsets" / last_batch(checkpoint)
     (file.parent / str(int(file.name) + 1)).write_bytes(file.read_bytes()[:40])
 
 
