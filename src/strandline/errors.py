@@ -4,7 +4,8 @@
     ├── InputError               change the program or the data
     │   ├── OptionError          an argument has a value that cannot work
     │   ├── SchemaError          a column is missing, has the wrong type, or differs from the stream's
-    │   └── NullTimeError        tuples without a time arrived
+    │   ├── NullTimeError        tuples without a time arrived
+    │   └── AggregateOverflowError  an integer sum does not fit 64 bits
     ├── StreamError              ask for another stream, or for another part of it
     │   ├── StreamNotFoundError  there is no stream at this path
     │   ├── NotAStreamError      the path holds something else
@@ -70,6 +71,10 @@ class SchemaError(InputError):
 
 class NullTimeError(InputError):
     """Tuples without a time arrived."""
+
+
+class AggregateOverflowError(InputError):
+    """An integer sum does not fit 64 bits; nothing of its batch was published."""
 
 
 class StreamError(StrandlineError):

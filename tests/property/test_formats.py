@@ -16,7 +16,7 @@ from strandline.log.leaf import Leaf
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState, Registration
-from strandline.log.units import duration_us, time_text, time_value
+from strandline.units import duration_us, time_text, time_value
 from strandline.testing.items import item_spec
 from strandline.testing.plain_codec import PlainLeaf
 

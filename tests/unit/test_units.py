@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from strandline.errors import OptionError
-from strandline.log.units import duration_us, time_text, time_value
+from strandline.units import duration_us, time_text, time_value
 
 
 @pytest.mark.parametrize(

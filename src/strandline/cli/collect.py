@@ -23,7 +23,7 @@ def collect(
     the log, and deleted by a later call, a grace time after that: safe while writers and readers run.
     """
     from strandline.log.retention import collect as collect_files
-    from strandline.log.units import duration_us
+    from strandline.units import duration_us
 
     grace_us = duration_us(grace, "--grace")
     log = open_log(path)

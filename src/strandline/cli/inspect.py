@@ -172,7 +172,7 @@ def _consumers(s: Summary, now_us: int) -> RenderableType:
 
 
 def _time(s: Summary, value: int | None) -> str:
-    from strandline.log.units import time_text
+    from strandline.units import time_text
 
     return time_text(value, is_timestamp=s.time_is_timestamp)
 

@@ -55,7 +55,7 @@ def replay(
     are UTC unless they say otherwise. With --json, one object a line; with a file, one object about the file.
     """
     from strandline.cli.replay_output import open_output
-    from strandline.log.units import time_value
+    from strandline.units import time_value
 
     if since is not None and since_offset is not None:
         raise OptionError("both --since and --since-offset", where=path, todo="give one of them")

@@ -109,7 +109,7 @@ def duration(us: int) -> str:
 
 def moment(us: int | None) -> str:
     """A wall-clock time, in UTC and to the second."""
-    from strandline.log.units import time_text
+    from strandline.units import time_text
 
     return time_text(us, is_timestamp=True).partition(".")[0]
 

@@ -33,7 +33,7 @@ def truncate(
     them. Times are UTC unless they say otherwise. The files go with the next `collect`.
     """
     from strandline.log.retention import truncate as truncate_log
-    from strandline.log.units import time_value
+    from strandline.units import time_value
 
     if (before is None) == (before_offset is None):
         raise OptionError("truncate needs either --before or --before-offset", where=path, todo="give one of them")
@@ -93,7 +93,7 @@ def _drop(log: Log, partition: int, before_time: int | None, before_offset: int 
 
 
 def _show(log: Log, drops: list[_Drop], dry_run: bool) -> None:
-    from strandline.log.units import time_text
+    from strandline.units import time_text
 
     tuples = sum(d.tuples for d in drops)
     if not tuples:

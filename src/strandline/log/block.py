@@ -11,16 +11,17 @@ from __future__ import annotations
 import enum
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.columns import KIND, OFFSET
 from strandline.log.spec import StreamSpec
 
 COMPRESSION = "lz4"
@@ -31,6 +32,10 @@ class Kind(enum.IntEnum):
     """What a tuple is."""
 
     RESULT = 0
+    G_OPEN = 1
+    """The state of a window that opened."""
+    G_CHECK = 2
+    """The state of a window that had been saved before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +74,32 @@ def encode(table: pa.Table, spec: StreamSpec) -> bytes:
     return sink.getvalue()
 
 
+def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
+    """The bytes of a block from columns of one kind each (in the order of Kind), numbered from `first` on.
+
+    Columns are those of the stream's tuples, for footprints followed by those that only they have.
+    """
+    sink = io.BytesIO()
+    tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
+    with block_writer(sink, spec) as writer:
+        for kind, columns in parts:
+            rows = len(columns[0])
+            offsets = pa.array(np.arange(first, first + rows), pa.int64())
+            kinds = pa.array(np.full(rows, int(kind), np.int8))
+            extra = columns[tuples:] or [pa.nulls(rows, spec.block.field(name).type) for name in control]
+            table = pa.Table.from_arrays([*columns[:tuples], offsets, kinds, *extra], schema=spec.block)
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+            first += rows
+    return sink.getvalue()
+
+
 def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
     """A Parquet writer with the settings of our blocks."""
     return pq.ParquetWriter(
         sink,
-        block_schema(spec.arrow),
+        spec.block,
         compression=COMPRESSION,
-        use_dictionary=False,
+        use_dictionary=list(spec.repetitive) or False,
         write_statistics=[spec.time, OFFSET, KIND],
         write_page_checksum=True,
         store_schema=False,
@@ -169,7 +193,7 @@ def verified(data: bytes, block: Block, where: str) -> bytes:
 
 def decode(data: bytes, spec: StreamSpec, columns: list[str] | None = None) -> pa.Table:
     """The tuples of a block in the order of their offsets, types as the stream's schema has them."""
-    wanted = block_schema(spec.arrow)
+    wanted = spec.block
     if columns is not None:
         names = dict.fromkeys([*columns, OFFSET, KIND])
         wanted = pa.schema([wanted.field(n) for n in names])

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.log.block import Block, Kind, checksum
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.columns import KIND, OFFSET
 from strandline.log.problem import Problem
 from strandline.log.spec import StreamSpec
 
@@ -45,7 +45,7 @@ class BlockAudit:
             return [self.problem(f"the file has {len(data):,} bytes, the manifest says {b.size_bytes:,}")]
         if checksum(data) != b.checksum:
             return [self.problem(f"the bytes have {checksum(data)}, the manifest says {b.checksum}")]
-        wanted = block_schema(self.spec.arrow)
+        wanted = self.spec.block
         try:
             table = pq.read_table(pa.BufferReader(data), use_threads=False, page_checksum_verification=True)
             table = table.select(wanted.names).cast(wanted)

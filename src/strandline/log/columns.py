@@ -82,6 +82,7 @@ def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
     return pa.schema([pa.field(f["name"], arrow_type(f["type"], f["name"])) for f in fields_of(schema)])
 
 
-def block_schema(tuples: pa.Schema) -> pa.Schema:
-    """The Arrow schema of a block: the tuples' columns, then offset and kind."""
-    return pa.schema([*tuples, *CONTROL_FIELDS])
+def block_schema(tuples: pa.Schema, footprints: Sequence[tuple[str, str]] = ()) -> pa.Schema:
+    """The Arrow schema of a block: the tuples' columns, offset and kind, then what only footprints fill."""
+    extra = [pa.field(name, arrow_type(kind, name)) for name, kind in footprints]
+    return pa.schema([*tuples, *CONTROL_FIELDS, *extra])

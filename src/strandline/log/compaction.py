@@ -110,8 +110,8 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
 def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
     sink = io.BytesIO()
     with blocks_.block_writer(sink, log.spec) as writer:
-        for wants_results in (True, False):
-            for table in _row_groups(_tables(log, run, wants_results)):
+        for kind in Kind:
+            for table in _row_groups(_tables(log, run, kind)):
                 writer.write_table(table, row_group_size=blocks_.ROWS_PER_GROUP)
     data = sink.getvalue()
     first, end, partition = run[0].first, run[-1].end, run[0].partition
@@ -122,16 +122,14 @@ def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
     return block
 
 
-def _tables(log: Log, run: Sequence[Block], wants_results: bool) -> Iterator[pa.Table]:
+def _tables(log: Log, run: Sequence[Block], kind: Kind) -> Iterator[pa.Table]:
+    """The tuples of one kind, in order."""
     for block in run:
-        results = block.rows.get("result", 0)
-        if (results if wants_results else block.tuples - results) == 0:
+        wanted = block.rows.get(kind.name.lower(), 0)
+        if wanted == 0:
             continue
         table = log.read_block(block)
-        if 0 < results < block.tuples:
-            compare = pc.equal if wants_results else pc.not_equal
-            table = table.filter(compare(table.column(KIND), Kind.RESULT))
-        yield table
+        yield table if wanted == block.tuples else table.filter(pc.equal(table.column(KIND), int(kind)))
 
 
 def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -36,6 +36,7 @@ from strandline.log.block import Block
 from strandline.log.index import Index, Snapshot
 from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.spec import StreamSpec
+from strandline.log.standing import Standing
 from strandline.log.state import LogState
 from strandline.log.storage import Storage, is_temporary
 
@@ -297,11 +298,14 @@ class Log:
         base: LogState | None = None,
         writer: Writer | None = None,
         source: Mapping[str, Any] | None = None,
+        standings: Sequence[Standing] = (),
+        boundaries: Sequence[int | None] | None = None,
     ) -> Manifest:
         """Publishes the blocks of one batch, over all partitions at once.
 
         The blocks were made for the state `base` (by default the newest this handle has seen). If another writer has
         published since, this raises and publishes nothing; compaction and truncation in between do no harm.
+        `boundaries` come from whoever knows better than the largest time minus lateness.
         """
         base = base or self.state
         files = {b.file for b in blocks}
@@ -329,7 +333,8 @@ class Log:
                 published_us=self.clock.now_us(),
                 blocks=tuple(blocks),
                 ends=tuple(ends),
-                boundaries=(boundary,) * self.spec.partitions,
+                boundaries=(boundary,) * self.spec.partitions if boundaries is None else tuple(boundaries),
+                standings=tuple(standings),
                 time_max=time_max,
                 writer=writer,
                 source=source,

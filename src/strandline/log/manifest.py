@@ -22,6 +22,7 @@ import xxhash
 
 from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log.block import Block
+from strandline.log.standing import Standing
 
 FORMAT = 1
 CommitKind = Literal["append", "compact", "truncate", "collect", "consumer"]
@@ -53,6 +54,8 @@ class Manifest:
     time_max: int | None = None
     """append: the largest time seen in the stream so far."""
     writer: Writer | None = None
+    standings: tuple[Standing, ...] = ()
+    """append of an operator: where it stands, per partition."""
     source: Mapping[str, Any] | None = None
     """append: Spark's offsets of the batch, from which its checkpoint can be rebuilt."""
     starts: tuple[int, ...] = ()
@@ -136,7 +139,8 @@ def _body(m: Manifest) -> dict[str, Any]:
         body["source"] = m.source
         body["time_max"] = m.time_max
         body["partitions"] = [
-            _part(by_partition.get(p), m.ends[p]) | {"boundary": m.boundaries[p]} for p in range(late)
+            _part(by_partition.get(p), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
+            for p in range(late)
         ]
         body["late"] = _part(by_partition.get(late), m.ends[late])
     elif m.kind == "compact":
@@ -150,6 +154,10 @@ def _body(m: Manifest) -> dict[str, Any]:
         body["files"] = list(m.files)
         body["deleted_through"] = m.deleted_through
     return body
+
+
+def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
+    return {"operator": standings[partition].to_json()} if standings else {}
 
 
 def _part(block: Block | None, end: int) -> dict[str, Any]:
@@ -188,6 +196,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             time_max=body["time_max"],
             writer=Writer(**writer) if writer else None,
             source=body["source"],
+            standings=tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),
         )
     if kind == "compact":
         return Manifest(**common, blocks=tuple(block_from_json(b, published_us) for b in body["blocks"]))

@@ -18,7 +18,7 @@ from strandline.errors import (
     SchemaError,
     StreamMismatchError,
 )
-from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, fields_of, type_name
+from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
 
 FORMAT = 1
 KEY = "stream.json"
@@ -45,12 +45,18 @@ class StreamSpec:
     created_by: str = ""
     created_us: int = 0
     upstream: Mapping[str, Any] | None = None
+    operator: Mapping[str, Any] | None = None
+    """What computes this stream: window, aggregates, and the columns in which footprints keep their state."""
     arrow: pa.Schema = field(init=False, repr=False, compare=False)
+    block: pa.Schema = field(init=False, repr=False, compare=False)
+    """The columns of a block."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", normalised(self.schema))
         self._check()
         object.__setattr__(self, "arrow", arrow_schema(self.schema))
+        footprints = [(name, kind) for name, kind in (self.operator or {}).get("footprints", ())]
+        object.__setattr__(self, "block", block_schema(self.arrow, footprints))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -61,6 +67,11 @@ class StreamSpec:
     def time_is_timestamp(self) -> bool:
         """Whether the time column is a timestamp (otherwise it is an integer)."""
         return self._type_of(self.time) in _TIMESTAMP_TYPES
+
+    @property
+    def repetitive(self) -> tuple[str, ...]:
+        """Columns with one value a batch, worth a dictionary."""
+        return tuple(name for name in ("_input", "_open") if name in self.block.names)
 
     @property
     def late(self) -> int:
@@ -86,6 +97,8 @@ class StreamSpec:
             "created_us": self.created_us,
             "upstream": self.upstream,
         }
+        if self.operator is not None:
+            body["operator"] = self.operator
         return json.dumps({**body, "checksum": _checksum(body)}, indent=2).encode() + b"\n"
 
     @classmethod
@@ -122,12 +135,14 @@ class StreamSpec:
                 created_by=body["created_by"],
                 created_us=body["created_us"],
                 upstream=body["upstream"],
+                operator=body.get("operator"),
             )
         except KeyError as missing:
             raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore the file") from None
 
     def require_same(self, asked: StreamSpec, where: str) -> None:
         """Raises if `asked` (what a program wants to write) does not fit this stream."""
+        self._require_same_operator(asked, where)
         ours = {f["name"]: type_name(f["type"]) for f in fields_of(self.schema)}
         theirs = {f["name"]: type_name(f["type"]) for f in fields_of(asked.schema)}
         if list(ours.items()) != list(theirs.items()):
@@ -144,6 +159,30 @@ class StreamSpec:
                     where=where,
                     todo=f"use {name}={mine!r}, or write to a new stream",
                 )
+
+    def _require_same_operator(self, asked: StreamSpec, where: str) -> None:
+        mine, wanted = self.operator, asked.operator
+        if mine is None and wanted is None:
+            return
+        if mine is None or wanted is None:
+            has = "was written by an entry point, not by an operator" if mine is None else "belongs to an operator"
+            raise StreamMismatchError(f"the stream {has}", where=where, todo="write to a new stream")
+        found = [
+            f"its {name} is {mine.get(name)}, this program says {value}"
+            for name, value in wanted.items()
+            if mine.get(name) != value
+        ]
+        ours, theirs = (s.upstream or {} for s in (self, asked))
+        if ours.get("stream") != theirs.get("stream"):
+            found.append(
+                f"its input is {ours.get('path')} ({ours.get('stream')}), here {theirs.get('path')} ({theirs.get('stream')})"
+            )
+        if found:
+            raise StreamMismatchError(
+                f"the stream was computed by another operator: {'; '.join(found)}",
+                where=where,
+                todo="write to a new stream; only the checkpoint policy may change",
+            )
 
     def _type_of(self, column: str) -> str:
         for f in fields_of(self.schema):

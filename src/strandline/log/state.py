@@ -8,6 +8,7 @@ from typing import Any
 
 from strandline.errors import CorruptManifestError
 from strandline.log.manifest import Manifest, Writer
+from strandline.log.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class LogState:
     announced: tuple[int, ...] = ()
     """Collect commits whose files may not all be deleted yet."""
     consumers: tuple[Registration, ...] = ()
+    standings: tuple[Standing, ...] = ()
+    """Where the operator that writes this stream stands, per partition."""
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -64,6 +67,7 @@ class LogState:
                 writer=m.writer,
                 source=m.source,
                 published_us=m.published_us,
+                standings=m.standings,
             )
         if m.kind == "truncate":
             starts = tuple(max(old, new) for old, new in zip(self.starts, m.starts, strict=True))
@@ -81,7 +85,9 @@ class LogState:
 
     def to_json(self) -> dict[str, Any]:
         """For the snapshot."""
-        body = {f.name: getattr(self, f.name) for f in fields(self)}
+        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "standings"}
+        if self.standings:
+            body["standings"] = [s.to_json() for s in self.standings]
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -100,6 +106,7 @@ class LogState:
             published_us=body["published_us"],
             announced=tuple(body["announced"]),
             consumers=tuple(Registration(**{**c, "needs": tuple(c["needs"])}) for c in body["consumers"]),
+            standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
         )
 
 
@@ -135,6 +142,8 @@ def _problem(state: LogState, m: Manifest) -> str | None:
             block = grown.get(p)
             if before is not None and block and block.time_min < before:
                 return f"partition {p} has a tuple at {block.time_min}, before the boundary {before}"
+        if problem := _standing_problem(state, m):
+            return problem
         if state.time_max is not None and (m.time_max is None or m.time_max < state.time_max):
             return "the largest time went back"
     elif m.kind == "truncate":
@@ -149,4 +158,22 @@ def _problem(state: LogState, m: Manifest) -> str | None:
             return f"it has {len(m.needs)} offsets for {len(state.boundaries)} partitions"
         if any(need < start for need, start in zip(m.needs, state.starts, strict=False)):
             return f"consumer {m.consumer!r} needs tuples that were dropped"
+    return None
+
+
+def _standing_problem(state: LogState, m: Manifest) -> str | None:
+    if not m.standings:
+        return (
+            "an operator's stream got an append that does not say where the operator stands"
+            if state.standings
+            else None
+        )
+    if len(m.standings) != len(m.boundaries):
+        return f"it says for {len(m.standings)} of {len(m.boundaries)} partitions where the operator stands"
+    for p, now in enumerate(m.standings):
+        before = state.standings[p].input if state.standings else 0
+        if now.input < before:
+            return f"in partition {p} the operator went back from input offset {before} to {now.input}"
+        if not 0 <= now.extent <= m.ends[p] or not now.oldest <= now.input:
+            return f"in partition {p} the operator stands nowhere: extent {now.extent}, oldest input {now.oldest}"
     return None

@@ -12,7 +12,7 @@ from strandline.errors import InputError, OptionError, SchemaError, SecondWriter
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
-from strandline.log.units import duration_us
+from strandline.units import duration_us
 from strandline.spark.batch_writer import BatchWriter
 from strandline.spark.place import Place
 from strandline.spark.query import Query, trigger_arguments

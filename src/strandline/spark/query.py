@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError
-from strandline.log.units import duration_us
+from strandline.units import duration_us
 from strandline.spark.failure import failure_in
 
 if TYPE_CHECKING:

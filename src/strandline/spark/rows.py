@@ -13,7 +13,7 @@ from strandline.log.block import Kind
 from strandline.log.columns import KIND, OFFSET, fields_of, has_map
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
-from strandline.log.units import time_text
+from strandline.units import time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

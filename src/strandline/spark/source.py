@@ -41,7 +41,7 @@ from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
-from strandline.log.units import time_value
+from strandline.units import time_value
 from strandline.spark.place import Place
 
 _ROWS_PER_BATCH = 1 << 16

@@ -16,7 +16,7 @@ from strandline.log import compaction, consumers, retention
 from strandline.log.block import Block, Kind
 from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
-from strandline.log.units import duration_us, time_value
+from strandline.units import duration_us, time_value
 from strandline.spark import rows
 from strandline.spark.failure import failure_in
 from strandline.spark.place import Place

@@ -1,0 +1,150 @@
+"""Checkpoint policies: what recovery may cost, and what may be spent on it. Results never depend on them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from strandline.errors import OptionError
+from strandline.log.standing import Standing
+from strandline.operators.operator import Limits
+from strandline.units import duration_us
+
+Duration = str | int | dt.timedelta
+_RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
+EXTENT_NS, REPLAY_NS = 900.0, 250.0
+"""What a tuple of the extent and a replayed tuple cost, until it has been measured."""
+FIXED_S = 0.15
+"""What a recovery takes before it has read anything: opening the logs, loading the kernels."""
+FOOTPRINT_NS = 1_000.0
+"""What writing a footprint costs, for the budget of `interval` a `period`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to save and when. Made by `cec`, `instant` and `none`."""
+
+    kind: Literal["cec", "instant", "none"]
+    extent: int | None = None
+    extent_ratio: float | None = None
+    replay: int | None = None
+    interval_us: int | None = None
+    period_us: int | None = None
+    recover_within_us: int | None = None
+    every_us: int | None = None
+
+    @property
+    def mode(self) -> Literal["eventual", "instant", "none"]:
+        """How a recovery under this policy goes."""
+        return "eventual" if self.kind == "cec" else self.kind
+
+    def limits(self, open_windows: int, elapsed_us: int, costs: Standing | None) -> Limits:
+        """When G-checks are due at the end of a step, `elapsed_us` after the one before."""
+        extent = math.inf if self.extent is None else float(self.extent)
+        if self.extent_ratio is not None:
+            extent = self.extent_ratio * open_windows
+        replay = math.inf if self.replay is None else float(self.replay)
+        budget = 1 << 62
+        if self.interval_us is not None and self.period_us is not None:
+            share = self.interval_us / self.period_us
+            budget = int(share * max(elapsed_us, self.period_us) * 1_000 / FOOTPRINT_NS)
+        if self.recover_within_us is None:
+            return Limits(extent, replay, budget=budget)
+        extent_ns, replay_ns = unit_costs(costs)
+        allowed_s = max(0.0, self.recover_within_us / 1e6 - FIXED_S) * _MARGIN
+        return Limits(extent, replay, allowed_s * 1e9, extent_ns, replay_ns, budget)
+
+    def whole_is_due(self, standing: Standing | None, now_us: int) -> bool:
+        """instant: whether the whole state is to be saved now."""
+        if standing is None or standing.mode != "instant" or self.every_us is None:
+            return True
+        return now_us - standing.saved_us >= self.every_us
+
+
+_MARGIN = 0.7
+"""Measured costs are averages; a recovery must stay within the target nine times of ten."""
+
+
+def unit_costs(standing: Standing | None) -> tuple[float, float]:
+    """Nanoseconds to read a tuple of the extent and to replay a tuple, as measured or as assumed."""
+    if standing is None:
+        return EXTENT_NS, REPLAY_NS
+    return standing.extent_ns or EXTENT_NS, standing.replay_ns or REPLAY_NS
+
+
+def predicted_s(standing: Standing) -> float:
+    """How long a recovery of this partition would take."""
+    extent_ns, replay_ns = unit_costs(standing)
+    return FIXED_S + (standing.extent * extent_ns + standing.replay * replay_ns) / 1e9
+
+
+def cec(
+    extent: int | str | None = None,
+    replay: int | None = None,
+    *,
+    interval: Duration | None = None,
+    period: Duration | None = None,
+    recover_within: Duration | None = None,
+) -> Policy:
+    """Continuous eventual checkpointing: footprints between the results, oldest window first, as the targets ask.
+
+    `extent` (Q) bounds the output tuples and `replay` (U) the input tuples that a recovery reads; "2x" is twice the
+    number of open windows. `interval` of every `period` (CI, CP) bounds the time that goes into footprints.
+    `recover_within="2 s"` sets both targets by itself, from measured costs. Without any, extent="2x" and
+    replay=1,000,000.
+
+    >>> cec(extent="2x", replay=500_000).extent_ratio
+    2.0
+    """
+    if (interval is None) != (period is None):
+        raise OptionError("cec: interval= and period= belong together", todo='write interval="5 ms", period="100 ms"')
+    if recover_within is not None and (extent is not None or replay is not None):
+        raise OptionError(
+            "cec: recover_within= sets extent and replay by itself", todo="pass either it or the two, not both"
+        )
+    interval_us = None if interval is None else _positive(interval, "cec: interval")
+    period_us = None if period is None else _positive(period, "cec: period")
+    if interval_us is not None and period_us is not None and interval_us > period_us:
+        raise OptionError("cec: interval= is longer than period=", todo='write interval="5 ms", period="100 ms"')
+    if recover_within is not None:
+        target = _positive(recover_within, "cec: recover_within")
+        return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target)
+    if extent is None and replay is None:
+        extent, replay = "2x", 1_000_000
+    absolute, ratio = _extent(extent)
+    if replay is not None and (isinstance(replay, bool) or not isinstance(replay, int) or replay < 0):
+        raise OptionError(f"cec: replay={replay!r} is not a number of tuples", todo="use for example replay=500_000")
+    return Policy("cec", absolute, ratio, replay, interval_us, period_us)
+
+
+def instant(every: Duration) -> Policy:
+    """Checkpoint roll-backward: the whole state at once, every so often; the baseline that CEC is compared with."""
+    return Policy("instant", every_us=_positive(every, "instant: every"))
+
+
+def none() -> Policy:
+    """No state is kept over a failure: windows that were open then are lost. For measuring what the others cost."""
+    return Policy("none")
+
+
+def _extent(extent: int | str | None) -> tuple[int | None, float | None]:
+    if extent is None:
+        return None, None
+    if isinstance(extent, str) and (match := _RELATIVE.fullmatch(extent)) and float(match[1]) >= 1:
+        return None, float(match[1])
+    if isinstance(extent, int) and not isinstance(extent, bool) and extent >= 0:
+        return extent, None
+    raise OptionError(
+        f"cec: extent={extent!r} is not understood",
+        todo='use a number of tuples, or a multiple of the open windows such as "2x" (at least "1x")',
+    )
+
+
+def _positive(value: Duration, option: str) -> int:
+    amount = duration_us(value, option)
+    if amount < 1:
+        raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
+    return amount

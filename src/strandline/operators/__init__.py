@@ -1,0 +1,1 @@
+"""The operators: windows, aggregates and their compiled kernels. No I/O, no clock, no Spark."""

@@ -1,0 +1,188 @@
+"""Aggregates: what is computed over the tuples of a window, how its state is kept, and what type comes out.
+
+Types go by Spark's names ("long", "decimal(10,2)"), results and nulls follow Spark SQL. The state of an aggregate is
+one to three 64-bit words in the record of its window; `Op` says which words, and what a tuple does to them.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.errors import OptionError, SchemaError
+
+INTEGERS = ("byte", "short", "integer", "long")
+FLOATS = ("float", "double")
+BYTES = ("string", "binary")
+WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
+"""Types whose values are whole numbers of at most 64 bits, decimals of up to 18 digits aside."""
+DECIMAL_DIGITS_MAX = 18
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+
+class Op(enum.IntEnum):
+    """What a tuple does to the state. The comment names the words; FLAG is 0 (no value), 1 (a value), 2 (null)."""
+
+    COUNT = 0  # n
+    SUM_INT = 1  # sum, n
+    SUM_FLOAT = 2  # sum, n
+    MOMENTS = 3  # n, mean, m2
+    MIN_INT = 4  # value, flag
+    MAX_INT = 5  # value, flag
+    MIN_FLOAT = 6  # value, flag
+    MAX_FLOAT = 7  # value, flag
+    MIN_BYTES = 8  # value, flag
+    MAX_BYTES = 9  # value, flag
+    FIRST = 10  # value, flag
+    LAST = 11  # value, flag
+
+
+class Read(enum.Enum):
+    """How the values of a column reach the kernel."""
+
+    VALIDITY = "validity"  # null or not
+    INTEGER = "integer"  # a 64-bit integer
+    FLOAT = "float"  # a double, its bits in a word
+    BYTES = "bytes"  # where its bytes lie
+
+
+_PARTS = {
+    Op.COUNT: (("n", "long"),),
+    Op.SUM_INT: (("sum", "long"), ("n", "long")),
+    Op.SUM_FLOAT: (("sum", "double"), ("n", "long")),
+    Op.MOMENTS: (("n", "long"), ("mean", "double"), ("m2", "double")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A function over a column, as the user writes it: `avg("item_price")`."""
+
+    function: str
+    column: str | None = None
+
+    def to_json(self) -> list[Any]:
+        """For stream.json."""
+        return [self.function, self.column]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """An aggregate over a column of a known type."""
+
+    name: str
+    function: str
+    column: str | None
+    type: str
+    """The column's."""
+    result: str
+    """The result's."""
+    op: Op | None
+    """None: the number of tuples, which every window keeps anyway."""
+    read: Read
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the state's words, as a footprint has them in columns."""
+        if self.op is None:
+            return ()
+        return _PARTS.get(self.op, (("value", self.type), ("flag", "long")))
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the first word says where the value lies instead of being it."""
+        return self.read is Read.BYTES and self.op is not Op.COUNT
+
+
+def count_all() -> Aggregate:
+    """How many tuples the window has."""
+    return Aggregate("count_all")
+
+
+def _over(function: str, doc: str) -> Callable[[str], Aggregate]:
+    def make(column: str) -> Aggregate:
+        if not isinstance(column, str):
+            raise OptionError(f"{function}({column!r}) does not name a column", todo=f'write {function}("column")')
+        return Aggregate(function, column)
+
+    make.__name__ = make.__qualname__ = function
+    make.__doc__ = doc
+    return make
+
+
+count = _over("count", "How many tuples of the window have a value in the column.")
+sum = _over("sum", "The sum; null without values. An integer sum that overflows is an error, not a wrapped number.")
+min = _over("min", "The smallest value; NaN counts as the largest, as in Spark.")
+max = _over("max", "The largest value; NaN counts as the largest, as in Spark.")
+avg = _over("avg", "The mean; null without values.")
+variance = _over("variance", "The sample variance; null with fewer than two values.")
+stddev = _over("stddev", "The sample standard deviation; null with fewer than two values.")
+first = _over("first", "The value of the window's first tuple, null or not.")
+last = _over("last", "The value of the window's last tuple, null or not.")
+
+_NUMBERS = "integers, floats and decimals of up to 18 digits"
+
+
+def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumulator:
+    """How to compute `name=aggregate` over columns of these types; `SchemaError` if that makes no sense."""
+    function, column = aggregate.function, aggregate.column
+    if column is None:
+        return Accumulator(name, function, None, "long", "long", None, Read.VALIDITY)
+    if column not in types:
+        raise SchemaError(
+            f"{name}={function}({column!r}): there is no column {column!r}",
+            where=f"columns: {', '.join(types)}",
+            todo="name a column of the input stream",
+        )
+    kind = types[column]
+    found = _plan(function, kind)
+    if found is None:
+        takes = _NUMBERS if function in ("sum", "avg", "variance", "stddev") else "numbers, booleans, times, strings"
+        raise SchemaError(
+            f"{name}={function}({column!r}): {function} does not take a {kind}",
+            todo=f"it takes {takes}; cast the column before it enters the stream",
+        )
+    op, read, result = found
+    return Accumulator(name, function, column, kind, result, op, read)
+
+
+def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
+    if function == "count":
+        return Op.COUNT, Read.VALIDITY, "long"
+    decimal = decimal_of(kind)
+    whole = kind in WORDS or (decimal is not None and decimal[0] <= DECIMAL_DIGITS_MAX)
+    number = kind in INTEGERS or kind in FLOATS or (decimal is not None and whole)
+    if function in ("variance", "stddev"):
+        return (Op.MOMENTS, Read.FLOAT, "double") if number else None
+    if function in ("sum", "avg"):
+        if not number:
+            return None
+        if decimal is not None:
+            wider = (10, 0) if function == "sum" else (4, 4)
+            return Op.SUM_INT, Read.INTEGER, f"decimal({decimal[0] + wider[0]},{decimal[1] + wider[1]})"
+        if function == "sum" and kind in INTEGERS:
+            return Op.SUM_INT, Read.INTEGER, "long"
+        return Op.SUM_FLOAT, Read.FLOAT, "double"
+    read = Read.INTEGER if whole else Read.FLOAT if kind in FLOATS else Read.BYTES if kind in BYTES else None
+    if read is None:
+        return None
+    if function in ("first", "last"):
+        return Op[function.upper()], read, kind
+    return Op[f"{function.upper()}_{_SUFFIX[read]}"], read, kind
+
+
+_SUFFIX = {Read.INTEGER: "INT", Read.FLOAT: "FLOAT", Read.BYTES: "BYTES"}
+
+
+def decimal_of(kind: str) -> tuple[int, int] | None:
+    """Precision and scale of a decimal type."""
+    match = _DECIMAL.fullmatch(kind)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def state_columns(accumulators: Sequence[Accumulator]) -> list[tuple[str, str]]:
+    """Names and types of the columns in which footprints keep the state."""
+    return [(f"_{a.name}_{part}", kind) for a in accumulators for part, kind in a.parts]

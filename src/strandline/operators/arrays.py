@@ -1,0 +1,60 @@
+"""What kernels work on: plain arrays, grouped by what they are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Float64s = npt.NDArray[np.float64]
+Bytes = npt.NDArray[np.uint8]
+
+
+class State(NamedTuple):
+    """The open windows of a partition. `floats` is `records` seen as doubles."""
+
+    records: Int64s
+    floats: Float64s
+    buckets: Int32s
+    """Hash table: the first record of each bucket, or -1."""
+    header: Int64s
+    queue: Int32s
+    """Records in the order of their footprints, oldest first; entries outlive what they stand for (see `footprints`)."""
+    timers: Int64s
+    """A heap of (end, record), smallest end first."""
+    bytes: Bytes
+    """Keys and values that do not fit a word."""
+
+
+class Batch(NamedTuple):
+    """Input tuples. Row r of `values` holds what the r-th input of the operator reads; `floats` is the same as doubles."""
+
+    keys: Int64s
+    key_at: Int64s
+    offsets: Int64s
+    times: Int64s
+    values: Int64s
+    floats: Float64s
+    valid: Bytes
+    bytes: Bytes
+    """Positions in here continue those in the state's bytes."""
+
+
+class Trace(NamedTuple):
+    """Which parts of the state a step has changed, so that the hand-over is of the size of the work."""
+
+    record_marks: Bytes
+    records: Int32s
+    bucket_marks: Bytes
+    buckets: Int32s
+    timer_marks: Bytes
+    timers: Int32s
+    counts: Int64s
+    """How many records, buckets, timers are listed; then what a kernel has to say."""
+
+
+RECORDS, BUCKETS, TIMERS, RESULTS, FRESH, WHERE = range(6)
+"""Places in `Trace.counts`: lengths of the lists, results written, windows opened, the record that overflowed."""

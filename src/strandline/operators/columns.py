@@ -1,0 +1,147 @@
+"""Arrow columns as plain words or bytes, and back. Nothing here looks at rows one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.errors import InputError
+from strandline.operators.aggregates import decimal_of
+from strandline.operators.arrays import Bytes, Int64s
+from strandline.operators.record import LENGTH_MAX
+
+Column = pa.Array | pa.ChunkedArray
+
+_ARROW = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The Arrow type of a Spark type that kernels know."""
+    decimal = decimal_of(kind)
+    return pa.decimal128(*decimal) if decimal else _ARROW[kind]
+
+
+def whole(column: Column) -> pa.Array:
+    """The column in one piece."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def validity(column: Column) -> Bytes:
+    """1 where there is a value, 0 where there is none."""
+    array = whole(column)
+    if array.null_count == 0:
+        return np.ones(len(array), np.uint8)
+    valid: Bytes = np.asarray(array.is_valid()).astype(np.uint8)
+    return valid
+
+
+def words_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
+    """Whole numbers (integers, booleans, dates, timestamps, decimals without their point) and validity."""
+    array = whole(column)
+    valid = validity(array)
+    if decimal_of(kind):
+        low = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array)) : 2]
+        return np.where(valid, low, 0), valid
+    if array.null_count:
+        array = array.fill_null(pa.scalar(0, pa.int64()).cast(_plain(array.type)).cast(array.type))
+    if pa.types.is_boolean(array.type):
+        return np.asarray(array.cast(pa.uint8())).astype(np.int64), valid
+    numbers: npt.NDArray[np.int64] = np.asarray(array.view(_plain(array.type))).astype(np.int64, copy=False)
+    return numbers, valid
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.int32() if pa.types.is_date(kind) else kind
+
+
+def doubles_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
+    """Numbers as doubles, their bits in words, and validity."""
+    array = whole(column)
+    valid = validity(array)
+    decimal = decimal_of(kind)
+    if decimal:
+        words, _ = words_of(array, kind)
+        return (words / 10.0 ** decimal[1]).view(np.int64), valid
+    if array.null_count:
+        array = array.fill_null(pa.scalar(0, array.type))
+    return np.ascontiguousarray(np.asarray(array).astype(np.float64, copy=False)).view(np.int64), valid
+
+
+def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
+    """Where each value begins (and the last ends), the bytes, and validity."""
+    array = whole(column)
+    valid = validity(array)
+    if decimal_of(kind):
+        data = np.frombuffer(array.buffers()[1], np.uint8)[16 * array.offset : 16 * (array.offset + len(array))]
+        return np.arange(len(array) + 1, dtype=np.int64) * 16, data, valid
+    if array.null_count:  # what lies under a null is nobody's business
+        array = array.fill_null(b"" if kind == "binary" else "")
+    buffers = array.buffers()
+    starts = np.frombuffer(buffers[1], np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    data = np.frombuffer(buffers[2], np.uint8) if buffers[2] else np.empty(0, np.uint8)
+    if len(starts) and np.diff(starts).max(initial=0) > LENGTH_MAX:
+        raise InputError(
+            f"a value of {np.diff(starts).max()} bytes", todo=f"operators take at most {LENGTH_MAX} bytes a value"
+        )
+    return starts, data, valid
+
+
+def from_words(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:
+    """The column that `words_of` took apart."""
+    mask = None if valid.all() else valid == 0
+    if decimal_of(kind):
+        return _decimals(words, mask, kind)
+    target = arrow_type(kind)
+    if kind == "boolean":
+        return pa.array(words != 0, mask=mask)
+    return pa.array(words, pa.int64(), mask=mask).cast(_plain(target)).view(target)
+
+
+def _decimals(words: Int64s, mask: npt.NDArray[np.bool_] | None, kind: str) -> pa.Array:
+    pairs = np.empty((len(words), 2), np.int64)
+    pairs[:, 0], pairs[:, 1] = words, words >> 63
+    bits = None if mask is None else pa.array(~mask).buffers()[1]
+    return pa.Array.from_buffers(arrow_type(kind), len(words), [bits, pa.py_buffer(pairs)])
+
+
+def from_doubles(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:
+    """The column that `doubles_of` took apart (floats only)."""
+    mask = None if valid.all() else valid == 0
+    return pa.array(words.view(np.float64), pa.float64(), mask=mask).cast(arrow_type(kind), safe=False)
+
+
+def from_bytes(starts: Int64s, data: Bytes, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:
+    """The column that `bytes_of` took apart."""
+    bits = None if valid.all() else pa.array(valid != 0).buffers()[1]
+    if decimal_of(kind):
+        wide = np.zeros((len(valid), 16), np.uint8)
+        wide[valid != 0] = data.reshape(-1, 16)
+        return pa.Array.from_buffers(arrow_type(kind), len(valid), [bits, pa.py_buffer(wide)])
+    if starts[-1] > np.iinfo(np.int32).max:
+        raise InputError("more than 2 GiB of strings in one step", todo="use smaller batches (max_tuples_per_batch)")
+    return pa.Array.from_buffers(
+        arrow_type(kind), len(valid), [bits, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(data)]
+    )
+
+
+def null_column(kind: str, rows: int) -> pa.Array:
+    """A column without values."""
+    return pa.nulls(rows, arrow_type(kind))

@@ -1,0 +1,284 @@
+"""The operator in plain Python: what the kernels compute, said as simply as possible.
+
+Rows, results and footprints are dictionaries. Nothing here is fast; a property test holds `Operator` against it, bit by
+bit, so floating-point operations come in the same order there and here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any
+
+from strandline.errors import AggregateOverflowError
+from strandline.operators.aggregates import Accumulator, Op, Read, decimal_of
+from strandline.operators.operator import Extent, Limits
+from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
+
+Row = dict[str, Any]
+_EXACT = Context(prec=38)
+_US = dt.timedelta(microseconds=1)
+
+
+@dataclass(eq=False)
+class _Window:
+    """An open window."""
+
+    key: tuple[Any, ...]
+    start: int
+    end: int
+    """The offset of its last tuple (count; known when it closes), or the time at which it ends."""
+    opened: int
+    states: list[Row]
+    rows: int = 0
+    input_end: int | None = None
+    """t: its last footprint holds the tuples before this input offset; None if it has none."""
+    output: int = -1
+    """Output offset of its last footprint."""
+
+
+class PlainOperator:
+    """A plan with its open windows."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.input_end = 0
+        self._windows: dict[tuple[Any, ...], list[_Window]] = {}
+        self._fresh: list[_Window] = []
+        """Windows opened since the last footprints, and sessions joined since then, in that order."""
+
+    # ------------------------------------------------------------------ tuples
+
+    def feed(self, rows: Iterable[Row]) -> list[Row]:
+        """Takes in input tuples; the results of the count windows they complete."""
+        found = []
+        for row in rows:
+            for window in self._windows_of(row):
+                window.rows += 1
+                for a, state in zip(self.plan.accumulators, window.states, strict=True):
+                    _take(a, state, row[a.column] if a.column is not None else None)
+                if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
+                    window.end = row["_offset"]
+                    found.append(self._close(window))
+            self.input_end = row["_offset"] + 1
+        return found
+
+    def close_until(self, boundary: int) -> list[Row]:
+        """Closes windows that end at this time or before: their results, ordered by end, then by opening."""
+        due = [w for w in self._open() if self.plan.window.has_times and w.end <= boundary]
+        return [self._close(w) for w in sorted(due, key=lambda w: (w.end, w.opened, w.start))]
+
+    def _windows_of(self, row: Row) -> list[_Window]:
+        """The windows that the tuple belongs to, opened if they were not."""
+        window, offset = self.plan.window, row["_offset"]
+        key = tuple(row[column] for column, _ in self.plan.key)
+        mine = self._windows.setdefault(key, [])
+        if window.kind == "count":
+            if not mine or mine[-1].rows == window.advance:
+                self._add(key, offset, -1, offset)
+            return list(mine)
+        time = _number(row[self.plan.time[0]])
+        if window.kind == "time":
+            first, last = (time - window.size) // window.advance + 1, time // window.advance
+            for start in range(first * window.advance, last * window.advance + 1, window.advance):
+                if not any(w.start == start for w in mine):
+                    self._add(key, start, start + window.size, offset)
+            return [w for w in mine if w.start <= time < w.start + window.size]
+        near = [w for w in mine if time + window.size > w.start and time < w.end]
+        session = self._join(near) if near else self._add(key, time, time + window.size, offset)
+        session.start, session.end = min(session.start, time), max(session.end, time + window.size)
+        return [session]
+
+    def _add(self, key: tuple[Any, ...], start: int, end: int, opened: int) -> _Window:
+        window = _Window(key, start, end, opened, [_empty(a) for a in self.plan.accumulators])
+        self._windows[key].append(window)
+        self._fresh.append(window)
+        return window
+
+    def _join(self, near: Sequence[_Window]) -> _Window:
+        """The session that a tuple continues; if it is near to two of them, the later one goes into the earlier one."""
+        first, *others = sorted(near, key=lambda w: w.opened)
+        for other in others:
+            for a, state, more in zip(self.plan.accumulators, first.states, other.states, strict=True):
+                _merge(a, state, more)
+            first.rows += other.rows
+            first.start = min(first.start, other.start)
+            first.end = max(first.end, other.end)
+            self._windows[first.key].remove(other)
+            # What was saved of the two cannot be replayed into one: the joined session is saved anew.
+            if first.input_end is not None:
+                first.input_end = None
+                self._fresh.append(first)
+        return first
+
+    def _close(self, window: _Window) -> Row:
+        self._windows[window.key].remove(window)
+        results = {a.name: _result(a, s, window) for a, s in zip(self.plan.accumulators, window.states, strict=True)}
+        return {**self._key_and_times(window, window.end), **results}
+
+    # ------------------------------------------------------------------ footprints
+
+    def save(self, position: int, limits: Limits) -> tuple[list[Row], list[Row]]:
+        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
+        still_open = [w for w in self._fresh if w in self._windows[w.key]]
+        opened = [self._footprint(w, position + i) for i, w in enumerate(still_open)]
+        position += len(opened)
+        checked: list[Row] = []
+        while len(checked) < limits.budget:
+            oldest = self._oldest()
+            if oldest is None or oldest.input_end is None or oldest.input_end == self.input_end:
+                break
+            extent, replay = position - oldest.output, self.input_end - oldest.input_end
+            cost = extent * limits.extent_cost + replay * limits.replay_cost
+            if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
+                break
+            checked.append(self._footprint(oldest, position))
+            position += 1
+        self._fresh = []
+        return opened, checked
+
+    def save_all(self, position: int) -> tuple[list[Row], list[Row]]:
+        """A footprint of every window: an instant checkpoint."""
+        every = sorted(self._open(), key=lambda w: (w.opened, w.start))
+        self._fresh = []
+        return [], [self._footprint(w, position + i) for i, w in enumerate(every)]
+
+    def extent(self, position: int) -> Extent:
+        """Where recovery would begin if the output ended at this offset."""
+        oldest = self._oldest()
+        if oldest is None or oldest.input_end is None:
+            return Extent(len(self._open()), self.input_end, position)
+        return Extent(len(self._open()), oldest.input_end, oldest.output)
+
+    def _open(self) -> list[_Window]:
+        return [w for windows in self._windows.values() for w in windows]
+
+    def _oldest(self) -> _Window | None:
+        return min((w for w in self._open() if w.input_end is not None), key=lambda w: w.output, default=None)
+
+    def _footprint(self, window: _Window, position: int) -> Row:
+        window.input_end, window.output = self.input_end, position
+        end = window.end if self.plan.window.has_times else self.input_end - 1
+        control = {INPUT: self.input_end, OPEN: len(self._open()), ROWS: window.rows, OPENED: window.opened}
+        parts = {
+            f"_{a.name}_{part}": state[part]
+            for a, state in zip(self.plan.accumulators, window.states, strict=True)
+            for part, _ in a.parts
+        }
+        return {**self._key_and_times(window, end), **{a.name: None for a in self.plan.accumulators}, **control, **parts}
+
+    def _key_and_times(self, window: _Window, end: int) -> Row:
+        key = {column: value for (column, _), value in zip(self.plan.key, window.key, strict=True)}
+        return {**key, START: self._time(window.start), END: self._time(end)}
+
+    def _time(self, time: int) -> Any:
+        if self.plan.time_type == "long":
+            return time
+        zone = dt.UTC if self.plan.time_type == "timestamp" else None
+        return dt.datetime(1970, 1, 1, tzinfo=zone) + time * _US
+
+
+# ---------------------------------------------------------------------- aggregates
+
+
+def _empty(a: Accumulator) -> Row:
+    """The state of an aggregate before the first tuple."""
+    return {part: None if part == "value" else 0.0 if kind == "double" else 0 for part, kind in a.parts}
+
+
+def _take(a: Accumulator, state: Row, value: Any) -> None:
+    """Takes the value of one tuple into the state."""
+    if a.op is Op.LAST or (a.op is Op.FIRST and state["flag"] == 0):
+        state.update(value=value, flag=2 if value is None else 1)
+    elif a.op is None or a.op is Op.FIRST or value is None:
+        pass
+    elif a.op is Op.COUNT:
+        state["n"] += 1
+    elif a.op in (Op.SUM_INT, Op.SUM_FLOAT):
+        state["sum"] = _checked(a, state["sum"] + _read(a, value))
+        state["n"] += 1
+    elif a.op is Op.MOMENTS:
+        state["n"] += 1
+        delta = _read(a, value) - state["mean"]
+        step = delta / state["n"]
+        state["mean"] += step
+        state["m2"] += delta * (delta - step)
+    elif state["flag"] == 0 or _replaces(a, value, state["value"]):
+        state.update(value=value, flag=1)
+
+
+def _merge(a: Accumulator, state: Row, other: Row) -> None:
+    """Joins the state of a later session into that of an earlier one, before the tuple that joins them."""
+    if a.op is None or a.op in (Op.FIRST, Op.LAST):
+        pass  # the earlier session has the first tuple, and the tuple that joins them is the last
+    elif a.op is Op.COUNT:
+        state["n"] += other["n"]
+    elif a.op in (Op.SUM_INT, Op.SUM_FLOAT):
+        state["sum"] = _checked(a, state["sum"] + other["sum"])
+        state["n"] += other["n"]
+    elif a.op is Op.MOMENTS:
+        if other["n"] > 0:
+            delta = other["mean"] - state["mean"]
+            step = delta / (state["n"] + other["n"])
+            state["mean"] += step * other["n"]
+            state["m2"] += other["m2"] + delta * step * state["n"] * other["n"]
+            state["n"] += other["n"]
+    elif other["flag"] == 1 and (state["flag"] == 0 or _replaces(a, other["value"], state["value"])):
+        state.update(other)
+
+
+def _result(a: Accumulator, state: Row, window: _Window) -> Any:
+    """What the window says when it closes; null where Spark says null."""
+    if a.op is None:
+        return window.rows
+    if a.op is Op.COUNT:
+        return state["n"]
+    if a.op is Op.MOMENTS:
+        if state["n"] < 2:
+            return None
+        spread = state["m2"] / (state["n"] - 1)
+        return math.sqrt(spread) if a.function == "stddev" else spread
+    if a.op not in (Op.SUM_INT, Op.SUM_FLOAT):
+        return state["value"]
+    total, n, decimal = state["sum"], state["n"], decimal_of(a.result)
+    if n == 0:
+        return None
+    if decimal is None:
+        return total / n if a.function == "avg" else total
+    if a.function == "avg":  # four more digits, the last one rounded half up
+        total = (2 * abs(total) * 10_000 + n) // (2 * n) * (-1 if total < 0 else 1)
+    return _EXACT.scaleb(Decimal(total), -decimal[1])
+
+
+def _read(a: Accumulator, value: Any) -> Any:
+    """A number as sums take it: decimals without their point, or as doubles."""
+    decimal = decimal_of(a.type)
+    if decimal is not None:
+        value = int(_EXACT.scaleb(value, decimal[1]))
+    if a.read is Read.FLOAT:
+        return float(value) / 10.0 ** decimal[1] if decimal is not None else float(value)
+    return value
+
+
+def _checked(a: Accumulator, total: Any) -> Any:
+    if a.op is Op.SUM_INT and not -(1 << 63) <= total < 1 << 63:
+        raise AggregateOverflowError(f"an integer sum ({a.name}) does not fit 64 bits any more")
+    return total
+
+
+def _replaces(a: Accumulator, value: Any, held: Any) -> bool:
+    """Whether a value is a new minimum or maximum. NaN is the largest number; equal values (0.0, -0.0) do not replace."""
+    small, large = (value, held) if a.function == "min" else (held, value)
+    if isinstance(large, float) and math.isnan(large):
+        return not math.isnan(small)
+    return bool(small < large)
+
+
+def _number(time: Any) -> int:
+    """A time as whole numbers: microseconds since 1970 if it is a timestamp."""
+    if isinstance(time, dt.datetime):
+        return (time - dt.datetime(1970, 1, 1, tzinfo=time.tzinfo)) // _US
+    return int(time)

@@ -1,0 +1,163 @@
+"""The operator as it is compiled: window, key, aggregates over columns of known types, and where each lies in a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from strandline.errors import OptionError, SchemaError
+from strandline.operators import kernel
+from strandline.operators.aggregates import Accumulator, Aggregate, Read, resolve, state_columns
+from strandline.operators.arrays import Int64s
+from strandline.operators.key_codec import KeyCodec
+from strandline.operators.record import KEY_AT, STATE
+from strandline.operators.windows import Window
+
+START, END = "window_start", "window_end"
+INPUT, OPEN, ROWS, OPENED = "_input", "_open", "_rows", "_opened"
+CONTROL = ((INPUT, "long"), (OPEN, "long"), (ROWS, "long"), (OPENED, "long"))
+"""Columns of footprints: t, N, tuples so far, the offset that opened the window."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One windowed aggregation over an input stream."""
+
+    window: Window
+    key: tuple[tuple[str, str], ...]
+    """Names and types of the key columns."""
+    time: tuple[str, str]
+    """Name and type of the input's time column."""
+    accumulators: tuple[Accumulator, ...]
+
+    @classmethod
+    def of(
+        cls,
+        window: Window,
+        aggregates: Mapping[str, Aggregate],
+        types: Mapping[str, str],
+        key: Sequence[str],
+        time: str,
+    ) -> Plan:
+        """The plan over an input with columns of these types; raises if it cannot be."""
+        if not aggregates:
+            raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
+        taken = {*key, START, END}
+        for name, aggregate in aggregates.items():
+            if not isinstance(aggregate, Aggregate):
+                raise OptionError(
+                    f"{name}={aggregate!r} is not an aggregate", todo='write for example average=sl.avg("item_price")'
+                )
+            if name.startswith("_") or name in taken:
+                raise SchemaError(
+                    f"an aggregate cannot be called {name!r}: "
+                    + ("names with _ in front are reserved" if name.startswith("_") else "results have that column already"),
+                    todo="choose another name",
+                )
+        for column in key:
+            if column in (START, END):
+                raise SchemaError(f"key column {column!r}: results have a column of that name", todo="rename it")
+        return cls(
+            window,
+            tuple((column, types[column]) for column in key),
+            (time, types[time]),
+            tuple(resolve(name, aggregate, types) for name, aggregate in aggregates.items()),
+        )
+
+    # ------------------------------------------------------------------ columns
+
+    @property
+    def time_type(self) -> str:
+        """The type of window_start and window_end."""
+        return self.time[1] if self.window.has_times and self.time[1].startswith("timestamp") else "long"
+
+    @property
+    def result_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the results' columns."""
+        ends = [(START, self.time_type), (END, self.time_type)]
+        return [*self.key, *ends, *((a.name, a.result) for a in self.accumulators)]
+
+    @property
+    def control_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the columns that only footprints fill."""
+        return [*CONTROL, *state_columns(self.accumulators)]
+
+    @property
+    def input_columns(self) -> list[str]:
+        """The columns that are read from the input."""
+        names = [c for c, _ in self.key] + [a.column for a in self.accumulators if a.column is not None]
+        return list(dict.fromkeys([*names, self.time[0]]))
+
+    def to_json(self) -> dict[str, Any]:
+        """For stream.json: what must be the same for as long as the stream lives."""
+        return {
+            "window": self.window.to_json(),
+            "aggregates": {a.name: [a.function, a.column, a.type] for a in self.accumulators},
+        }
+
+    # ------------------------------------------------------------------ the record
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """How keys become words or bytes."""
+        return KeyCodec([kind for _, kind in self.key])
+
+    @cached_property
+    def inputs(self) -> list[tuple[str, Read]]:
+        """What kernels read, each once."""
+        wanted = [(a.column, a.read) for a in self.accumulators if a.column is not None]
+        return list(dict.fromkeys((column, read) for column, read in wanted))
+
+    @cached_property
+    def words(self) -> list[int]:
+        """Where the state of each aggregate begins."""
+        found, word = [], STATE + (self.window.kind == "session")
+        for a in self.accumulators:
+            found.append(word)
+            word += len(a.parts)
+        return [*found, word]
+
+    @property
+    def width(self) -> int:
+        """Words in a record."""
+        return self.words[-1]
+
+    @cached_property
+    def ops(self) -> kernel.Ops:
+        """For the kernels."""
+        return tuple(
+            (int(a.op), self.inputs.index((a.column, a.read)), word)
+            for a, word in zip(self.accumulators, self.words, strict=False)
+            if a.op is not None and a.column is not None
+        )
+
+    @cached_property
+    def bytes_words(self) -> Int64s:
+        """The words that say where bytes lie."""
+        found = [] if self.key_codec.fits_word else [KEY_AT]
+        found += [w for a, w in zip(self.accumulators, self.words, strict=False) if a.is_bytes]
+        return np.array(found, np.int64)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether windows are sessions."""
+        return self.window.kind == "session"
+
+    @cached_property
+    def step(self) -> kernel.Kernel:
+        """The compiled loop over tuples."""
+        if self.window.kind == "count":
+            tumbles = self.window.advance == self.window.size
+            build = kernel.tumbling_count_windows if tumbles else kernel.sliding_count_windows
+        else:
+            build = kernel.time_windows if self.window.kind == "time" else kernel.session_windows
+        return build(self.ops, self.key_codec.fits_word)
+
+    @cached_property
+    def replay(self) -> kernel.Kernel:
+        """The compiled loop over tuples that were seen before."""
+        return kernel.replaying(self.ops, self.key_codec.fits_word)

@@ -1,0 +1,54 @@
+"""The record of an open window: a row of 64-bit words. Every kernel and every column of the log maps onto it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+T: Final = 0
+"""Its last footprint holds the tuples before this input offset; NONE if it has none."""
+POS: Final = 1
+"""Output offset of its last footprint."""
+TICKET: Final = 2
+"""Its place in the queue of footprints."""
+OPENED: Final = 3
+"""Offset of the tuple that opened it; FREE if there is no window in this record."""
+START: Final = 4
+"""Offset of the first tuple (count), or time at which the window begins."""
+END: Final = 5
+"""Offset of the last tuple (count; known when it closes), or time at which the window ends."""
+# What every tuple touches lies together, from here on.
+LINK: Final = 6
+"""The next record of the same bucket (or the next free record)."""
+KEY: Final = 7
+"""The key itself if it fits a word, else its hash."""
+KEY_AT: Final = 8
+"""0 or 1 (null) if the key fits a word, else where its bytes lie."""
+ROWS: Final = 9
+"""Tuples so far."""
+STATE: Final = 10
+"""The first word of the aggregates' states. Sessions have one word before it, the time their timer is set for."""
+
+FREE: Final = -1
+CLOSED: Final = -2
+"""OPENED of a mark that recovery leaves for a window it knows to be closed."""
+NONE: Final = -1
+
+# What a bytes reference is: position and length in one word.
+LENGTH_BITS: Final = 24
+LENGTH_MAX: Final = (1 << LENGTH_BITS) - 1
+
+# The header: numbers of the whole state.
+N: Final = 0
+"""Open windows."""
+FREE_HEAD: Final = 1
+USED: Final = 2
+"""Records ever used; those above are untouched."""
+QUEUE_HEAD: Final = 3
+QUEUE_TAIL: Final = 4
+TIMERS: Final = 5
+"""Entries in the heap of timers."""
+BYTES_END: Final = 6
+"""Bytes in use."""
+INPUT: Final = 7
+"""The state holds the input tuples before this offset."""
+HEADER_WORDS: Final = 16

@@ -1,0 +1,233 @@
+"""Between Arrow tables and what kernels know: input tuples in, results and footprints out, footprints back in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.operators import kernel
+from strandline.operators.aggregates import Accumulator, Op, Read, decimal_of
+from strandline.operators.arrays import Batch, Bytes, Int64s, State
+from strandline.operators.columns import (
+    bytes_of,
+    doubles_of,
+    from_bytes,
+    from_doubles,
+    from_words,
+    null_column,
+    validity,
+    words_of,
+)
+from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
+from strandline.operators.record import BYTES_END, KEY, KEY_AT, LENGTH_BITS, POS, T
+from strandline.operators.record import END as END_WORD
+from strandline.operators.record import OPENED as OPENED_WORD
+from strandline.operators.record import ROWS as ROWS_WORD
+from strandline.operators.record import START as START_WORD
+
+OFFSET = "_offset"
+NO_BATCH = Batch(*[np.empty(0, np.int64)] * 4, np.empty((0, 0), np.int64), np.empty((0, 0)), np.empty((0, 0), np.uint8), np.empty(0, np.uint8))
+
+
+def input_batch(plan: Plan, table: pa.Table, held: int) -> Batch:
+    """Input tuples for the kernels. `held` is how many bytes the state has: positions continue from there."""
+    offsets, _ = words_of(table.column(OFFSET), "long")
+    times = words_of(table.column(plan.time[0]), plan.time[1])[0] if plan.window.has_times else offsets
+    keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
+    rows = len(offsets)
+    values = np.zeros((len(plan.inputs), rows), np.int64)
+    valid = np.empty((len(plan.inputs), rows), np.uint8)
+    types = {a.column: a.type for a in plan.accumulators}
+    pieces = [data]
+    for i, (name, read) in enumerate(plan.inputs):
+        column = table.column(name)
+        if read is Read.VALIDITY:
+            valid[i] = validity(column)
+        elif read is Read.INTEGER:
+            values[i], valid[i] = words_of(column, types[name])
+        elif read is Read.FLOAT:
+            values[i], valid[i] = doubles_of(column, types[name])
+        else:
+            starts, piece, valid[i] = bytes_of(column, types[name])
+            begin = held + sum(len(p) for p in pieces)
+            values[i] = np.where(valid[i], (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
+            pieces.append(piece)
+    every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every)
+
+
+# ---------------------------------------------------------------------- results and footprints as columns
+
+
+class Columns:
+    """Records of windows, turned into columns. They may refer to bytes of the state and of the batch at hand."""
+
+    def __init__(self, plan: Plan, records: Int64s, state: State, batch: Batch) -> None:
+        self._plan = plan
+        self._records = records
+        self._state = state
+        self._batch = batch
+
+    def results(self) -> list[pa.Array]:
+        """The columns of results."""
+        aggregates = [self._result(a, w) for a, w in zip(self._plan.accumulators, self._plan.words, strict=False)]
+        return [*self._key(), self._time(START_WORD), self._time(END_WORD), *aggregates]
+
+    def footprints(self, open_windows: int) -> list[pa.Array]:
+        """The columns of footprints: key and window, no aggregates, then the control columns."""
+        plan, rows = self._plan, len(self._records)
+        nothing = [null_column(a.result, rows) for a in plan.accumulators]
+        end = self._time(END_WORD) if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
+        control = [self._word(T), pa.array(np.full(rows, open_windows)), self._word(ROWS_WORD), self._word(OPENED_WORD)]
+        state = [
+            self._part(a, word + i)
+            for a, word in zip(plan.accumulators, plan.words, strict=False)
+            for i in range(len(a.parts))
+        ]
+        return [*self._key(), self._time(START_WORD), end, *nothing, *control, *state]
+
+    def _key(self) -> list[pa.Array]:
+        at = self._records[:, KEY_AT]
+        starts, data = (_NOWHERE, _NO_BYTES) if self._plan.key_codec.fits_word else self._bytes(at)
+        return self._plan.key_codec.decode(np.ascontiguousarray(self._records[:, KEY]), at, starts, data)
+
+    def _word(self, word: int) -> pa.Array:
+        return pa.array(self._records[:, word], pa.int64())
+
+    def _time(self, word: int) -> pa.Array:
+        words = np.ascontiguousarray(self._records[:, word])
+        return from_words(words, np.ones(len(words), np.uint8), self._plan.time_type)
+
+    def _bytes(self, at: Int64s) -> tuple[Int64s, Bytes]:
+        starts = np.zeros(len(at) + 1, np.int64)
+        np.cumsum(at & ((1 << LENGTH_BITS) - 1), out=starts[1:])
+        out = np.empty(int(starts[-1]), np.uint8)
+        kernel.gather(np.ascontiguousarray(at), self._state, self._batch, starts, out)
+        return starts, out
+
+    def _value(self, a: Accumulator, word: int) -> pa.Array:
+        """The value of a min, max, first or last."""
+        words = np.ascontiguousarray(self._records[:, word])
+        valid = (self._records[:, word + 1] == 1).astype(np.uint8)
+        if a.read is Read.BYTES:
+            starts, data = self._bytes(np.where(valid, words, 0))
+            return from_bytes(starts, data, valid, a.type)
+        return from_doubles(words, valid, a.type) if a.read is Read.FLOAT else from_words(words, valid, a.type)
+
+    def _part(self, a: Accumulator, word: int) -> pa.Array:
+        """One word of the state as a column."""
+        part, kind = a.parts[word - self._plan.words[self._plan.accumulators.index(a)]]
+        if part == "value":
+            return self._value(a, word)
+        words = np.ascontiguousarray(self._records[:, word])
+        return pa.array(words.view(np.float64) if kind == "double" else words)
+
+    def _result(self, a: Accumulator, word: int) -> pa.Array:
+        records = self._records
+        if a.op is None:
+            return self._word(ROWS_WORD)
+        if a.op is Op.COUNT:
+            return self._word(word)
+        if a.op is Op.SUM_INT:
+            return _integer_sum(a, np.ascontiguousarray(records[:, word]), records[:, word + 1])
+        if a.op is Op.SUM_FLOAT:
+            total = np.ascontiguousarray(records[:, word]).view(np.float64)
+            n = records[:, word + 1]
+            return pa.array(total / np.maximum(n, 1) if a.function == "avg" else total, mask=_none(n == 0))
+        if a.op is Op.MOMENTS:
+            n, m2 = records[:, word], np.ascontiguousarray(records[:, word + 2]).view(np.float64)
+            spread = m2 / np.maximum(n - 1, 1)
+            return pa.array(np.sqrt(spread) if a.function == "stddev" else spread, mask=_none(n < 2))
+        return self._value(a, word)
+
+
+_NOWHERE, _NO_BYTES = np.zeros(1, np.int64), np.empty(0, np.uint8)
+
+
+def _none(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    return mask if mask.any() else None
+
+
+def _integer_sum(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
+    if a.function == "sum":
+        return from_words(total, (n > 0).astype(np.uint8), a.result)
+    return _decimal_mean(a, total, n)
+
+
+def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
+    """Four more digits, the last one rounded half up, as Spark has it."""
+    count = np.maximum(n, 1)
+    if len(total) and max(-int(total.min()), int(total.max())) > (1 << 62) // 20_000:
+        scaled = np.array(
+            [(2 * abs(t) * 10_000 + c) // (2 * c) * (-1 if t < 0 else 1) for t, c in zip(total.tolist(), count.tolist(), strict=True)],
+            dtype=object,
+        )
+        precision, scale = decimal_of(a.result) or (0, 0)
+        import decimal
+
+        exact = decimal.Context(prec=38)
+        values = [exact.scaleb(decimal.Decimal(int(v)), -scale) if k else None for v, k in zip(scaled, n, strict=True)]
+        return pa.array(values, pa.decimal128(precision, scale))
+    magnitude = (2 * np.abs(total) * 10_000 + count) // (2 * count)
+    return from_words(np.where(total < 0, -magnitude, magnitude), (n > 0).astype(np.uint8), a.result)
+
+
+# ---------------------------------------------------------------------- footprints back in
+
+
+def footprint_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+    """Records as footprints have them, and their keys as a batch; the first word of strings points into its bytes."""
+    rows = table.num_rows
+    records = np.zeros((rows, plan.width), np.int64)
+    records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
+    records[:, END_WORD], _ = words_of(table.column(END), plan.time_type)
+    records[:, T], _ = words_of(table.column(INPUT), "long")
+    records[:, POS], _ = words_of(table.column(OFFSET), "long")
+    records[:, ROWS_WORD], _ = words_of(table.column(ROWS), "long")
+    records[:, OPENED_WORD], _ = words_of(table.column(OPENED), "long")
+    batch, pieces = _keys(plan, table, held)
+    for a, word in zip(plan.accumulators, plan.words, strict=False):
+        for i, (part, kind) in enumerate(a.parts):
+            column = table.column(f"_{a.name}_{part}")
+            if part != "value":
+                read = doubles_of if kind == "double" else words_of
+                records[:, word + i], _ = read(column, kind)
+            elif a.read is Read.BYTES:
+                starts, piece, valid = bytes_of(column, kind)
+                begin = held + sum(len(p) for p in pieces)
+                records[:, word + i] = np.where(valid, (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
+                pieces.append(piece)
+            else:
+                records[:, word + i], _ = (doubles_of if a.read is Read.FLOAT else words_of)(column, kind)
+    return records, batch._replace(bytes=np.concatenate(pieces))
+
+
+def closed_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+    """What results say of the windows that closed with them."""
+    records = np.zeros((table.num_rows, plan.width), np.int64)
+    records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
+    records[:, END_WORD], _ = words_of(table.column(END), plan.time_type)
+    batch, pieces = _keys(plan, table, held)
+    return records, batch._replace(bytes=np.concatenate(pieces))
+
+
+def _keys(plan: Plan, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
+    keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
+    return NO_BATCH._replace(keys=keys, key_at=key_at), [data]
+
+
+def held_bytes(state: State) -> int:
+    """Where positions of a new batch begin."""
+    return int(state.header[BYTES_END])
+
+
+def key_and_window(plan: Plan, state: State, batch: Batch, slot: int) -> str:
+    """For messages: the key of a window, and where it begins."""
+    columns = Columns(plan, state.records[slot : slot + 1], state, batch)
+    names = [*(c for c, _ in plan.key), START]
+    values: Sequence[pa.Array] = [*columns._key(), columns._time(START_WORD)]
+    return ", ".join(f"{name}={value[0].as_py()!r}" for name, value in zip(names, values, strict=True))
+

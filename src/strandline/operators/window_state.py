@@ -1,0 +1,156 @@
+"""The open windows of one partition, as arrays that grow."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from strandline.operators import kernel
+from strandline.operators.arrays import RECORDS, Batch, Bytes, Int64s, State, Trace
+from strandline.operators.record import BYTES_END, FREE_HEAD, HEADER_WORDS, N, QUEUE_HEAD, QUEUE_TAIL, TIMERS
+
+ROOM_MIN = 256
+_GROWTH = 1.25
+
+
+class WindowState:
+    """Arrays of windows, with the trace of what was changed since `begin`."""
+
+    def __init__(self, arrays: State, *, timed: bool) -> None:
+        self.arrays = arrays
+        self.timed = timed
+        self.grown = False
+        """Whether the arrays were replaced by larger ones, so that a trace of changes would not do."""
+        self._renewed_bytes = False
+        self.begin()
+
+    @classmethod
+    def empty(cls, width: int, *, timed: bool, room: int = ROOM_MIN) -> WindowState:
+        """No window, room for some."""
+        return cls(_arrays(width, room, room if timed else 0, room, 0, np.zeros(HEADER_WORDS, np.int64)), timed=timed)
+
+    @property
+    def open_windows(self) -> int:
+        """N."""
+        return int(self.arrays.header[N])
+
+    @property
+    def room(self) -> int:
+        """How many windows fit."""
+        return len(self.arrays.records)
+
+    @property
+    def width(self) -> int:
+        """Words in a record."""
+        return int(self.arrays.records.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        a = self.arrays
+        return sum(x.nbytes for x in (a.records, a.buckets, a.queue, a.timers, a.bytes, a.header))
+
+    def begin(self) -> None:
+        """Begins a new trace."""
+        a = self.arrays
+        self.bytes_before = int(a.header[BYTES_END])
+        self.tail_before = int(a.header[QUEUE_TAIL])
+        self.trace = Trace(
+            np.zeros(len(a.records), np.uint8),
+            np.empty(len(a.records), np.int32),
+            np.zeros(len(a.buckets), np.uint8),
+            np.empty(len(a.buckets), np.int32),
+            np.zeros(len(a.timers), np.uint8),
+            np.empty(len(a.timers), np.int32),
+            np.zeros(8, np.int64),
+        )
+
+    def grow(self, room: int = 0) -> None:
+        """Makes room for more windows: at least `room`, or somewhat more than there is."""
+        a = self.arrays
+        room = max(room, int(self.room * _GROWTH) + ROOM_MIN)
+        live_timers = int(a.header[TIMERS])
+        timers = max(room, int(live_timers * _GROWTH)) + ROOM_MIN if self.timed else 0
+        larger = _arrays(self.width, room, timers, max(room, len(a.queue)), len(a.bytes), a.header.copy())
+        kernel.rebuild(a, larger)
+        larger.bytes[: len(a.bytes)] = a.bytes
+        kernel.renumber_queue(a._replace(records=larger.records, header=larger.header), larger.queue)
+        self._replace(larger)
+
+    def reserve_queue(self, more: int) -> None:
+        """Room for that many more entries; entries that stand for nothing any more are dropped first."""
+        a = self.arrays
+        used = int(a.header[QUEUE_TAIL] - a.header[QUEUE_HEAD])
+        if used + more <= len(a.queue):
+            return
+        wanted = int((self.open_windows + more) * _GROWTH) + ROOM_MIN
+        queue = np.empty(max(wanted, len(a.queue)) if wanted > len(a.queue) else len(a.queue), np.int32)
+        # Tickets change in every record: nothing less than the whole state tells it.
+        self._replace(self._own(queue=queue))
+
+    def _own(self, queue: np.ndarray) -> State:  # type: ignore[type-arg]
+        a = self.arrays
+        kernel.renumber_queue(a, queue)
+        return a._replace(queue=queue)
+
+    def reserve_bytes(self, more: int) -> None:
+        """Room for that many more bytes."""
+        a = self.arrays
+        end = int(a.header[BYTES_END])
+        if end + more <= len(a.bytes):
+            return
+        larger = np.empty(int((end + more) * _GROWTH) + ROOM_MIN, np.uint8)
+        larger[:end] = a.bytes[:end]
+        self._replace(a._replace(bytes=larger))
+
+    def keep_bytes(self, words: Int64s, batch: Batch) -> None:
+        """Takes over what changed windows refer to in the batch."""
+        if not len(words):
+            return
+        slots = self.trace.records[: self.trace.counts[RECORDS]] if not self.grown else self.used_slots()
+        self.reserve_bytes(int(kernel.bytes_wanted(words, self.arrays, slots)))
+        self.arrays.header[BYTES_END] = kernel.keep_bytes(words, self.arrays, batch, slots)
+
+    def used_slots(self) -> np.ndarray:  # type: ignore[type-arg]
+        """Every record that was ever used."""
+        return np.arange(self.arrays.header[2], dtype=np.int32)
+
+    def drop_dead_bytes(self, words: Int64s) -> None:
+        """Copies the bytes still referred to together, once most of them are not."""
+        a = self.arrays
+        end = int(a.header[BYTES_END])
+        if not len(words) or end < 1 << 20 or end < 2 * self._bytes_checked:
+            return
+        empty = Batch.__new__(Batch, *([np.empty(0, np.int64)] * 7), a.bytes[:end].copy())
+        a.header[BYTES_END] = 0  # everything lies in the "batch" now
+        slots = self.used_slots()
+        wanted = int(kernel.bytes_wanted(words, a, slots))
+        a = a._replace(bytes=np.empty(max(2 * wanted, ROOM_MIN), np.uint8))
+        a.header[BYTES_END] = kernel.keep_bytes(words, a, empty, slots)
+        self._bytes_checked = wanted
+        self._replace(a)
+
+    _bytes_checked = 0
+
+    def _replace(self, arrays: State) -> None:
+        self.arrays = arrays
+        self.grown = True
+        counts = self.trace.counts.copy()
+        self.begin()
+        self.trace.counts[3:] = counts[3:]
+
+
+def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: Int64s) -> State:
+    records = np.empty((room, width), np.int64)
+    buckets = np.full(1 << max(8, (room - 1).bit_length()), -1, np.int32)
+    if not header.any():
+        header[FREE_HEAD] = -1
+    held: Bytes = np.empty(size, np.uint8)
+    return State(
+        records,
+        records.view(np.float64),
+        buckets,
+        header,
+        np.empty(queue, np.int32),
+        np.empty((timers, 2), np.int64),
+        held,
+    )

@@ -1,0 +1,102 @@
+"""Windows: which tuples of a key belong together, and when they are complete."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from strandline.errors import OptionError
+from strandline.units import duration_us
+
+Duration = str | int | dt.timedelta
+WindowKind = Literal["count", "time", "session"]
+OVERLAP_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Windows of one kind: `size` long (the gap of a session), a new one every `advance`."""
+
+    kind: WindowKind
+    size: int
+    advance: int
+    by_time: ClassVar[Mapping[str, bool]] = {"count": False, "time": True, "session": True}
+
+    @property
+    def has_times(self) -> bool:
+        """Whether windows begin and end at times (otherwise at offsets)."""
+        return self.by_time[self.kind]
+
+    @property
+    def overlap(self) -> int:
+        """In how many windows of its key a tuple lies at most."""
+        return -(-self.size // self.advance)
+
+    def to_json(self) -> dict[str, Any]:
+        """For stream.json."""
+        if self.kind == "session":
+            return {"kind": self.kind, "gap": self.size}
+        return {"kind": self.kind, "size": self.size, "advance": self.advance}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Window:
+        """What `to_json` wrote."""
+        if body["kind"] == "session":
+            return cls("session", body["gap"], body["gap"])
+        return cls(body["kind"], body["size"], body["advance"])
+
+
+def count_window(size: int, advance: int | None = None) -> Window:
+    """Windows of `size` tuples of a key, a new one every `advance` tuples (by default: when the last one is full).
+
+    >>> count_window(10).overlap, count_window(10, advance=3).overlap
+    (1, 4)
+    """
+    for name, value in (("size", size), ("advance", size if advance is None else advance)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise OptionError(f"count_window: {name}={value!r} is not a number of tuples", todo="use 1 or more")
+    return _window("count", size, size if advance is None else advance)
+
+
+def time_window(size: Duration, advance: Duration | None = None) -> Window:
+    """Windows of `size` time, a new one every `advance` (by default: one after the other), aligned to 1970.
+
+    >>> time_window("1 hour", advance="5 min").overlap
+    12
+    """
+    size_us = _positive(size, "time_window: size")
+    return _window("time", size_us, size_us if advance is None else _positive(advance, "time_window: advance"))
+
+
+def session_window(gap: Duration) -> Window:
+    """Windows of tuples of a key that follow each other within less than `gap`.
+
+    >>> session_window("30 min").size
+    1800000000
+    """
+    gap_us = _positive(gap, "session_window: gap")
+    return Window("session", gap_us, gap_us)
+
+
+def _window(kind: WindowKind, size: int, advance: int) -> Window:
+    if advance > size:
+        raise OptionError(
+            f"{kind}_window: advance={advance} is larger than size={size}, tuples in between would be in no window",
+            todo="use an advance of at most the size",
+        )
+    window = Window(kind, size, advance)
+    if window.overlap > OVERLAP_MAX:
+        raise OptionError(
+            f"{kind}_window: every tuple would be in {window.overlap} windows",
+            todo=f"use a larger advance (at most {OVERLAP_MAX} windows overlap)",
+        )
+    return window
+
+
+def _positive(value: Duration, option: str) -> int:
+    amount = duration_us(value, option)
+    if amount < 1:
+        raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
+    return amount

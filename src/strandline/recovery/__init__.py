@@ -1,0 +1,1 @@
+"""Getting back: the eventual checkpoint, replay, the local state cache."""

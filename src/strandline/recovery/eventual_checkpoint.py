@@ -1,0 +1,89 @@
+"""The eventual checkpoint: the newest footprint of every open window, read back from the operator's own output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import CorruptManifestError
+from strandline.log.block import Kind
+from strandline.log.columns import KIND, OFFSET
+from strandline.log.log import Log
+from strandline.log.standing import Standing
+from strandline.operators import kernel
+from strandline.operators.arrays import Batch, Int64s
+from strandline.operators.plan import END, INPUT, START, Plan
+from strandline.operators.record import KEY, KEY_AT, OPENED, POS, USED
+from strandline.operators.tuples import NO_BATCH, closed_records, footprint_records, held_bytes
+from strandline.operators.window_state import WindowState
+
+
+def load(log: Log, plan: Plan, partition: int, standing: Standing, end: int) -> WindowState:
+    """The windows open at this standing, each as its newest footprint has it; the output ended at `end` then."""
+    met = WindowState.empty(plan.width, timed=False)
+    if standing.mode != "none" and standing.extent:
+        whole_at = standing.oldest if standing.mode == "instant" else None
+        for table in _newest_first(log, plan, partition, end - standing.extent, end):
+            _take_in(met, plan, table, whole_at)
+    state = _ordered(met, plan)
+    expected = {"eventual": standing.open, "instant": standing.saved, "none": 0}[standing.mode]
+    if state.open_windows != expected:
+        raise CorruptManifestError(
+            f"the last {standing.extent} tuples hold footprints of {state.open_windows} open windows, "
+            f"the manifest says {expected}",
+            where=f"{log.storage.url}, partition {partition}, offsets {end - standing.extent} to {end - 1}",
+            todo="run `strandline verify` on the stream",
+        )
+    return state
+
+
+def _newest_first(log: Log, plan: Plan, partition: int, first: int, end: int) -> Iterator[pa.Table]:
+    log.require_kept(partition, first)
+    columns = [*(c for c, _ in plan.key), START, END, *(c for c, _ in plan.control_columns)]
+    for block in reversed(list(log.blocks(partition, first, end))):
+        table = log.read_block(block, columns)
+        yield table.slice(max(0, first - block.first), min(end, block.end) - max(first, block.first))
+
+
+def _take_in(met: WindowState, plan: Plan, table: pa.Table, whole_at: int | None) -> None:
+    kinds = table.column(KIND)
+    is_result = pc.equal(kinds, int(Kind.RESULT))
+    if whole_at is None:
+        results = table.filter(is_result)
+        if results.num_rows:
+            _load(met, plan, *closed_records(plan, results, held_bytes(met.arrays)), is_closed=True)
+    footprints = table.filter(pc.invert(is_result))
+    if whole_at is not None:
+        footprints = footprints.filter(pc.equal(footprints.column(INPUT), whole_at))
+    if footprints.num_rows:
+        newest_first = footprints.take(pc.sort_indices(footprints, [(OFFSET, "descending")]))
+        _load(met, plan, *footprint_records(plan, newest_first, held_bytes(met.arrays)), is_closed=False)
+
+
+def _load(met: WindowState, plan: Plan, records: Int64s, batch: Batch, *, is_closed: bool) -> None:
+    if met.room < met.arrays.header[USED] + len(records):
+        met.grow(int(met.arrays.header[USED]) + 2 * len(records))
+    met.begin()
+    kernel.load(plan.is_session, plan.key_codec.fits_word, met.arrays, batch, records, is_closed, met.trace)
+    met.grown = False
+    met.keep_bytes(plan.bytes_words, batch)
+
+
+def _ordered(met: WindowState, plan: Plan) -> WindowState:
+    """The open windows alone, in the order of their footprints: state as an operator has it."""
+    records = met.arrays.records[: met.arrays.header[USED]]
+    records = records[records[:, OPENED] >= 0]
+    records = records[np.argsort(records[:, POS], kind="stable")]
+    room = int(len(records) * 1.25)
+    state = WindowState.empty(plan.width, timed=plan.window.has_times, room=max(room, 256))
+    batch = NO_BATCH._replace(
+        keys=np.ascontiguousarray(records[:, KEY]),
+        key_at=np.ascontiguousarray(records[:, KEY_AT]),
+        bytes=met.arrays.bytes,
+    )
+    kernel.fill(plan.window.has_times, plan.is_session, state.arrays, batch, records, state.trace)
+    state.keep_bytes(plan.bytes_words, batch)
+    return state

@@ -1,0 +1,102 @@
+"""Batches of an operator without Spark: what to take in next, a step a partition, one manifest.
+
+Spark's driver uses the same parts; there the steps run as tasks. Tests and simulations use this as it is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from strandline.clock import Clock
+from strandline.failpoint import failpoint
+from strandline.log.log import Log, second_writer
+from strandline.log.manifest import Manifest, Writer
+from strandline.log.state import LogState
+from strandline.recovery.step import Done, Step
+
+TUPLES_MAX = 4_000_000
+"""Input tuples in one step over all partitions, unless a single commit has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How far into the input a batch goes: whole commits, because boundaries are known after whole commits."""
+
+    commit: int
+    ends: tuple[int, ...]
+    boundaries: tuple[int | None, ...]
+
+
+def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None:
+    """The next commits to take in, so many that about `tuples_max` tuples come together; None if there are none."""
+    done = output.standings[0].commit if output.standings else -1
+    before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
+    taken: Taken | None = None
+    for m in input_.since(done):
+        if m.kind != "append":
+            continue
+        found = Taken(m.seq, m.ends[: input_.spec.partitions], m.boundaries)
+        if taken is not None and sum(found.ends) - sum(before) > tuples_max:
+            break
+        taken = found
+    return taken
+
+
+def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: str = "") -> list[Step]:
+    """One step a partition."""
+    state = output.state
+    name = attempt or uuid.uuid4().hex
+    return [
+        Step(
+            partition=p,
+            before=state.standings[p] if state.standings else None,
+            output_end=state.ends[p],
+            output_boundary=state.boundaries[p],
+            input_start=input_.state.starts[p],
+            input_end=max(taken.ends[p], input_.state.starts[p]),
+            input_commit=taken.commit,
+            boundary=taken.boundaries[p],
+            attempt=f"{name}-{p}",
+            elapsed_us=elapsed_us,
+        )
+        for p in range(input_.spec.partitions)
+    ]
+
+
+def publish(output: Log, base: LogState, done: Sequence[Done], writer: Writer) -> Manifest:
+    """Publishes what the steps made of one batch."""
+    failpoint("before-output")
+    if base.writer is not None and output.state.writer != base.writer:
+        raise second_writer(output.state.seq, output.state.writer, output.storage.url)
+    boundaries = [
+        d.boundary if b is None else b if d.boundary is None else max(b, d.boundary)
+        for d, b in zip(done, base.boundaries, strict=True)
+    ]
+    return output.append(
+        [d.block for d in done if d.block is not None],
+        base=base,
+        writer=writer,
+        standings=[d.standing for d in done],
+        boundaries=boundaries,
+    )
+
+
+def run_batch(
+    input_: Log,
+    output: Log,
+    run_steps: Callable[[Sequence[Step]], Sequence[Done]],
+    writer: Writer,
+    clock: Clock,
+    tuples_max: int = TUPLES_MAX,
+) -> list[Done]:
+    """Takes in some of what is new in the input and publishes the results; empty if nothing is new."""
+    taken = next_commits(input_, output.state, tuples_max)
+    if taken is None:
+        return []
+    base = output.state
+    elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
+    done = list(run_steps(steps_of(taken, input_, output, elapsed_us)))
+    publish(output, base, done, writer)
+    return done
