@@ -6,7 +6,9 @@
 >>> sl.stream("streams/items").read(spark, since="2026-01-01").show()        # doctest: +SKIP
 """
 
+from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import (
+    AggregateOverflowError,
     CollectedError,
     ConflictError,
     ConsumerError,
@@ -29,13 +31,31 @@ from strandline.errors import (
     StreamNotFoundError,
     TruncatedError,
 )
-from strandline.spark.entry import Entry, persist
+from strandline.operators.aggregates import (
+    Aggregate,
+    avg,
+    count,
+    count_all,
+    first,
+    last,
+    max,
+    min,
+    stddev,
+    sum,
+    variance,
+)
+from strandline.operators.windows import Window, count_window, session_window, time_window
+from strandline.spark.entry import Entry, Source, persist, source
+from strandline.spark.operator import Aggregation, Windowed
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.stream import Stream, stream
 from strandline.version import VERSION as __version__
 
 __all__ = [
+    "Aggregate",
+    "AggregateOverflowError",
+    "Aggregation",
     "CollectedError",
     "ConflictError",
     "ConsumerError",
@@ -49,9 +69,11 @@ __all__ = [
     "NotAStreamError",
     "NullTimeError",
     "OptionError",
+    "Policy",
     "Query",
     "SchemaError",
     "SecondWriterError",
+    "Source",
     "SparkCheckpointError",
     "StorageError",
     "StrandlineError",
@@ -60,9 +82,28 @@ __all__ = [
     "StreamMismatchError",
     "StreamNotFoundError",
     "TruncatedError",
+    "Window",
+    "Windowed",
     "__version__",
+    "avg",
+    "cec",
+    "count",
+    "count_all",
+    "count_window",
+    "first",
+    "instant",
+    "last",
+    "max",
+    "min",
+    "none",
     "persist",
     "register",
     "session",
+    "session_window",
+    "source",
+    "stddev",
     "stream",
+    "sum",
+    "time_window",
+    "variance",
 ]

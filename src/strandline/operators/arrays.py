@@ -22,7 +22,7 @@ class State(NamedTuple):
     """Hash table: the first record of each bucket, or -1."""
     header: Int64s
     queue: Int32s
-    """Records in the order of their footprints, oldest first; entries outlive what they stand for (see `footprints`)."""
+    """Records in the order of their footprints, oldest first; entries outlive what they stand for."""
     timers: Int64s
     """A heap of (end, record), smallest end first."""
     bytes: Bytes
@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Input tuples. Row r of `values` holds what the r-th input of the operator reads; `floats` is the same as doubles."""
+    """Input tuples. Row r of `values` is what the r-th input of the operator reads; `floats` is the same as doubles."""
 
     keys: Int64s
     key_at: Int64s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,7 +13,7 @@ from strandline.operators.aggregates import decimal_of
 from strandline.operators.arrays import Bytes, Int64s
 from strandline.operators.record import LENGTH_MAX
 
-Column = pa.Array | pa.ChunkedArray
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 _ARROW = {
     "byte": pa.int8(),

@@ -4,8 +4,7 @@
 is O(1) a tuple and window, allocates nothing, and leaves a trace of what it changed.
 """
 
-# mypy: disable-error-code="misc,no-untyped-call"
-# ruff: noqa: PLR0912, PLR0913
+# mypy: disable-error-code="call-overload,no-any-return,no-untyped-call,untyped-decorator"
 
 from __future__ import annotations
 
@@ -16,8 +15,20 @@ from typing import Any
 from numba import njit
 
 from strandline.operators.aggregates import Op
-from strandline.operators.arrays import BUCKETS, FRESH, RECORDS, RESULTS, TIMERS, WHERE, Batch, Bytes, Int32s, Int64s
-from strandline.operators.arrays import State, Trace
+from strandline.operators.arrays import (
+    BUCKETS,
+    FRESH,
+    RECORDS,
+    RESULTS,
+    TIMERS,
+    WHERE,
+    Batch,
+    Bytes,
+    Int32s,
+    Int64s,
+    State,
+    Trace,
+)
 from strandline.operators.record import (
     CLOSED,
     END,
@@ -28,7 +39,6 @@ from strandline.operators.record import (
     LENGTH_BITS,
     LENGTH_MAX,
     LINK,
-    N,
     NONE,
     OPENED,
     POS,
@@ -37,9 +47,10 @@ from strandline.operators.record import (
     ROWS,
     START,
     STATE,
-    T,
     TICKET,
     USED,
+    N,
+    T,
 )
 from strandline.operators.record import TIMERS as TIMER_COUNT
 
@@ -153,7 +164,7 @@ def add_checked(a: int, b: int) -> tuple[int, bool]:
 
 
 @njit(inline="always", _nrt=False)
-def accumulate(ops, state: State, batch: Batch, slot: int, row: int) -> bool:
+def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int) -> bool:
     """Takes one tuple into the state of one window; False if an integer sum overflowed."""
     records, floats = state.records, state.floats
     for j in range(len(ops)):
@@ -206,7 +217,7 @@ def accumulate(ops, state: State, batch: Batch, slot: int, row: int) -> bool:
 
 
 @njit(_nrt=False)
-def merge_state(ops, state: State, batch: Batch, into: int, other: int) -> bool:
+def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int) -> bool:
     """Joins the state of a later session into that of an earlier one; False if an integer sum overflowed."""
     records, floats = state.records, state.floats
     for j in range(len(ops)):
@@ -306,7 +317,9 @@ def drop_record(state: State, trace: Trace, slot: int) -> None:
 
 
 @njit(_nrt=False)
-def open_window(state: State, trace: Trace, fresh: Int32s, key: int, key_at: int, start: int, end: int, offset: int) -> int:
+def open_window(
+    state: State, trace: Trace, fresh: Int32s, key: int, key_at: int, start: int, end: int, offset: int
+) -> int:
     slot = take_record(state, trace, key, key_at)
     records = state.records
     records[slot, START] = start
@@ -375,12 +388,12 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
 
     @njit(cache=True, nogil=True, _nrt=False)
     def step(
-        size: int, advance: int, state: State, batch: Batch, row: int, results: Int64s, fresh: Int32s, trace: Trace
+        size: int, advance: int, state: State, batch: Batch, first: int, results: Int64s, fresh: Int32s, trace: Trace
     ) -> tuple[int, int]:
         records = state.records
         mask = len(state.buckets) - 1
         room = len(records) - state.header[N]  # closing windows make more
-        for row in range(row, len(batch.keys)):
+        for row in range(first, len(batch.keys)):
             key, key_at = batch.keys[row], batch.key_at[row]
             slot = state.buckets[bucket_of(key, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key, key_at):
@@ -410,11 +423,11 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
 
     @njit(cache=True, nogil=True, _nrt=False)
     def step(
-        size: int, advance: int, state: State, batch: Batch, row: int, results: Int64s, fresh: Int32s, trace: Trace
+        size: int, advance: int, state: State, batch: Batch, first: int, results: Int64s, fresh: Int32s, trace: Trace
     ) -> tuple[int, int]:
         records = state.records
         mask = len(state.buckets) - 1
-        for row in range(row, len(batch.keys)):
+        for row in range(first, len(batch.keys)):
             if state.header[N] >= len(records):
                 return row, FULL
             key, key_at, offset = batch.keys[row], batch.key_at[row], batch.offsets[row]
@@ -516,29 +529,29 @@ def session_windows(ops: Ops, word_key: bool) -> Kernel:
             slot = state.buckets[bucket_of(key, mask)]
             while slot >= 0:
                 following = records[slot, LINK]
-                if time + gap > records[slot, START] and time < records[slot, END]:
-                    if same_key(state, batch, word_key, slot, key, key_at):
-                        if mine < 0:
-                            mine = slot
-                        else:
-                            other = slot
-                            if records[other, OPENED] < records[mine, OPENED]:
-                                mine, other = other, mine
-                            if not merge_state(ops, state, batch, mine, other):
-                                trace.counts[WHERE] = mine
-                                return row, OVERFLOW
-                            records[mine, ROWS] += records[other, ROWS]
-                            records[mine, START] = min(records[mine, START], records[other, START])
-                            records[mine, END] = max(records[mine, END], records[other, END])
-                            drop_record(state, trace, other)
-                            state.header[N] -= 1
-                            # What was saved of the two cannot be replayed into one: the joined session is saved anew.
-                            if records[mine, T] != NONE:
-                                fresh[trace.counts[FRESH]] = mine
-                                trace.counts[FRESH] += 1
-                            records[mine, T] = NONE
-                            records[mine, TICKET] = NONE
-                            break
+                is_near = time + gap > records[slot, START] and time < records[slot, END]
+                if is_near and same_key(state, batch, word_key, slot, key, key_at):
+                    if mine < 0:
+                        mine = slot
+                    else:
+                        other = slot
+                        if records[other, OPENED] < records[mine, OPENED]:
+                            mine, other = other, mine
+                        if not merge_state(ops, state, batch, mine, other):
+                            trace.counts[WHERE] = mine
+                            return row, OVERFLOW
+                        records[mine, ROWS] += records[other, ROWS]
+                        records[mine, START] = min(records[mine, START], records[other, START])
+                        records[mine, END] = max(records[mine, END], records[other, END])
+                        drop_record(state, trace, other)
+                        state.header[N] -= 1
+                        # What was saved of the two cannot be replayed into one: the joined session is saved anew.
+                        if records[mine, T] != NONE:
+                            fresh[trace.counts[FRESH]] = mine
+                            trace.counts[FRESH] += 1
+                        records[mine, T] = NONE
+                        records[mine, TICKET] = NONE
+                        break
                 slot = following
             if mine < 0:
                 mine = open_window(state, trace, fresh, key, key_at, time, time + gap, offset)
@@ -597,7 +610,9 @@ def close_due(is_session: bool, state: State, boundary: int, results: Int64s, tr
 
 
 @njit(_nrt=False)
-def leave_footprint(state: State, trace: Trace, slot: int, input_end: int, position: int, out: Int64s, written: int) -> None:
+def leave_footprint(
+    state: State, trace: Trace, slot: int, input_end: int, position: int, out: Int64s, written: int
+) -> None:
     records, header = state.records, state.header
     touch_record(trace, slot)
     records[slot, T] = input_end
@@ -700,7 +715,9 @@ def renumber_queue(state: State, queue: Int32s) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def load(is_session: bool, word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace) -> int:
+def load(
+    is_session: bool, word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace
+) -> int:
     """Takes in footprints (or, with `is_closed`, results), newest first; those of windows already met are skipped.
 
     Row i of `footprints` is a record, its key is row i of the batch. Returns how many were taken in.
@@ -752,7 +769,7 @@ def fill(is_timed: bool, is_session: bool, state: State, batch: Batch, records: 
 
 
 def replaying(ops: Ops, word_key: bool) -> Kernel:
-    """Brings windows up to date: a tuple counts for a window if its footprint did not have it yet. Nothing is emitted."""
+    """Brings windows up to date: a tuple counts for those whose footprint did not have it yet. Nothing is emitted."""
 
     @njit(cache=True, nogil=True, _nrt=False)
     def step(is_timed: bool, is_session: bool, state: State, batch: Batch, gap: int, trace: Trace) -> tuple[int, int]:
@@ -820,7 +837,7 @@ def keep_bytes(words: Int64s, state: State, batch: Batch, slots: Int32s) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def gather(refs: Int64s, state: State, batch: Batch, ends: Int64s, out) -> None:
+def gather(refs: Int64s, state: State, batch: Batch, ends: Int64s, out: Bytes) -> None:
     """The bytes of each reference, one after the other; `ends` has where each begins."""
     held = state.header[_BYTES_END]
     for i in range(len(refs)):

@@ -4,7 +4,7 @@ A single key column of at most 64 bits is its own word. Everything else (strings
 written out as bytes, column after column; the word is then a hash, and bytes decide whether two keys are the same.
 """
 
-# mypy: disable-error-code="misc,no-untyped-call"
+# mypy: disable-error-code="call-overload,no-untyped-call,no-untyped-def"
 
 from __future__ import annotations
 
@@ -68,13 +68,14 @@ class _Part:
     """One column of a key: a byte that says null or not, then eight bytes, or a length and that many."""
 
     def __init__(self, column: Column, kind: str) -> None:
+        self._starts: Int64s | None = None
+        self._data: Bytes | None = None
         if _is_word(kind):
             self._words, self._valid = words_of(column, kind)
             self.lengths = 1 + 8 * self._valid.astype(np.int64)
-            self._starts = self._data = None
         else:
             self._starts, self._data, self._valid = bytes_of(column, kind)
-            self.lengths = 1 + (4 + np.diff(self._starts)) * self._valid
+            self.lengths = 1 + (4 + np.diff(self._starts)) * self._valid.astype(np.int64)
 
     def write(self, data: Bytes, cursor: Int64s) -> None:
         if self._starts is None or self._data is None:

@@ -1,4 +1,4 @@
-"""The operator at work on one partition: tuples in, results and footprints out. No I/O: a step is a function of its input."""
+"""The operator at work on one partition: tuples in, results and footprints out. A step is a function of its input."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from strandline.errors import AggregateOverflowError
 from strandline.operators import kernel
-from strandline.operators.arrays import FRESH, RESULTS, WHERE, Batch, Int64s
+from strandline.operators.arrays import FRESH, RESULTS, WHERE, Batch, Int32s, Int64s
 from strandline.operators.plan import Plan
-from strandline.operators.record import END, INPUT, N, OPENED, POS, START, T, USED
+from strandline.operators.record import END, INPUT, OPENED, POS, START, USED, N, T
 from strandline.operators.tuples import NO_BATCH, Columns, held_bytes, input_batch, key_and_window
 from strandline.operators.window_state import WindowState
 
@@ -58,7 +58,7 @@ class Operator:
     def __init__(self, plan: Plan, state: WindowState) -> None:
         self.plan = plan
         self.state = state
-        self._fresh: list[np.ndarray] = []  # type: ignore[type-arg]
+        self._fresh: list[Int32s] = []
 
     @classmethod
     def new(cls, plan: Plan) -> Operator:
@@ -160,17 +160,22 @@ class Operator:
             )
         )
         self._fresh = []
-        return Footprints(opened, self._footprints(records[:written]))
+        saved = Footprints(opened, self._footprints(records[:written]))
+        state.drop_dead_bytes(plan.bytes_words)
+        return saved
 
     def save_all(self, position: int) -> Footprints:
         """A footprint of every window: an instant checkpoint."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         slots = np.flatnonzero(records[:, OPENED] >= 0)
-        slots = slots[np.lexsort((records[slots, START], records[slots, OPENED]))].astype(np.int32)
+        order = np.lexsort((records[slots, START], records[slots, OPENED]))
         self._fresh = []
-        return Footprints(self._footprints(np.empty((0, self.plan.width), np.int64)), self._save_these(slots, position))
+        nothing = self._footprints(np.empty((0, self.plan.width), np.int64))
+        saved = Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
+        self.state.drop_dead_bytes(self.plan.bytes_words)
+        return saved
 
-    def _save_these(self, slots: np.ndarray, position: int) -> list[pa.Array]:  # type: ignore[type-arg]
+    def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
         self._reserve(len(slots))
         records = np.empty((len(slots), self.plan.width), np.int64)
         kernel.save_open(self.state.arrays, self.state.trace, slots, self.input_end, position, records)

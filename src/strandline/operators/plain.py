@@ -168,7 +168,12 @@ class PlainOperator:
             for a, state in zip(self.plan.accumulators, window.states, strict=True)
             for part, _ in a.parts
         }
-        return {**self._key_and_times(window, end), **{a.name: None for a in self.plan.accumulators}, **control, **parts}
+        return {
+            **self._key_and_times(window, end),
+            **{a.name: None for a in self.plan.accumulators},
+            **control,
+            **parts,
+        }
 
     def _key_and_times(self, window: _Window, end: int) -> Row:
         key = {column: value for (column, _), value in zip(self.plan.key, window.key, strict=True)}
@@ -270,7 +275,7 @@ def _checked(a: Accumulator, total: Any) -> Any:
 
 
 def _replaces(a: Accumulator, value: Any, held: Any) -> bool:
-    """Whether a value is a new minimum or maximum. NaN is the largest number; equal values (0.0, -0.0) do not replace."""
+    """Whether a value is a new minimum or maximum. NaN is the largest number; 0.0 and -0.0 are the same."""
     small, large = (value, held) if a.function == "min" else (held, value)
     if isinstance(large, float) and math.isnan(large):
         return not math.isnan(small)

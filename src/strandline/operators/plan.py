@@ -1,4 +1,4 @@
-"""The operator as it is compiled: window, key, aggregates over columns of known types, and where each lies in a record."""
+"""The operator as it is compiled: window, key, aggregates over known types, and where each lies in a record."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ class Plan:
             if name.startswith("_") or name in taken:
                 raise SchemaError(
                     f"an aggregate cannot be called {name!r}: "
-                    + ("names with _ in front are reserved" if name.startswith("_") else "results have that column already"),
+                    + (
+                        "names with _ in front are reserved"
+                        if name.startswith("_")
+                        else "results have that column already"
+                    ),
                     todo="choose another name",
                 )
         for column in key:
@@ -67,6 +71,10 @@ class Plan:
             (time, types[time]),
             tuple(resolve(name, aggregate, types) for name, aggregate in aggregates.items()),
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Compiled kernels stay behind: whoever gets the plan has its own.
+        return Plan, (self.window, self.key, self.time, self.accumulators)
 
     # ------------------------------------------------------------------ columns
 

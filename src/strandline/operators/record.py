@@ -51,4 +51,6 @@ BYTES_END: Final = 6
 """Bytes in use."""
 INPUT: Final = 7
 """The state holds the input tuples before this offset."""
+BYTES_KEPT: Final = 8
+"""Bytes that were in use when dead ones were last dropped."""
 HEADER_WORDS: Final = 16

@@ -21,7 +21,7 @@ from strandline.operators.columns import (
     validity,
     words_of,
 )
-from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
+from strandline.operators.plan import END, INPUT, OPENED, ROWS, START, Plan
 from strandline.operators.record import BYTES_END, KEY, KEY_AT, LENGTH_BITS, POS, T
 from strandline.operators.record import END as END_WORD
 from strandline.operators.record import OPENED as OPENED_WORD
@@ -29,7 +29,16 @@ from strandline.operators.record import ROWS as ROWS_WORD
 from strandline.operators.record import START as START_WORD
 
 OFFSET = "_offset"
-NO_BATCH = Batch(*[np.empty(0, np.int64)] * 4, np.empty((0, 0), np.int64), np.empty((0, 0)), np.empty((0, 0), np.uint8), np.empty(0, np.uint8))
+NO_BATCH = Batch(
+    keys=np.empty(0, np.int64),
+    key_at=np.empty(0, np.int64),
+    offsets=np.empty(0, np.int64),
+    times=np.empty(0, np.int64),
+    values=np.empty((0, 0), np.int64),
+    floats=np.empty((0, 0)),
+    valid=np.empty((0, 0), np.uint8),
+    bytes=np.empty(0, np.uint8),
+)
 
 
 def input_batch(plan: Plan, table: pa.Table, held: int) -> Batch:
@@ -162,7 +171,10 @@ def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
     count = np.maximum(n, 1)
     if len(total) and max(-int(total.min()), int(total.max())) > (1 << 62) // 20_000:
         scaled = np.array(
-            [(2 * abs(t) * 10_000 + c) // (2 * c) * (-1 if t < 0 else 1) for t, c in zip(total.tolist(), count.tolist(), strict=True)],
+            [
+                (2 * abs(t) * 10_000 + c) // (2 * c) * (-1 if t < 0 else 1)
+                for t, c in zip(total.tolist(), count.tolist(), strict=True)
+            ],
             dtype=object,
         )
         precision, scale = decimal_of(a.result) or (0, 0)
@@ -230,4 +242,3 @@ def key_and_window(plan: Plan, state: State, batch: Batch, slot: int) -> str:
     names = [*(c for c, _ in plan.key), START]
     values: Sequence[pa.Array] = [*columns._key(), columns._time(START_WORD)]
     return ", ".join(f"{name}={value[0].as_py()!r}" for name, value in zip(names, values, strict=True))
-

@@ -5,10 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from strandline.operators import kernel
-from strandline.operators.arrays import RECORDS, Batch, Bytes, Int64s, State, Trace
-from strandline.operators.record import BYTES_END, FREE_HEAD, HEADER_WORDS, N, QUEUE_HEAD, QUEUE_TAIL, TIMERS
+from strandline.operators.arrays import RECORDS, Batch, Bytes, Int32s, Int64s, State, Trace
+from strandline.operators.record import (
+    BYTES_END,
+    BYTES_KEPT,
+    FREE_HEAD,
+    HEADER_WORDS,
+    QUEUE_HEAD,
+    QUEUE_TAIL,
+    TIMERS,
+    USED,
+    N,
+)
+from strandline.operators.tuples import NO_BATCH
 
 ROOM_MIN = 256
+BYTES_MIN = 1 << 20
+"""With fewer bytes than that, nobody looks for dead ones."""
 _GROWTH = 1.25
 
 
@@ -20,7 +33,6 @@ class WindowState:
         self.timed = timed
         self.grown = False
         """Whether the arrays were replaced by larger ones, so that a trace of changes would not do."""
-        self._renewed_bytes = False
         self.begin()
 
     @classmethod
@@ -87,7 +99,7 @@ class WindowState:
         # Tickets change in every record: nothing less than the whole state tells it.
         self._replace(self._own(queue=queue))
 
-    def _own(self, queue: np.ndarray) -> State:  # type: ignore[type-arg]
+    def _own(self, queue: Int32s) -> State:
         a = self.arrays
         kernel.renumber_queue(a, queue)
         return a._replace(queue=queue)
@@ -110,26 +122,23 @@ class WindowState:
         self.reserve_bytes(int(kernel.bytes_wanted(words, self.arrays, slots)))
         self.arrays.header[BYTES_END] = kernel.keep_bytes(words, self.arrays, batch, slots)
 
-    def used_slots(self) -> np.ndarray:  # type: ignore[type-arg]
+    def used_slots(self) -> Int32s:
         """Every record that was ever used."""
-        return np.arange(self.arrays.header[2], dtype=np.int32)
+        return np.arange(self.arrays.header[USED], dtype=np.int32)
 
     def drop_dead_bytes(self, words: Int64s) -> None:
-        """Copies the bytes still referred to together, once most of them are not."""
+        """Copies the bytes still referred to together, whenever there are twice as many as after the last time."""
         a = self.arrays
         end = int(a.header[BYTES_END])
-        if not len(words) or end < 1 << 20 or end < 2 * self._bytes_checked:
+        if not len(words) or end < max(BYTES_MIN, 2 * int(a.header[BYTES_KEPT])):
             return
-        empty = Batch.__new__(Batch, *([np.empty(0, np.int64)] * 7), a.bytes[:end].copy())
-        a.header[BYTES_END] = 0  # everything lies in the "batch" now
+        a.header[BYTES_END] = 0  # as if everything lay in a batch
         slots = self.used_slots()
         wanted = int(kernel.bytes_wanted(words, a, slots))
-        a = a._replace(bytes=np.empty(max(2 * wanted, ROOM_MIN), np.uint8))
-        a.header[BYTES_END] = kernel.keep_bytes(words, a, empty, slots)
-        self._bytes_checked = wanted
-        self._replace(a)
-
-    _bytes_checked = 0
+        fewer = a._replace(bytes=np.empty(2 * wanted + ROOM_MIN, np.uint8))
+        kernel.keep_bytes(words, fewer, NO_BATCH._replace(bytes=a.bytes[:end]), slots)
+        a.header[BYTES_END] = a.header[BYTES_KEPT] = wanted
+        self._replace(fewer)
 
     def _replace(self, arrays: State) -> None:
         self.arrays = arrays

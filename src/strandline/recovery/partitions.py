@@ -14,7 +14,7 @@ from strandline.failpoint import failpoint
 from strandline.log.log import Log, second_writer
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.state import LogState
-from strandline.recovery.step import Done, Step
+from strandline.recovery.step import Done, Step, unchanged
 
 TUPLES_MAX = 4_000_000
 """Input tuples in one step over all partitions, unless a single commit has more."""
@@ -97,6 +97,9 @@ def run_batch(
         return []
     base = output.state
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
-    done = list(run_steps(steps_of(taken, input_, output, elapsed_us)))
+    steps = steps_of(taken, input_, output, elapsed_us)
+    idle = {s.partition: d for s in steps if (d := unchanged(s)) is not None}
+    ran = iter(run_steps([s for s in steps if s.partition not in idle]))
+    done = [idle[s.partition] if s.partition in idle else next(ran) for s in steps]
     publish(output, base, done, writer)
     return done

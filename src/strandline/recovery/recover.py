@@ -89,9 +89,7 @@ def _replay(operator: Operator, table: pa.Table) -> None:
         return
     plan, state = operator.plan, operator.state
     batch = input_batch(plan, table, held_bytes(state.arrays))
-    _, code = plan.replay(
-        plan.window.has_times, plan.is_session, state.arrays, batch, plan.window.size, state.trace
-    )
+    _, code = plan.replay(plan.window.has_times, plan.is_session, state.arrays, batch, plan.window.size, state.trace)
     if code != kernel.DONE:
         raise CorruptManifestError(
             "an integer sum overflowed in replay, which it did not when it was computed first",

@@ -198,7 +198,14 @@ def _write_whole(path: Path, attempt: str, arrays: State) -> int:
     return size
 
 
-_DTYPES = {"header": np.int64, "records": np.int64, "buckets": np.int32, "queue": np.int32, "timers": np.int64, "bytes": np.uint8}
+_DTYPES = {
+    "header": np.int64,
+    "records": np.int64,
+    "buckets": np.int32,
+    "queue": np.int32,
+    "timers": np.int64,
+    "bytes": np.uint8,
+}
 
 
 def _views(buffer: mmap.mmap, head: Mapping[str, Any]) -> State:

@@ -6,7 +6,7 @@ counts is decided by whoever publishes the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -65,10 +65,22 @@ class Done:
     recovery: Recovery | None
 
 
-def run(step: Step, plan: Plan, policy: Policy, output: Log, input_: Log, cache: StateCache, clock: Clock) -> Done:
-    """Runs the step; `output` and `input_` are read only, but for the new block."""
+def run(
+    step: Step,
+    plan: Plan,
+    policy: Policy,
+    output: Log,
+    input_: Log,
+    cache: StateCache,
+    clock: Clock,
+    whole_logs: Callable[[], tuple[Log, Log]] | None = None,
+) -> Done:
+    """Runs the step; `output` and `input_` are read only, but for the new block.
+
+    They may know nothing but the blocks of this step: `whole_logs` gives the two that recovery can search.
+    """
     began_s = stopwatch_s()
-    operator, recovery = _operator(step, plan, output, input_, cache)
+    operator, recovery = _operator(step, plan, whole_logs or (lambda: (output, input_)), cache)
     operator.begin()
     recovered_s = stopwatch_s()
     first = operator.input_end
@@ -113,7 +125,7 @@ def run(step: Step, plan: Plan, policy: Policy, output: Log, input_: Log, cache:
 
 
 def _operator(
-    step: Step, plan: Plan, output: Log, input_: Log, cache: StateCache
+    step: Step, plan: Plan, whole_logs: Callable[[], tuple[Log, Log]], cache: StateCache
 ) -> tuple[Operator, Recovery | None]:
     before = step.before
     if before is None:
@@ -124,7 +136,19 @@ def _operator(
     if state is not None and state.arrays.header[INPUT] == before.input:
         return Operator(plan, state), None
     cache.close()
+    output, input_ = whole_logs()
     return recover(output, input_, plan, step.partition, before, step.output_end, step.output_boundary)
+
+
+def unchanged(step: Step) -> Done | None:
+    """What a step makes of no tuples and no new boundary: nothing, so that nobody has to run it."""
+    before = step.before
+    if before is None or step.input_end != before.input:
+        return None
+    if step.boundary is not None and (step.output_boundary is None or step.boundary > step.output_boundary):
+        return None
+    standing = replace(before, commit=step.input_commit)
+    return Done(None, standing, step.output_boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
 def _save(operator: Operator, policy: Policy, step: Step, position: int, clock: Clock) -> Footprints | None:

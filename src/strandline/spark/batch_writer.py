@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import ConflictError, OptionError, StorageError, StrandlineError
+from strandline.clock import stopwatch_s
+from strandline.errors import ConflictError, OptionError, StorageError
 from strandline.failpoint import failpoint
 from strandline.log import index, retention
 from strandline.log.block import Block
@@ -17,81 +16,37 @@ from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log, second_writer
 from strandline.log.manifest import Writer
 from strandline.spark.arrow_blocks import ArrowBlocks
-from strandline.spark.failure import failure_in
+from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
 from strandline.spark.spark_checkpoint import SparkCheckpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
 _GRACE_US = 24 * 3_600_000_000
 """Longer than any query should take that has planned to read a file."""
 
-# Spark tells an interruption from a failure by this text, searched for with a regular expression that overflows the
-# stack on a traceback of ordinary length; so what we raise is short.
-_INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling a batch.\n: java.lang.InterruptedException"
 
-
-class BatchWriter:
+class BatchWriter(BatchHandler):
     """Called by Spark with every batch: writes its blocks and publishes them, once."""
 
     def __init__(
         self, place: Place, log: Log, checkpoint: SparkCheckpoint, *, blocks: str | None, retention_: int | None
     ) -> None:
-        self.place = place
-        self.progress: Mapping[str, Any] = {}
-        self.failure: StrandlineError | None = None
+        super().__init__(place)
         self._log = log
         self._checkpoint = checkpoint
         self._blocks = _block_writer(place, log, blocks)
         self._follows = log.state.writer
         """Whose append ours comes after: our own last one. Any other is a second writer's."""
         self._retention = retention_
-        self._spark_query: StreamingQuery | None = None
-        self._query = ""
-        self._run = ""
-        self._started = threading.Event()
-        self._at_work = threading.Lock()
-        self._stopping = False
 
-    def runs_in(self, spark_query: StreamingQuery) -> None:
-        """Says which query this is; Spark may call with the first batch before it has told anybody."""
-        self._spark_query = spark_query
-        self._query, self._run = str(spark_query.id), str(spark_query.runId)
-        self._started.set()
-
-    def finish(self, timeout_s: float) -> None:
-        """Returns when the batch under way is published; no other begins."""
-        self._stopping = True
-        if self._at_work.acquire(timeout=timeout_s):
-            self._at_work.release()
-
-    def __call__(self, df: DataFrame, batch: int) -> None:
-        """One batch. Raises, and publishes nothing, if anything is not as it should be."""
-        self._started.wait()
-        with self._at_work:
-            if self._stopping:
-                self._wait_for_the_end()
-            try:
-                self._publish(df, batch)
-            except StrandlineError as problem:
-                self.failure = problem
-                raise
-            except Exception as problem:
-                if _was_interrupted(problem):
-                    raise InterruptedError(_INTERRUPTED) from None
-                if (found := failure_in(str(problem), self.place.url)) is None:
-                    raise
-                self.failure = found
-                raise found from None
-
-    def _wait_for_the_end(self) -> None:
-        while self._spark_query is not None and self._spark_query.isActive:
-            SYSTEM_CLOCK.sleep(0.005)
-        raise InterruptedError(_INTERRUPTED)
+    def handle(self, df: DataFrame, batch: int) -> None:
+        """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
+        self._publish(df, batch)
+        failpoint("before-spark-commit")
 
     def _publish(self, df: DataFrame, batch: int) -> None:
         log = self._log
@@ -111,7 +66,6 @@ class BatchWriter:
         ended_s = stopwatch_s()
         self._look_after(since=base.seq)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
-        failpoint("before-spark-commit")
 
     def _look_after(self, since: int) -> None:
         """Now and then: drop what is past retention, delete what nothing refers to. Rarely enough to cost little."""
@@ -148,8 +102,3 @@ def _block_writer(place: Place, log: Log, choice: str | None) -> NativeBlocks | 
             todo='leave it out, or use "arrow" (or "native" on file systems)',
         )
     return NativeBlocks(place, log) if choice != "arrow" and on_files else ArrowBlocks(place, log)
-
-
-def _was_interrupted(problem: BaseException) -> bool:
-    text = str(problem)
-    return "InterruptedException" in text or "InterruptedIOException" in text or "ClosedByInterrupt" in text

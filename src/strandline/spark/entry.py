@@ -12,11 +12,14 @@ from strandline.errors import InputError, OptionError, SchemaError, SecondWriter
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
-from strandline.units import duration_us
+from strandline.operators.windows import Window
 from strandline.spark.batch_writer import BatchWriter
+from strandline.spark.operator import OperatorStart, Windowed
+from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
 from strandline.spark.query import Query, trigger_arguments
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
+from strandline.units import duration_us
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +51,17 @@ class Entry:
         lies inside the stream's folder unless `spark_checkpoint_dir` says otherwise. `blocks` chooses who writes them:
         "native" (Spark; file systems only) or "arrow" (Python tasks); by default whichever is faster there.
         """
+        return self._start(spark, None, trigger, name, spark_checkpoint_dir, blocks)
+
+    def _start(
+        self,
+        spark: SparkSession | None,
+        operator: OperatorStart | None,
+        trigger: str | None,
+        name: str | None,
+        spark_checkpoint_dir: str | None,
+        blocks: str | None,
+    ) -> Query:
         arguments = trigger_arguments(trigger)
         if spark is not None and spark is not self._df.sparkSession:
             self._require_same_context(spark)
@@ -58,7 +72,13 @@ class Entry:
         self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
         retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
-        writer = BatchWriter(self._place, log, checkpoint, blocks=blocks, retention_=retention)
+        if operator is None:
+            writer = BatchWriter(self._place, log, checkpoint, blocks=blocks, retention_=retention)
+        else:
+            job = operator.job(self._df.sparkSession, self._place, log)
+            writer = FusedBatches(self._place, log, checkpoint, job, blocks=blocks, retention_=retention)
+            # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
+            writer.catch_up()
         if mended:
             writer.progress = {"checkpoint": mended}
         stream = self._df.writeStream.foreachBatch(writer).trigger(**arguments)
@@ -101,6 +121,55 @@ class Entry:
                 "the DataFrame belongs to another Spark than the one given to start()",
                 todo="pass the session that made the DataFrame, or none",
             )
+
+
+class Source(Entry):
+    """A DataFrame on its way into a stream, with an operator on it: one Spark query, from `window` on."""
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """What the stream will be."""
+        return self._spec
+
+    @property
+    def input_place(self) -> Place:
+        """Where the stream will be."""
+        return self._place
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts the stream into windows, per key."""
+        return Windowed(self, window)
+
+    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
+        """Starts the query that persists the DataFrame and feeds the operator."""
+        return self._start(spark, start, start.trigger, start.name, start.spark_checkpoint_dir, None)
+
+
+def source(
+    df: DataFrame,
+    path: str,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    partitions: int = PARTITIONS,
+    lateness: str | int | dt.timedelta | None = None,
+    retention: str | int | dt.timedelta | None = None,
+    durability: Durability = "fsync",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Source:
+    """A streaming DataFrame as the input of an operator, persisted at `path` on the way; arguments as for `persist`."""
+    entry = persist(
+        df,
+        path,
+        key=key,
+        time=time,
+        partitions=partitions,
+        lateness=lateness,
+        retention=retention,
+        durability=durability,
+        storage_options=storage_options,
+    )
+    return Source(entry._df, entry._place, entry._spec)
 
 
 def persist(

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError
-from strandline.units import duration_us
 from strandline.spark.failure import failure_in
+from strandline.units import duration_us
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from strandline.spark.batch_writer import BatchWriter
+    from strandline.spark.batch_handler import BatchHandler
 
 _PATIENCE_S = 60.0
 AVAILABLE_NOW = "available-now"
@@ -21,7 +21,7 @@ AVAILABLE_NOW = "available-now"
 class Query:
     """Handle on a query that writes a stream."""
 
-    def __init__(self, spark_query: StreamingQuery, writer: BatchWriter) -> None:
+    def __init__(self, spark_query: StreamingQuery, writer: BatchHandler) -> None:
         self.spark_query = spark_query
         self._writer = writer
 

@@ -41,8 +41,8 @@ from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
-from strandline.units import time_value
 from strandline.spark.place import Place
+from strandline.units import time_value
 
 _ROWS_PER_BATCH = 1 << 16
 _BYTES_PER_TASK = 64 << 20

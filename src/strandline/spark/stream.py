@@ -16,16 +16,21 @@ from strandline.log import compaction, consumers, retention
 from strandline.log.block import Block, Kind
 from strandline.log.columns import KIND, OFFSET, PARTITION
 from strandline.log.log import END, Log
-from strandline.units import duration_us, time_value
+from strandline.log.spec import StreamSpec
+from strandline.operators.windows import Window
 from strandline.spark import rows
 from strandline.spark.failure import failure_in
+from strandline.spark.operator import OperatorStart, Windowed
+from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.place import Place
+from strandline.units import duration_us, time_value
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from strandline.log.summary import Summary
+    from strandline.spark.query import Query
 
 Time = str | int | dt.datetime
 Bound = Time | Mapping[int, int]
@@ -159,6 +164,37 @@ class Stream:
 
     def _options(self, reader: Any) -> Any:
         return reader.option("path", self._place.url).option("storage_options", json.dumps(dict(self._place.options)))
+
+    # ------------------------------------------------------------------ operators
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """For operators: what this stream is."""
+        return self._log.spec
+
+    @property
+    def input_place(self) -> Place:
+        """For operators: where this stream is."""
+        return self._place
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""
+        return Windowed(self, window)
+
+    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
+        """Starts a query that feeds an operator with this stream."""
+        return start_over_stream(self.read_stream(spark), spark, self._place, self._place.open(), start)
+
+    def open_windows(self) -> pa.Table:
+        """The eventual checkpoint as a table: the newest footprint of every window that is open, in any partition.
+
+        State is as of each footprint (`_input`), not as of now: what came since is replayed in a recovery.
+        """
+        return open_windows(self._fresh())
+
+    def recovery(self) -> list[dict[str, Any]]:
+        """What a recovery would cost if it were now, per partition: extent, replay, N, T and predicted seconds."""
+        return recovery_forecast(self._fresh())
 
     # ------------------------------------------------------------------ reading without Spark
 

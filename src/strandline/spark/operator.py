@@ -1,0 +1,191 @@
+"""`stream.window(…).aggregate(…).checkpoint(…).start(…)`: how a user says what an operator is, and sets it going."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from strandline.checkpoint.policy import Policy, cec
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import OptionError
+from strandline.log.columns import fields_of, type_name
+from strandline.log.log import Log
+from strandline.log.spec import StreamSpec
+from strandline.log.storage import Durability
+from strandline.operators.aggregates import Aggregate
+from strandline.operators.plan import Plan
+from strandline.operators.windows import Window
+from strandline.recovery.partitions import TUPLES_MAX
+from strandline.spark.operator_job import OperatorJob
+from strandline.spark.place import Place
+from strandline.spark.query import Query
+from strandline.units import duration_us
+from strandline.version import VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Input(Protocol):
+    """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """What the input stream is, or will be."""
+
+    @property
+    def input_place(self) -> Place:
+        """Where it is, or will be."""
+
+    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
+        """Starts the query that feeds the operator."""
+
+
+class OperatorStart:
+    """Everything that starting an operator takes, once its input is there."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        policy: Policy,
+        place: Place,
+        spec: StreamSpec,
+        *,
+        trigger: str | None,
+        name: str | None,
+        spark_checkpoint_dir: str | None,
+        tuples_max: int,
+    ) -> None:
+        self.place = place
+        self.trigger = trigger
+        self.name = name
+        self.spark_checkpoint_dir = spark_checkpoint_dir
+        self._plan = plan
+        self._policy = policy
+        self._spec = spec
+        self.tuples_max = tuples_max
+
+    def job(self, spark: SparkSession, input_place: Place, input_log: Log) -> OperatorJob:
+        """The operator, its output stream created if there is none, its input kept from truncation."""
+        upstream = {"stream": input_log.spec.id, "path": input_place.url}
+        spec = StreamSpec(
+            **{
+                **{n: getattr(self._spec, n) for n in _SPEC_FIELDS},
+                "upstream": upstream,
+                "created_us": SYSTEM_CLOCK.now_us(),
+            }
+        )
+        output = Log.create(self.place.storage(), spec)
+        retention = self._spec.retention if self._spec.retention is not None else output.spec.retention
+        job = OperatorJob(
+            spark.sparkContext,
+            self._plan,
+            self._policy,
+            (input_place, input_log),
+            (self.place, output),
+            self.tuples_max,
+            retention,
+        )
+        job.register()
+        return job
+
+
+_SPEC_FIELDS = ("id", "schema", "key", "time", "partitions", "lateness", "retention", "created_by", "operator")
+
+
+class Windowed:
+    """A stream cut into windows; `aggregate` says what to compute over each."""
+
+    def __init__(self, input_: Input, window: Window) -> None:
+        if not isinstance(window, Window):
+            raise OptionError(
+                f"window({window!r}) is not a window",
+                todo='use sl.count_window(10), sl.time_window("1 hour") or sl.session_window(gap="30 min")',
+            )
+        self._input = input_
+        self._window = window
+
+    def aggregate(self, **aggregates: Aggregate) -> Aggregation:
+        """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
+        spec = self._input.input_spec
+        if self._window.has_times and spec.lateness is None:
+            raise OptionError(
+                f"{self._window.kind} windows over a stream in which nothing is ever late would never close",
+                where=self._input.input_place.url,
+                todo='create the stream with lateness=, for example lateness="10 s"',
+            )
+        types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
+        plan = Plan.of(self._window, aggregates, types, spec.key, spec.time)
+        return Aggregation(self._input, plan, cec())
+
+
+class Aggregation:
+    """A windowed aggregation; `start` sets it going."""
+
+    def __init__(self, input_: Input, plan: Plan, policy: Policy) -> None:
+        self._input = input_
+        self._plan = plan
+        self._policy = policy
+
+    def checkpoint(self, policy: Policy) -> Aggregation:
+        """The same with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)` or `sl.none()`."""
+        if not isinstance(policy, Policy):
+            raise OptionError(
+                f"checkpoint({policy!r}) is not a policy", todo='use for example sl.cec(extent="2x", replay=500_000)'
+            )
+        return Aggregation(self._input, self._plan, policy)
+
+    def start(
+        self,
+        spark: SparkSession,
+        path: str,
+        *,
+        trigger: str | None = None,
+        name: str | None = None,
+        max_tuples_per_batch: int | None = None,
+        retention: str | int | dt.timedelta | None = None,
+        durability: Durability = "fsync",
+        storage_options: Mapping[str, Any] | None = None,
+        spark_checkpoint_dir: str | None = None,
+    ) -> Query:
+        """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
+
+        Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine. `trigger` is an interval
+        ("200 ms"), "available-now", or None for as fast as it goes. `max_tuples_per_batch` bounds how much input one
+        batch takes in when there is much to catch up with.
+        """
+        if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
+            raise OptionError(
+                f"max_tuples_per_batch={max_tuples_per_batch!r} is not a number of tuples", todo="use 1 or more"
+            )
+        if durability not in ("fsync", "os"):
+            raise OptionError(f"durability={durability!r} is unknown", todo='use "fsync" or "os"')
+        input_spec = self._input.input_spec
+        plan = self._plan
+        spec = StreamSpec(
+            id=str(uuid.uuid4()),
+            schema={
+                "type": "struct",
+                "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in plan.result_columns],
+            },
+            key=input_spec.key,
+            time="window_end",
+            partitions=input_spec.partitions,
+            lateness=0,
+            retention=None if retention is None else duration_us(retention, "retention"),
+            created_by=f"strandline {VERSION}",
+            operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
+        )
+        start = OperatorStart(
+            plan,
+            self._policy,
+            Place(str(path), durability, dict(storage_options or {})),
+            spec,
+            trigger=trigger,
+            name=name,
+            spark_checkpoint_dir=spark_checkpoint_dir,
+            tuples_max=max_tuples_per_batch or TUPLES_MAX,
+        )
+        return self._input.start_operator(spark, start)

@@ -1,0 +1,138 @@
+"""The driver's side of an operator: decides what a batch takes in, lets Spark run the steps, publishes the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.checkpoint.policy import Policy, predicted_s
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.errors import ConflictError, StorageError
+from strandline.log import consumers, index, retention
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.operators.plan import Plan
+from strandline.recovery.partitions import run_batch
+from strandline.recovery.step import Done, Step
+from strandline.spark.affinity import on_hosts
+from strandline.spark.operator_task import OperatorTask, run_task
+from strandline.spark.place import Place
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_REGISTER_EVERY_S = 5.0
+_GRACE_US = 24 * 3_600_000_000
+
+
+class OperatorJob:
+    """One operator between two streams."""
+
+    def __init__(
+        self,
+        context: SparkContext,
+        plan: Plan,
+        policy: Policy,
+        input_: tuple[Place, Log],
+        output: tuple[Place, Log],
+        tuples_max: int,
+        retention_: int | None,
+    ) -> None:
+        self._context = context
+        self._plan = plan
+        self._policy = policy
+        self._input_place, self.input = input_
+        self._output_place, self.output = output
+        self._tuples_max = tuples_max
+        self._retention = retention_
+        self._consumer = f"operator-{self.output.spec.id}"
+        self._registered_s = 0.0
+        self._recovery: Mapping[str, Any] = {}
+        self._input_spec, self._output_spec = self.input.spec.to_json(), self.output.spec.to_json()
+
+    def register(self) -> None:
+        """Keeps the input from being truncated past what a recovery would need."""
+        starts = self.input.state.starts[: self.input.spec.partitions]
+        needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
+        consumers.register(self.input, self._consumer, needs)
+        self._registered_s = stopwatch_s()
+
+    def catch_up(self, writer: Writer, go_on: Callable[[], bool]) -> Mapping[str, Any] | None:
+        """Takes in whatever the input has; what was done, None if there was nothing to do."""
+        self.input.refresh()
+        report: Mapping[str, Any] | None = None
+        while go_on():
+            began_s = stopwatch_s()
+            before = self.output.state.seq
+            done = run_batch(self.input, self.output, self._run_steps, writer, SYSTEM_CLOCK, self._tuples_max)
+            if not done:
+                break
+            report = self._report(done, stopwatch_s() - began_s)
+            self._look_after(before)
+        return report
+
+    def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
+        tasks = [self._task(step) for step in steps]
+        hosts = [step.before.host if step.before else "" for step in steps]
+        return on_hosts(self._context, tasks, hosts, run_task)
+
+    def _task(self, step: Step) -> OperatorTask:
+        first = step.before.input if step.before else step.input_start
+        return OperatorTask(
+            step,
+            self._plan,
+            self._policy,
+            self._input_place,
+            self._input_spec,
+            self.input.state,
+            list(self.input.blocks(step.partition, first, step.input_end)) if first < step.input_end else [],
+            self._output_place,
+            self._output_spec,
+            self.output.state,
+        )
+
+    def _look_after(self, before: int) -> None:
+        """Now and then: say what of the input is still needed, drop what is past retention, delete leftovers."""
+        try:
+            if stopwatch_s() - self._registered_s > _REGISTER_EVERY_S:
+                self.register()
+            seq = self.output.state.seq
+            if self._retention is not None and seq // index.FOLD_EVERY > before // index.FOLD_EVERY:
+                retention.apply_retention(self.output, self._retention)
+            if seq // (16 * index.FOLD_EVERY) > before // (16 * index.FOLD_EVERY):
+                retention.collect(self.output, grace_us=_GRACE_US)
+        except (ConflictError, StorageError):
+            pass  # what does not work now is done the next time
+
+    def _report(self, done: Sequence[Done], seconds: float) -> dict[str, Any]:
+        recovered = {
+            d.standing.attempt: {
+                "partition": p,
+                "open_windows": d.recovery.open_windows,
+                "extent": d.recovery.extent,
+                "replayed": d.recovery.replayed,
+                "load_s": round(d.recovery.load_s, 4),
+                "replay_s": round(d.recovery.replay_s, 4),
+            }
+            for p, d in enumerate(done)
+            if d.recovery is not None
+        }
+        if recovered:
+            self._recovery = {"last_recovery": list(recovered.values())}
+        return {
+            "commit": self.output.state.seq,
+            "input_commit": done[0].standing.commit,
+            "input_tuples": sum(d.tuples for d in done),
+            "results": sum(d.results for d in done),
+            "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},
+            "open_windows": sum(d.standing.open for d in done),
+            "extent": {p: d.standing.extent for p, d in enumerate(done)},
+            "replay": {p: d.standing.replay for p, d in enumerate(done)},
+            "predicted_recovery_s": round(max(predicted_s(d.standing) for d in done), 3),
+            "recovered": list(recovered.values()),
+            "state_bytes": sum(d.state_bytes for d in done),
+            "step_s": round(max(d.seconds for d in done), 4),
+            "checkpoint_s": round(sum(d.checkpoint_s for d in done), 4),
+            "operator_s": round(seconds, 4),
+            **self._recovery,
+        }

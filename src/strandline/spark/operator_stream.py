@@ -1,0 +1,94 @@
+"""An operator's stream, seen from outside: starting one over an existing stream, its open windows, its recovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.checkpoint.policy import predicted_s
+from strandline.errors import OptionError
+from strandline.log.columns import fields_of, type_name
+from strandline.log.log import Log
+from strandline.log.spec import StreamSpec
+from strandline.operators.aggregates import Aggregate, resolve
+from strandline.operators.plan import Plan
+from strandline.operators.tuples import NO_BATCH, Columns
+from strandline.operators.windows import Window
+from strandline.recovery import eventual_checkpoint
+from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
+from strandline.spark.query import Query, trigger_arguments
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.operator import OperatorStart
+    from strandline.spark.place import Place
+
+
+def start_over_stream(
+    ticks: DataFrame, spark: SparkSession, input_place: Place, input_log: Log, start: OperatorStart
+) -> Query:
+    """Starts a query that ticks whenever the input has grown."""
+    from strandline.spark.place import Place
+
+    arguments = trigger_arguments(start.trigger)
+    job = start.job(spark, input_place, input_log)
+    handler = OperatorBatches(start.place, job)
+    checkpoint = Place(start.spark_checkpoint_dir) if start.spark_checkpoint_dir else start.place
+    stream = ticks.writeStream.foreachBatch(handler).trigger(**arguments)
+    if start.name:
+        stream = stream.queryName(start.name)
+    spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
+    handler.runs_in(spark_query)
+    return Query(spark_query, handler)
+
+
+def plan_of(spec: StreamSpec, where: str) -> Plan:
+    """The plan of the operator that writes a stream, from what its stream.json says."""
+    operator = spec.operator
+    if operator is None:
+        raise OptionError("no operator writes this stream", where=where, todo="ask the output stream of an operator")
+    types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
+    window = Window.from_json(operator["window"])
+    accumulators = tuple(
+        resolve(name, Aggregate(function, column), {column: kind} if column else {})
+        for name, (function, column, kind) in operator["aggregates"].items()
+    )
+    time_type = types["window_start"]
+    return Plan(window, tuple((c, types[c]) for c in spec.key), ("", time_type), accumulators)
+
+
+def open_windows(log: Log) -> pa.Table:
+    """The newest footprint of every open window."""
+    plan = plan_of(log.spec, log.storage.url)
+    names = [c for c, _ in [*plan.result_columns, *plan.control_columns]]
+    tables = []
+    for partition, standing in enumerate(log.state.standings):
+        state = eventual_checkpoint.load(log, plan, partition, standing, log.state.ends[partition])
+        records = state.arrays.records[: state.open_windows]
+        columns = Columns(plan, records, state.arrays, NO_BATCH).footprints(state.open_windows)
+        table = pa.Table.from_arrays(columns, names=names).drop_columns([a.name for a in plan.accumulators])
+        tables.append(table.append_column("_partition", pa.array([partition] * len(records), pa.int32())))
+    if not tables:
+        types = [log.spec.block.field(n) for n in names if n not in {a.name for a in plan.accumulators}]
+        return pa.schema([*types, pa.field("_partition", pa.int32())]).empty_table()
+    return pa.concat_tables(tables)
+
+
+def recovery_forecast(log: Log) -> list[dict[str, Any]]:
+    """What a recovery of each partition would read, and how long it would take."""
+    plan_of(log.spec, log.storage.url)
+    return [
+        {
+            "partition": p,
+            "open_windows": s.open,
+            "extent": s.extent,
+            "replay": s.replay,
+            "input": s.input,
+            "oldest_input": s.oldest,
+            "mode": s.mode,
+            "predicted_s": round(predicted_s(s), 3),
+        }
+        for p, s in enumerate(log.state.standings)
+    ]
