@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.errors import OptionError
-from strandline.log.standing import Standing
+from strandline.log.standing import EXTENT_NS, FIXED_S, REPLAY_NS, Standing
 from strandline.operators.operator import Limits
 from strandline.units import duration_us
 
 Duration = str | int | dt.timedelta
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
-EXTENT_NS, REPLAY_NS = 900.0, 250.0
-"""What a tuple of the extent and a replayed tuple cost, until it has been measured."""
-FIXED_S = 0.15
-"""What a recovery takes before it has read anything: opening the logs, loading the kernels."""
 FOOTPRINT_NS = 1_000.0
 """What writing a footprint costs, for the budget of `interval` a `period`."""
 
@@ -53,7 +49,7 @@ class Policy:
             budget = int(share * max(elapsed_us, self.period_us) * 1_000 / FOOTPRINT_NS)
         if self.recover_within_us is None:
             return Limits(extent, replay, budget=budget)
-        extent_ns, replay_ns = unit_costs(costs)
+        extent_ns, replay_ns = costs.unit_costs if costs else (EXTENT_NS, REPLAY_NS)
         allowed_s = max(0.0, self.recover_within_us / 1e6 - FIXED_S) * _MARGIN
         return Limits(extent, replay, allowed_s * 1e9, extent_ns, replay_ns, budget)
 
@@ -66,19 +62,6 @@ class Policy:
 
 _MARGIN = 0.7
 """Measured costs are averages; a recovery must stay within the target nine times of ten."""
-
-
-def unit_costs(standing: Standing | None) -> tuple[float, float]:
-    """Nanoseconds to read a tuple of the extent and to replay a tuple, as measured or as assumed."""
-    if standing is None:
-        return EXTENT_NS, REPLAY_NS
-    return standing.extent_ns or EXTENT_NS, standing.replay_ns or REPLAY_NS
-
-
-def predicted_s(standing: Standing) -> float:
-    """How long a recovery of this partition would take."""
-    extent_ns, replay_ns = unit_costs(standing)
-    return FIXED_S + (standing.extent * extent_ns + standing.replay * replay_ns) / 1e9
 
 
 def cec(

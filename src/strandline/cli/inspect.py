@@ -17,7 +17,7 @@ from strandline.cli.terminal import ACCENT, QUIET, count, facts_table, moment, p
 
 if TYPE_CHECKING:
     from strandline.log.log import Log
-    from strandline.log.summary import Summary
+    from strandline.log.summary import OperatorSummary, Summary
 
 _PARTITIONS_SHOWN = 16
 _CHART_LINES = 5
@@ -70,6 +70,8 @@ def _rendered(log: Log, console: Console) -> RenderableType:
         _side_by_side(panel(_stream(s, now_us), "stream"), panel(_schema(s), "schema"), console.width),
         panel(_partitions(s, console.width - 4), "partitions"),
     ]
+    if s.operator is not None:
+        parts.append(panel(_operator(s.operator), "operator"))
     if s.histogram is not None:
         parts.append(panel(_chart(s), "tuples over time"))
     if s.consumers:
@@ -159,6 +161,31 @@ def _chart(s: Summary) -> RenderableType:
     middle = f"highest {plural(max(values), 'tuple')} in {_span(s, round(bucket))}"
     axis.add_row(_time(s, s.time_min), middle, _time(s, s.time_max), style=QUIET)
     return Group(*lines, axis)
+
+
+def _operator(o: OperatorSummary) -> RenderableType:
+    facts = facts_table()
+    window = ", ".join(f"{name} {value}" for name, value in o.window.items() if name != "kind")
+    facts.add_row("window", Text(f"{o.window['kind']} ({window})"))
+    facts.add_row("aggregates", Text(", ".join(f"{name} = {what}" for name, what in o.aggregates.items())))
+    facts.add_row("input", Text(o.input))
+    marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
+    facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")
+    facts.add_row("recovery", f"{o.predicted_recovery_s} s predicted [{QUIET}]({o.mode})[/]")
+    table = rows_table("", "input", "open", "extent q", "replay u", "predicted", "last recovery", right=_RIGHT)
+    for p in o.partitions:
+        r = p["last_recovery"]
+        last = (
+            ""
+            if r is None
+            else f"{count(r['extent'])} read in {r['load_s']} s, {count(r['replayed'])} replayed in {r['replay_s']} s"
+        )
+        numbers = (p["partition"], p["input"], p["open_windows"], p["extent"], p["replay"])
+        table.add_row(*map(count, numbers), f"{p['predicted_recovery_s']} s", Text(last, style=QUIET))
+    return Group(facts, table)
+
+
+_RIGHT = ("", "input", "open", "extent q", "replay u", "predicted")
 
 
 def _consumers(s: Summary, now_us: int) -> RenderableType:

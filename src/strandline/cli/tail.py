@@ -40,9 +40,8 @@ def tail(
     partitions = [log.spec.late] if late else chosen_partitions(log, partition)
     positions = [OFFSET] if late else [PARTITION, OFFSET]
     show = _printer(as_json, [*positions, *_time_first(log)])
-    starts, ends = log.state.starts, log.state.ends
     newest: deque[pa.Table] = deque()
-    for run in merged(log, partitions, firsts={p: max(starts[p], ends[p] - number) for p in partitions}):
+    for run in merged(log, partitions, firsts={p: _first_of_last(log, p, number) for p in partitions}):
         newest.append(run.table)
         # Of what is merged, only the last N tuples are wanted.
         while sum(len(t) for t in newest) - len(newest[0]) >= number:
@@ -56,6 +55,19 @@ def tail(
         firsts = {p: max(seen[p], log.state.starts[p]) for p in partitions}
         for run in merged(log, partitions, firsts=firsts):
             show(run.table)
+
+
+def _first_of_last(log: Log, partition: int, number: int) -> int:
+    """A place from which on there are that many results, whatever control tuples stand in between."""
+    start, end = log.state.starts[partition], log.state.ends[partition]
+    reach = number
+    while reach and end - reach > start:
+        blocks = list(log.blocks(partition, end - reach))
+        if sum(b.rows.get("result", 0) for b in blocks) >= number:
+            only_results = all(b.rows.get("result", 0) == b.tuples for b in blocks)
+            return end - reach if only_results else blocks[0].first
+        reach *= 2
+    return start if reach else end
 
 
 def _time_first(log: Log) -> list[str]:

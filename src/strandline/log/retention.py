@@ -53,6 +53,9 @@ def truncate(
                         todo=f"truncate less, let {consumer.name!r} catch up, or unregister it",
                     )
                 starts[p] = _block_start(log, p, need)
+        for p, standing in enumerate(state.standings):
+            # What the operator would read to get its own windows back stays, whatever anybody asked for.
+            starts[p] = min(starts[p], _block_start(log, p, state.ends[p] - standing.extent))
         return Manifest(
             seq=state.seq + 1,
             kind="truncate",

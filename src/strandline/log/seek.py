@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.log.block import Kind
+from strandline.log.columns import KIND
 from strandline.log.log import Log
 
 
@@ -18,8 +20,10 @@ def offsets_at(log: Log, time: int) -> tuple[int, ...]:
 
 def _offset_at(log: Log, partition: int, time: int) -> int:
     for block in log.blocks(partition, time_from=time):
-        times = log.read_block(block, columns=[log.spec.time]).column(log.spec.time)
-        hits = pc.indices_nonzero(pc.greater_equal(times.cast(pa.int64()), time))
+        table = log.read_block(block, columns=[log.spec.time])
+        is_in_time = pc.greater_equal(table.column(log.spec.time).cast(pa.int64()), time)
+        # A footprint may speak of a window that ends long after the results around it.
+        hits = pc.indices_nonzero(pc.and_(is_in_time, pc.equal(table.column(KIND), int(Kind.RESULT))))
         if len(hits):
             return block.first + int(hits[0].as_py())
     return log.state.ends[partition]

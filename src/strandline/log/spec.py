@@ -175,7 +175,8 @@ class StreamSpec:
         ours, theirs = (s.upstream or {} for s in (self, asked))
         if ours.get("stream") != theirs.get("stream"):
             found.append(
-                f"its input is {ours.get('path')} ({ours.get('stream')}), here {theirs.get('path')} ({theirs.get('stream')})"
+                f"its input is {ours.get('path')} ({ours.get('stream')}), "
+                f"here {theirs.get('path')} ({theirs.get('stream')})"
             )
         if found:
             raise StreamMismatchError(

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+EXTENT_NS, REPLAY_NS = 900.0, 250.0
+"""What a tuple of the extent and a replayed tuple cost, until it has been measured."""
+FIXED_S = 0.15
+"""What a recovery takes before it has read anything: opening the logs, loading the kernels."""
+
 Mode = Literal["eventual", "instant", "none"]
 
 
@@ -39,10 +44,19 @@ class Standing:
     replay_ns: float = 0.0
     """What one replayed tuple costs, as measured."""
 
+    recovered: Mapping[str, float] | None = None
+    """The last recovery: after which commit, extent read, tuples replayed, seconds of each."""
+
     @property
-    def seconds(self) -> float:
-        """The predicted time of a recovery."""
-        return (self.extent * self.extent_ns + self.replay * self.replay_ns) / 1e9
+    def unit_costs(self) -> tuple[float, float]:
+        """Nanoseconds to read a tuple of the extent and to replay a tuple, as measured or as assumed."""
+        return self.extent_ns or EXTENT_NS, self.replay_ns or REPLAY_NS
+
+    @property
+    def predicted_s(self) -> float:
+        """How long a recovery of this partition would take."""
+        extent_ns, replay_ns = self.unit_costs
+        return FIXED_S + (self.extent * extent_ns + self.replay * replay_ns) / 1e9
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""

@@ -64,6 +64,23 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorSummary:
+    """Where the operator that computes a stream stands, and what its recovery would cost now."""
+
+    window: Mapping[str, Any]
+    aggregates: Mapping[str, str]
+    input: str
+    mode: str
+    """How a recovery goes: eventual (footprints), instant (whole checkpoints), or none."""
+    open_windows: int
+    predicted_recovery_s: float
+    """Of the slowest partition: they recover at the same time."""
+    footprints: Mapping[str, int]
+    """Written in the last batch, by kind."""
+    partitions: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A stream as of the last refresh of its log."""
 
@@ -98,6 +115,7 @@ class Summary:
     writer: Writer | None
     consumers: tuple[ConsumerSummary, ...]
     histogram: Histogram | None
+    operator: OperatorSummary | None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for people's programs."""
@@ -141,6 +159,37 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         writer=state.writer,
         consumers=tuple(_consumer(c, state) for c in consumers(log)),
         histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets, spec.late),
+        operator=_operator(log),
+    )
+
+
+def _operator(log: Log) -> OperatorSummary | None:
+    operator, standings = log.spec.operator, log.state.standings
+    if operator is None:
+        return None
+    last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
+    kinds = ("g_open", "g_check")
+    return OperatorSummary(
+        window=operator["window"],
+        aggregates={n: f"{f}({'' if c is None else c})" for n, (f, c, _) in operator["aggregates"].items()},
+        input=str((log.spec.upstream or {}).get("path", "")),
+        mode=standings[0].mode if standings else "eventual",
+        open_windows=sum(s.open for s in standings),
+        predicted_recovery_s=round(max((s.predicted_s for s in standings), default=0.0), 3),
+        footprints={k: sum(b.rows.get(k, 0) for b in last.blocks) if last else 0 for k in kinds},
+        partitions=tuple(
+            {
+                "partition": p,
+                "input": s.input,
+                "open_windows": s.open,
+                "oldest_input": s.oldest,
+                "extent": s.extent,
+                "replay": s.replay,
+                "predicted_recovery_s": round(s.predicted_s, 3),
+                "last_recovery": s.recovered,
+            }
+            for p, s in enumerate(standings)
+        ),
     )
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from strandline.checkpoint.policy import Policy, unit_costs
+from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock, stopwatch_s
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
 from strandline.log.block import Block, Kind
 from strandline.log.log import Log
-from strandline.log.standing import Standing
+from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing
 from strandline.operators.operator import Footprints, Operator
 from strandline.operators.plan import Plan
 from strandline.operators.record import INPUT
@@ -237,18 +237,34 @@ class _Work:
 
     def priced(self, standing: Standing, before: Standing | None) -> Standing:
         """The standing with what a tuple of extent and replay costs, as far as it is known."""
-        extent_ns, replay_ns = unit_costs(before)
+        extent_ns, replay_ns = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
         samples: Sequence[tuple[int, float, int, float]] = [(self.written, self.write_s, self.tuples, self.feed_s)]
         if self.recovery is not None:  # nothing prices a recovery as well as a recovery
             r = self.recovery
             samples = [(r.extent, r.load_s, r.replayed, r.replay_s)]
         for written, write_s, fed, feed_s in samples:
             if written >= _SAMPLE_MIN:
-                extent_ns += _WEIGHT * (write_s * 1e9 / written - extent_ns)
+                extent_ns = _towards(extent_ns, write_s * 1e9 / written)
             if fed >= _SAMPLE_MIN:
-                replay_ns += _WEIGHT * (feed_s * 1e9 / fed - replay_ns)
-        return replace(standing, extent_ns=round(extent_ns, 1), replay_ns=round(replay_ns, 1))
+                replay_ns = _towards(replay_ns, feed_s * 1e9 / fed)
+        recovered = before.recovered if before else None
+        if self.recovery is not None:
+            r = self.recovery
+            recovered = {
+                "at_input": before.input if before else 0,
+                "extent": r.extent,
+                "replayed": r.replayed,
+                "load_s": round(r.load_s, 4),
+                "replay_s": round(r.replay_s, 4),
+            }
+        return replace(standing, extent_ns=round(extent_ns, 1), replay_ns=round(replay_ns, 1), recovered=recovered)
 
 
+def _towards(estimate: float, sample: float) -> float:
+    """A little nearer to what was measured; the first run of a kernel, which compiles it, says nothing."""
+    return estimate + _WEIGHT * (min(sample, _OUTLIER * estimate) - estimate)
+
+
+_OUTLIER = 3.0
 _SAMPLE_MIN = 1_000
 _WEIGHT = 0.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from strandline.checkpoint.policy import Policy, predicted_s
+from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError
 from strandline.log import consumers, index, retention
@@ -128,7 +128,7 @@ class OperatorJob:
             "open_windows": sum(d.standing.open for d in done),
             "extent": {p: d.standing.extent for p, d in enumerate(done)},
             "replay": {p: d.standing.replay for p, d in enumerate(done)},
-            "predicted_recovery_s": round(max(predicted_s(d.standing) for d in done), 3),
+            "predicted_recovery_s": round(max(d.standing.predicted_s for d in done), 3),
             "recovered": list(recovered.values()),
             "state_bytes": sum(d.state_bytes for d in done),
             "step_s": round(max(d.seconds for d in done), 4),

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from strandline.checkpoint.policy import predicted_s
 from strandline.errors import OptionError
 from strandline.log.columns import fields_of, type_name
 from strandline.log.log import Log
@@ -88,7 +87,7 @@ def recovery_forecast(log: Log) -> list[dict[str, Any]]:
             "input": s.input,
             "oldest_input": s.oldest,
             "mode": s.mode,
-            "predicted_s": round(predicted_s(s), 3),
+            "predicted_s": round(s.predicted_s, 3),
         }
         for p, s in enumerate(log.state.standings)
     ]
