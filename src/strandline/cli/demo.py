@@ -1,4 +1,4 @@
-"""`strandline demo`: a stream survives SIGKILL, for everybody to see."""
+"""`strandline demo`: an operator survives SIGKILL, for everybody to see."""
 
 from __future__ import annotations
 
@@ -12,71 +12,85 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from strandline.cli import demo_items
-from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.cli.demo_history import draw, history, sketch
+from strandline.cli.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
+from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
+from strandline.recovery.recover import only_results
 
-_PATH = "streams/demo/items"
+_PATH = "streams/demo"
 _POLL_S = 0.02
 
 
 def demo(
-    path: Annotated[str, typer.Option(help="Where the stream goes. The default is made anew in every demo.")] = _PATH,
-    tuples: Annotated[int, typer.Option(min=20_000, help="How many items stream in.")] = 400_000,
+    path: Annotated[str, typer.Option(help="Where the streams go. The default is made anew in every demo.")] = _PATH,
+    tuples: Annotated[int, typer.Option(min=100_000, help="How many items stream in.")] = 600_000,
     as_json: Annotated[
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
     ] = False,
 ) -> None:
-    """Ingest a stream of items, kill Spark with SIGKILL half-way, start it again: every tuple is there once."""
-    console = Console(stderr=as_json)
-    target = Path(path)
+    """Average a stream of items, kill Spark with SIGKILL half-way, start it again: the results are the same."""
+    console = Console(stderr=as_json, highlight=False)
+    folder = Path(path)
     if path == _PATH:
-        shutil.rmtree(target, ignore_errors=True)
-    elif target.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    elif folder.exists():
         raise OptionError("there is something at this path already", where=path, todo="choose a path that is free")
-    console.print(f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark → {path}")
-    killed_at = _ingest(target, tuples, stop_at=tuples // 2, console=console)
-    left = sum(1 for _ in target.glob("staging/**/*.parquet")) + _unpublished(target)
     console.print(
-        f"[bold]2[/]  [red]SIGKILL[/] after {killed_at:,} published tuples. "
-        f"{left} files of an unfinished batch are left behind; no manifest names them, so they do not exist."
+        f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark → {path}/{ITEMS}"
     )
-    console.print("[bold]3[/]  Start the same program again:")
-    _ingest(target, tuples, stop_at=None, console=console)
-    result = {"path": path, "killed_at": killed_at, **_check(target, tuples)}
-    good = result["missing"] == result["doubled"] == result["wrong"] == 0
-    result["every_tuple_once"] = good
+    console.print(f"   The average price of every 10 items of an id comes out → {path}/{AVERAGE}")
+    killed_at = _run(folder, tuples, stop_at=tuples // 2, console=console)
+    forecast = _standings(folder)
     console.print(
-        f"[bold]4[/]  Published: {result['tuples']:,} tuples in {result['commits']} commits. "
-        f"Missing: {result['missing']}. Doubled: {result['doubled']}. Wrong: {result['wrong']}. "
-        + ("[green]Every tuple is there once.[/]" if good else "[red]Broken![/]")
+        f"[bold]2[/]  [red]SIGKILL[/] in mid-batch, after {killed_at:,} items. {forecast['open_windows']:,} windows were "
+        f"open; their state is in the output stream, in its last {forecast['extent']:,} tuples."
     )
-    console.print(f"   Now try:  strandline inspect {path}   ·   strandline verify {path}")
+    console.print("[bold]3[/]  Start the same program again, its local state lost, as on another machine:")
+    _run(folder, tuples, stop_at=None, console=console)
+    recovered = _recovered(folder)
+    console.print(
+        f"   Recovered {forecast['open_windows']:,} open windows: {recovered['extent']:,} tuples of the output read in "
+        f"{recovered['load_s']:.2f} s, {recovered['replayed']:,} items replayed in {recovered['replay_s']:.2f} s "
+        "(kernels compiled, if this was the first time ever)."
+    )
+    result = {"path": path, "killed_at": killed_at, **forecast, "recovered": recovered, **_compare(folder, console)}
+    moments = history(_log(folder / AVERAGE))
+    for line in sketch(moments):
+        console.print(line, markup=False)
+    picture = draw(moments, folder / "recovery.png")
+    if picture is not None:
+        console.print(f"   Picture: {picture}")
+        result["picture"] = str(picture)
+    console.print(f"   Now try:  strandline inspect {path}/{AVERAGE}   ·   strandline verify {path}/{AVERAGE}")
     if as_json:
         print(json.dumps(result))
-    if not good:
+    if not result["identical"]:
         raise typer.Exit(1)
 
 
-def _ingest(target: Path, tuples: int, stop_at: int | None, console: Console) -> int:
-    """Runs the Spark process to its end, or kills it at `stop_at`; returns how many tuples were published then."""
-    with tempfile.TemporaryFile() as errors:
+# ---------------------------------------------------------------------- the Spark process
+
+
+def _run(folder: Path, tuples: int, stop_at: int | None, console: Console) -> int:
+    """Runs the Spark process to its end, or kills it at `stop_at`; returns how many items were averaged then."""
+    with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(prefix="strandline-demo-") as state:
         child = subprocess.Popen(
-            [sys.executable, "-m", "strandline.cli.demo_items", str(target), str(tuples)],
+            [sys.executable, "-m", "strandline.cli.demo_items", str(folder), str(tuples)],
             stdout=errors,
             stderr=errors,
             start_new_session=True,  # a process group of its own, so that the kill takes the JVM along
+            env={**os.environ, "STRANDLINE_STATE_DIR": state},
         )
         try:
-            published = _follow(child, target, tuples, stop_at, console)
+            averaged = _follow(child, folder, tuples, stop_at, console)
         finally:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -88,64 +102,90 @@ def _ingest(target: Path, tuples: int, stop_at: int | None, console: Console) ->
                 f"the demo's Spark process failed:\n{text[-2000:]}",
                 todo="is there a Java 17 or newer? see docs/start.md",
             )
-    return published
+    return averaged
 
 
-def _follow(child: subprocess.Popen[Any], target: Path, tuples: int, stop_at: int | None, console: Console) -> int:
+def _follow(child: subprocess.Popen[Any], folder: Path, tuples: int, stop_at: int | None, console: Console) -> int:
     columns = (TextColumn("   {task.description}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
     log: Log | None = None
-    published = 0
+    averaged = 0
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("starting Spark", total=tuples)
         while True:
             ended = child.poll() is not None
-            log = log or _opened(target)
+            log = log or _opened(folder / AVERAGE)
             if log is not None:
                 log.refresh()
-                published = sum(log.state.ends[: log.spec.partitions])
-                if published:
-                    progress.update(task, completed=published, description="tuples published")
+                averaged = sum(s.input for s in log.state.standings)
+                done = averaged == tuples
+                if averaged:
+                    text = "once more, uninterrupted" if done and stop_at is None else "items averaged"
+                    progress.update(task, completed=averaged, description=text)
             # Die in the middle of a batch, where it hurts.
-            in_a_batch = next(target.glob("staging/**/*.parquet"), None) is not None
-            if ended or (stop_at is not None and published >= stop_at and in_a_batch):
-                return published
+            in_a_batch = next((folder / ITEMS).glob("staging/**/*.parquet"), None) is not None
+            if ended or (stop_at is not None and averaged >= stop_at and in_a_batch):
+                return averaged
             SYSTEM_CLOCK.sleep(_POLL_S)
 
 
 def _opened(target: Path) -> Log | None:
     try:
-        return Log.open(LocalStorage(target))
+        return _log(target)
     except StrandlineError as nothing_yet:
         if isinstance(nothing_yet, StreamNotFoundError) or not (target / "stream.json").exists():
             return None
         raise
 
 
-def _unpublished(target: Path) -> int:
-    log = Log.open(LocalStorage(target))
-    named = {b.file for p in range(log.spec.partitions) for b in log.blocks(p)}
-    return sum(1 for listed in log.storage.list("blocks") if listed.key not in named)
+def _log(target: Path) -> Log:
+    return Log.open(LocalStorage(target))
 
 
-def _check(target: Path, tuples: int) -> dict[str, Any]:
-    """Counts every item by its time, which tells its number, and recomputes its other columns."""
-    began = stopwatch_s()
-    log = Log.open(LocalStorage(target))
-    seen = np.zeros(tuples, dtype=np.int64)
-    wrong = 0
-    for partition in range(log.spec.partitions):
-        for table in log.read(partition):
-            n = table.column("item_time").cast(pa.int64()).to_numpy() // 1_000 - demo_items.FIRST_TIME_MS
-            np.add.at(seen, n, 1)
-            ids, prices = table.column("item_id").to_numpy(), table.column("item_price").to_numpy()
-            right_id = ids == n * 31 % demo_items.ITEM_IDS
-            right_price = prices == n * demo_items.PRICE_STEP % demo_items.PRICES / 100
-            wrong += int(len(n) - (right_id & right_price).sum())
+# ---------------------------------------------------------------------- what came of it
+
+
+def _standings(folder: Path) -> dict[str, Any]:
+    standings = _log(folder / AVERAGE).state.standings
     return {
-        "tuples": int(seen.sum()),
-        "commits": log.state.seq + 1,
-        "missing": int((seen == 0).sum()),
-        "doubled": int((seen > 1).sum()),
-        "wrong": wrong,
-        "check_s": round(stopwatch_s() - began, 2),
+        "open_windows": sum(s.open for s in standings),
+        "extent": sum(s.extent for s in standings),
+        "replay": sum(s.replay for s in standings),
     }
+
+
+def _recovered(folder: Path) -> dict[str, Any]:
+    found = [s.recovered for s in _log(folder / AVERAGE).state.standings if s.recovered]
+    total = {name: sum(r[name] for r in found) for name in ("extent", "replayed")}
+    return {**total, **{name: max((r[name] for r in found), default=0.0) for name in ("load_s", "replay_s")}}
+
+
+def _compare(folder: Path, console: Console) -> dict[str, Any]:
+    """The results beside those of a run that nothing interrupted: same values, same order, bit by bit."""
+    ours, theirs = _log(folder / AVERAGE), _log(folder / UNINTERRUPTED)
+    results = identical = 0
+    sample: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for partition in range(ours.spec.partitions):
+        one, other = _results(ours, partition), _results(theirs, partition)
+        results += one.num_rows
+        identical += one.equals(other)
+        sample += zip(one.slice(0, 2).to_pylist(), other.slice(0, 2).to_pylist(), strict=False)
+    console.print("[bold]4[/]  Results with the crash │ of a run without one:")
+    for left, right in sample:
+        console.print(f"   {_short(left)} │ {_short(right)}", markup=False)
+    good = identical == ours.spec.partitions
+    console.print(
+        f"   … {results:,} results in {ours.spec.partitions} partitions: "
+        + ("[green]identical, bit by bit and in the same order.[/]" if good else "[red]they differ![/]")
+    )
+    return {"results": results, "identical": good}
+
+
+def _short(row: dict[str, Any]) -> str:
+    return (
+        f"id {row['item_id']:>5}  items {row['window_start']:>6}…{row['window_end']:<6} average {row['average']:<8.5g}"
+    )
+
+
+def _results(log: Log, partition: int) -> pa.Table:
+    tables = [only_results(t).select(list(log.spec.columns)) for t in log.read(partition)]
+    return pa.concat_tables(tables).combine_chunks() if tables else log.spec.arrow.empty_table()
