@@ -44,32 +44,31 @@ def demo(
     elif folder.exists():
         raise OptionError("there is something at this path already", where=path, todo="choose a path that is free")
     console.print(
-        f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark → {path}/{ITEMS}"
+        f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark\n   → {path}/{ITEMS}"
     )
-    console.print(f"   The average price of every 10 items of an id comes out → {path}/{AVERAGE}")
+    console.print(f"   The average price of every 10 items of an id comes out\n   → {path}/{AVERAGE}")
     killed_at = _run(folder, tuples, stop_at=tuples // 2, console=console)
     forecast = _standings(folder)
     console.print(
-        f"[bold]2[/]  [red]SIGKILL[/] in mid-batch, after {killed_at:,} items. {forecast['open_windows']:,} windows were "
-        f"open; their state is in the output stream, in its last {forecast['extent']:,} tuples."
+        f"[bold]2[/]  [red]SIGKILL[/] in mid-batch, after {killed_at:,} items. {forecast['open_windows']:,} windows "
+        f"were open;\n   their state is in the output stream, in its last {forecast['extent']:,} tuples."
     )
     console.print("[bold]3[/]  Start the same program again, its local state lost, as on another machine:")
     _run(folder, tuples, stop_at=None, console=console)
     recovered = _recovered(folder)
     console.print(
-        f"   Recovered {forecast['open_windows']:,} open windows: {recovered['extent']:,} tuples of the output read in "
-        f"{recovered['load_s']:.2f} s, {recovered['replayed']:,} items replayed in {recovered['replay_s']:.2f} s "
-        "(kernels compiled, if this was the first time ever)."
+        f"   Recovered {forecast['open_windows']:,} open windows: {recovered['extent']:,} tuples of the output\n   read in "
+        f"{recovered['load_s']:.2f} s, {recovered['replayed']:,} items replayed in {recovered['replay_s']:.2f} s."
     )
     result = {"path": path, "killed_at": killed_at, **forecast, "recovered": recovered, **_compare(folder, console)}
     moments = history(_log(folder / AVERAGE))
     for line in sketch(moments):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
     picture = draw(moments, folder / "recovery.png")
     if picture is not None:
         console.print(f"   Picture: {picture}")
         result["picture"] = str(picture)
-    console.print(f"   Now try:  strandline inspect {path}/{AVERAGE}   ·   strandline verify {path}/{AVERAGE}")
+    console.print(f"   Now try:  strandline inspect {path}/{AVERAGE}\n              strandline verify {path}/{AVERAGE}")
     if as_json:
         print(json.dumps(result))
     if not result["identical"]:
@@ -171,7 +170,7 @@ def _compare(folder: Path, console: Console) -> dict[str, Any]:
         sample += zip(one.slice(0, 2).to_pylist(), other.slice(0, 2).to_pylist(), strict=False)
     console.print("[bold]4[/]  Results with the crash │ of a run without one:")
     for left, right in sample:
-        console.print(f"   {_short(left)} │ {_short(right)}", markup=False)
+        console.print(f"   {_short(left)} │ {_short(right)}", markup=False, soft_wrap=True)
     good = identical == ours.spec.partitions
     console.print(
         f"   … {results:,} results in {ours.spec.partitions} partitions: "
@@ -181,9 +180,7 @@ def _compare(folder: Path, console: Console) -> dict[str, Any]:
 
 
 def _short(row: dict[str, Any]) -> str:
-    return (
-        f"id {row['item_id']:>5}  items {row['window_start']:>6}…{row['window_end']:<6} average {row['average']:<8.5g}"
-    )
+    return f"id {row['item_id']:>5} {row['window_start']:>6}…{row['window_end']:<6} average {row['average']:<7.5g}"
 
 
 def _results(log: Log, partition: int) -> pa.Table:

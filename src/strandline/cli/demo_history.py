@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +55,7 @@ def crash(moments: Sequence[Moment]) -> int | None:
     return next((i for i in range(1, len(moments)) if moments[i].run != moments[i - 1].run), None)
 
 
-def sketch(moments: Sequence[Moment], columns: int = 60) -> list[str]:
+def sketch(moments: Sequence[Moment], columns: int = 50) -> list[str]:
     """Extent, replay and throughput over the run, for the terminal; a ✕ marks the crash."""
     last = moments[-1].seconds or 1.0
     at = [min(columns - 1, int(m.seconds / last * columns)) for m in moments]
@@ -101,9 +102,7 @@ def draw(moments: Sequence[Moment], file: Path) -> Path | None:
     figure, axes = pyplot.subplots(3, 1, sharex=True, figsize=(9, 7), layout="constrained")
     figure.suptitle("An operator around SIGKILL: what recovery reads, what it replays, how fast tuples go through")
     pieces = [slice(0, where), slice(where, None)] if where else [slice(None)]
-    rates = [0.0] + [
-        (b.tuples - a.tuples) / max(b.seconds - a.seconds, 1e-3) for a, b in zip(moments, moments[1:], strict=False)
-    ]
+    rates = [0.0] + [(b.tuples - a.tuples) / max(b.seconds - a.seconds, 1e-3) for a, b in itertools.pairwise(moments)]
     if where:
         rates[where] = float("nan")
     drawn: list[tuple[str, list[float]]] = [
@@ -111,6 +110,8 @@ def draw(moments: Sequence[Moment], file: Path) -> Path | None:
         ("replay u (tuples)", [float(m.replay) for m in moments]),
         ("tuples/s", rates),
     ]
+    targets = [2.0 * m.open_windows for m in moments]
+    axes[0].plot(seconds, targets, color="gray", linestyle=":", label="Q = 2 x open windows")
     for axis, (label, values) in zip(axes, drawn, strict=True):
         for piece in pieces:
             _line(axis, seconds[piece], values[piece])
@@ -120,9 +121,6 @@ def draw(moments: Sequence[Moment], file: Path) -> Path | None:
         if where:
             axis.axvspan(seconds[where - 1], seconds[where], color="tab:red", alpha=0.12)
             axis.axvline(seconds[where - 1], color="tab:red", linewidth=1.5)
-    axes[0].plot(
-        seconds, [2 * m.open_windows for m in moments], color="gray", linestyle=":", label="Q = 2 x open windows"
-    )
     axes[0].legend(loc="lower right")
     if where:
         axes[0].annotate("SIGKILL", (seconds[where - 1], axes[0].get_ylim()[1] * 0.9), color="tab:red")
