@@ -85,13 +85,13 @@ def test_the_readme_program_persists_every_number_once_and_goes_on_when_run_agai
     assert "1000 tuples in the last second" in first
     again = counts(run_text(program, tmp_path))
     assert again[0] == again[1] == again[2] > tuples
-    read_without_us = run(EXAMPLES / "03_read_without_strandline.py", tmp_path)
+    read_without_us = run(EXAMPLES / "06_read_without_strandline.py", tmp_path)
     assert sum(int(n) for n in re.findall(r"(\d+) tuples", read_without_us)) == again[0]
 
 
 @pytest.mark.spark
 def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
-    output = run(EXAMPLES / "02_follow_a_live_stream.py", tmp_path)
+    output = run(EXAMPLES / "05_follow_a_live_stream.py", tmp_path)
     published, read, distinct = (int(n) for n in re.findall(r"\d+", output))
     assert published == read == distinct > 0
     assert list(tmp_path.iterdir()) == [], "it leaves something behind"
