@@ -55,14 +55,16 @@ class Input:
         return spark.readStream.schema(schema).option("maxFilesPerTrigger", 2).parquet(str(self.folder))
 
 
-def generate(folder: Path, tuple_bytes: int, rows_per_batch: int, batches: int, seed: int = 1) -> Input:
+def generate(
+    folder: Path, tuple_bytes: int, rows_per_batch: int, batches: int, seed: int = 1, keys: int = KEYS
+) -> Input:
     """Items with a random payload that fills them up to `tuple_bytes`, in order of time."""
     folder.mkdir(parents=True)
     rng = np.random.default_rng(seed)
     half = rows_per_batch // 2
     for part in range(batches * 2):
         columns: dict[str, Any] = {
-            "item_id": rng.integers(0, KEYS, half),
+            "item_id": rng.integers(0, keys, half),
             "item_price": rng.random(half),
             "item_time": pa.array(np.arange(part * half, (part + 1) * half) * 10, pa.timestamp("us", tz="UTC")),
         }
@@ -97,3 +99,9 @@ def stopwatch(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def batch_seconds(query: Any) -> float:
+    """Seconds of the median batch as Spark reports them, the first (which compiles) left out."""
+    taken = sorted(p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["batchId"] > 0)
+    return float(taken[len(taken) // 2]) / 1000

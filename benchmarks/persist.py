@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import strandline as sl
-from benchmarks.harness import CORES, Input, generate, rounds, say, spread, workspace
+from benchmarks.harness import CORES, Input, batch_seconds, generate, rounds, say, spread, workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ def _best_batch(writer: Any, folder: Path) -> float:
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     shutil.rmtree(folder, ignore_errors=True)
-    return _batch_seconds(query)
+    return batch_seconds(query)
 
 
 def _strandline(spark: SparkSession, data: Input, folder: Path, blocks: str = "native") -> float:
@@ -143,10 +143,4 @@ def _strandline(spark: SparkSession, data: Input, folder: Path, blocks: str = "n
     entry = sl.persist(data.stream(spark), str(path), key="item_id", time="item_time", partitions=CORES, lateness="1 s")
     query = entry.start(spark, trigger="available-now", blocks=blocks)
     query.await_termination()
-    return _batch_seconds(query.spark_query)
-
-
-def _batch_seconds(query: Any) -> float:
-    """Seconds of the median batch as Spark reports them, the first (which compiles) left out."""
-    taken = sorted(p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["batchId"] > 0)
-    return float(taken[len(taken) // 2]) / 1000
+    return batch_seconds(query.spark_query)

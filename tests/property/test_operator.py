@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from strandline.errors import AggregateOverflowError
 from strandline.operators import aggregates as agg
-from strandline.operators import key_codec, window_state
+from strandline.operators import key_codec, operator, window_state
 from strandline.operators.columns import arrow_type
 from strandline.operators.kernel import bucket_of
 from strandline.operators.operator import Limits, Operator
 from strandline.operators.plain import PlainOperator, Row
 from strandline.operators.plan import Plan
-from strandline.operators.record import BYTES_END
+from strandline.operators.record import BYTES_END, TIMERS
 from strandline.operators.windows import Window, count_window, session_window, time_window
 
 NAN, INF = math.nan, math.inf
@@ -398,6 +398,73 @@ def test_bytes_that_nothing_refers_to_are_dropped(name: str, monkeypatch: pytest
     assert max(sizes[len(sizes) // 2 :]) < 2 * max(2000, live)
 
 
+def test_a_table_larger_than_what_goes_through_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "_ROWS_MAX", 8)
+    for name, p in PLANS.items():
+        pair = run(p, many_rows(p, Random(17), 150, 8), [Step(70, 1, 4, Limits(extent=9)), Step(80, 2, 5, None)])
+        assert pair.results, name
+
+
+def test_sessions_that_keep_joining_leave_timers_that_close_nothing() -> None:
+    p = PLANS["session, boolean"]
+    times = [20 * (i // 3) + (0, 6, 3)[i % 3] for i in range(1200)]  # every third tuple joins two sessions
+    rows = [row_of(p, i, 1, t, i) for i, t in enumerate(times)]
+    pair = Pair(p)
+    for first in range(0, len(rows), 300):
+        one_step(pair, rows[first : first + 300], 1, times[first // 2], Limits(extent=5))
+        state = pair.fast.state
+        assert state.arrays.header[TIMERS] > state.open_windows
+    pair.close_until(FOREVER)
+    assert len(pair.results) == 400
+
+
+# ---------------------------------------------------------------------- what Spark SQL says, in so many words
+
+
+def only(p: Plan, column: str, values: Sequence[Any]) -> Row:
+    """The result of one window that has these values in the column, and none in any other."""
+    nothing = {c: None for c in p.input_columns if c.startswith("v_")}
+    rows = [{**row_of(p, i, 2, 0, 0), **nothing, column: v} for i, v in enumerate(values)]
+    (result,) = run(p, rows, [Step(0, 1, 0, None)]).results
+    return result
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([None, NAN, 1.0], {"min": 1.0, "max": NAN, "first": None, "last": 1.0, "count": 2, "sum": NAN, "avg": NAN}),
+        ([NAN, None, None], {"min": NAN, "max": NAN, "first": NAN, "last": None, "count": 1, "variance": None}),
+        ([-0.0, 0.0, None], {"min": -0.0, "max": -0.0, "sum": 0.0, "avg": 0.0, "variance": 0.0, "stddev": 0.0}),
+        ([0.0, -0.0, -INF], {"min": -INF, "max": 0.0, "last": -INF, "sum": -INF, "variance": NAN}),
+        ([None, None, None], {"min": None, "first": None, "count": 0, "sum": None, "avg": None, "stddev": None}),
+        ([1.0, 2.0, 4.5], {"avg": 2.5, "variance": 3.25, "stddev": math.sqrt(3.25), "sum": 7.5}),
+    ],
+    ids=str,
+)
+def test_nulls_nan_and_zeros_are_treated_as_in_spark_sql(values: list[Any], expected: dict[str, Any]) -> None:
+    result = only(PLANS["tumbling, long"], "v_double", values)
+    assert bits([{f: result[f"{f} double"] for f in expected}]) == bits([expected])
+
+
+@pytest.mark.parametrize(
+    ("kind", "total", "tuples", "mean"),
+    [
+        ("decimal(10,2)", "0.02", 64, "0.000313"),
+        ("decimal(10,2)", "-0.02", 64, "-0.000313"),
+        ("decimal(10,2)", "0.01", 64, "0.000156"),
+        ("decimal(10,2)", "99999999.99", 1, "99999999.990000"),
+        ("decimal(18,3)", "640000000000000.002", 64, "10000000000000.0000313"),
+        ("decimal(18,3)", "-640000000000000.002", 64, "-10000000000000.0000313"),
+        ("decimal(18,3)", "999999999999999.999", 3, "333333333333333.3330000"),
+    ],
+)
+def test_the_mean_of_decimals_has_four_more_digits_rounded_half_up(
+    kind: str, total: str, tuples: int, mean: str
+) -> None:
+    values = [Decimal(total), *[Decimal(0)] * (tuples - 1)]
+    assert str(only(PLANS["session, binary"], f"v_{kind}", values)[f"avg {kind}"]) == mean
+
+
 # ---------------------------------------------------------------------- sums that do not fit
 
 BIG = 1 << 62
@@ -435,8 +502,4 @@ def test_an_integer_sum_that_overflows_is_an_error_that_names_key_and_window(
 
 @pytest.mark.parametrize(("one", "other"), [(BIG, BIG - 1), (-BIG, -BIG)])
 def test_an_integer_sum_may_use_all_of_its_64_bits(one: int, other: int) -> None:
-    p = PLANS["session, binary"]
-    nothing = {c: None for c in p.input_columns if c.startswith("v_")}
-    rows = [{**row_of(p, i, 2, i, 0), **nothing, "v_long": v} for i, v in enumerate((one, other))]
-    (result,) = run(p, rows, [Step(0, 1, 0, None)]).results
-    assert result["sum long"] == one + other
+    assert only(PLANS["session, binary"], "v_long", [one, other])["sum long"] == one + other

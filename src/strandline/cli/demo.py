@@ -57,8 +57,9 @@ def demo(
     _run(folder, tuples, stop_at=None, console=console)
     recovered = _recovered(folder)
     console.print(
-        f"   Recovered {forecast['open_windows']:,} open windows: {recovered['extent']:,} tuples of the output\n   read in "
-        f"{recovered['load_s']:.2f} s, {recovered['replayed']:,} items replayed in {recovered['replay_s']:.2f} s."
+        f"   Recovered {forecast['open_windows']:,} open windows: {recovered['extent']:,} tuples of the output\n"
+        f"   read in {recovered['load_s']:.2f} s, {recovered['replayed']:,} items "
+        f"replayed in {recovered['replay_s']:.2f} s."
     )
     result = {"path": path, "killed_at": killed_at, **forecast, "recovered": recovered, **_compare(folder, console)}
     moments = history(_log(folder / AVERAGE))

@@ -18,13 +18,11 @@ from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import (
     CollectedError,
     ConflictError,
-    CorruptBlockError,
     CorruptionError,
     CorruptManifestError,
     KeyExistsError,
     KeyMissingError,
     NotAStreamError,
-    SecondWriterError,
     StorageError,
     StreamNotFoundError,
     TruncatedError,
@@ -33,6 +31,7 @@ from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
 from strandline.log import index, manifest, spec, tail
 from strandline.log.block import Block
+from strandline.log.failures import lost_block, second_writer, unindexed
 from strandline.log.index import Index, Snapshot
 from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.spec import StreamSpec
@@ -244,7 +243,7 @@ class Log:
                     table = self.read_block(block, columns)
                 except KeyMissingError as problem:
                     if missing == block:
-                        raise self._lost(block) from problem
+                        raise lost_block(block, self.storage.url) from problem
                     missing = block
                     break
                 yield table.slice(first - block.first, min(end, block.end) - first)
@@ -253,22 +252,7 @@ class Log:
                 self.refresh()
                 self.require_kept(partition, first)
                 if first == before and missing is missing_before:
-                    raise self._unindexed(partition, first)
-
-    def _lost(self, block: Block) -> CorruptBlockError:
-        return CorruptBlockError(
-            "a published block is gone",
-            where=f"{self.storage.url}/{block.file}, partition {block.partition}, "
-            f"offsets {block.first} to {block.end - 1}",
-            todo="restore this file from a copy; everything else of the stream stays readable",
-        )
-
-    def _unindexed(self, partition: int, first: int) -> CorruptManifestError:
-        return CorruptManifestError(
-            f"the index knows no block with offset {first}",
-            where=f"{self.storage.url}, partition {partition}",
-            todo=f"delete {index.ROOT_KEY}; the index is rebuilt from the manifests",
-        )
+                    raise unindexed(partition, first, self.storage.url)
 
     def require_kept(self, partition: int, first: int) -> None:
         """Raises if the offset was dropped by retention."""
@@ -402,13 +386,3 @@ class Log:
             chunk = range(start, min(start + index.FOLD_EVERY, self.state.seq + 1))
             snapshot = self._index.fold(snapshot, [self.commit(seq) for seq in chunk])
         return snapshot
-
-
-def second_writer(seq: int, writer: Writer | None, where: str) -> SecondWriterError:
-    """The error of a writer that finds another's append where its own should come next."""
-    who = f" (query {writer.query}, run {writer.run}, batch {writer.batch})" if writer else ""
-    return SecondWriterError(
-        f"another writer has published commit {seq}{who}",
-        where=where,
-        todo="let one writer at a time write a stream; this one has stopped and published nothing",
-    )

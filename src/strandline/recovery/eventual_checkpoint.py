@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import CorruptManifestError
+from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.block import Kind
 from strandline.log.columns import KIND, OFFSET
 from strandline.log.log import Log
@@ -44,8 +44,11 @@ def _newest_first(log: Log, plan: Plan, partition: int, first: int, end: int) ->
     log.require_kept(partition, first)
     columns = [*(c for c, _ in plan.key), START, END, *(c for c, _ in plan.control_columns)]
     for block in reversed(list(log.blocks(partition, first, end))):
-        table = log.read_block(block, columns)
-        yield table.slice(max(0, first - block.first), min(end, block.end) - max(first, block.first))
+        begin, until = max(first, block.first), min(end, block.end)
+        try:
+            yield log.read_block(block, columns).slice(begin - block.first, until - begin)
+        except KeyMissingError:  # compacted and collected meanwhile: the same offsets lie elsewhere
+            yield pa.concat_tables(log.read(partition, begin, until, columns))
 
 
 def _take_in(met: WindowState, plan: Plan, table: pa.Table, whole_at: int | None) -> None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from strandline.clock import Clock
 from strandline.failpoint import failpoint
-from strandline.log.log import Log, second_writer
+from strandline.log.failures import second_writer
+from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.state import LogState
+from strandline.operators.windows import Window
 from strandline.recovery.step import Done, Step, unchanged
 
 TUPLES_MAX = 4_000_000
@@ -48,6 +50,8 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: s
     """One step a partition."""
     state = output.state
     name = attempt or uuid.uuid4().hex
+    # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
+    timed = output.spec.operator is None or Window.from_json(output.spec.operator["window"]).has_times
     return [
         Step(
             partition=p,
@@ -57,7 +61,7 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: s
             input_start=input_.state.starts[p],
             input_end=max(taken.ends[p], input_.state.starts[p]),
             input_commit=taken.commit,
-            boundary=taken.boundaries[p],
+            boundary=taken.boundaries[p] if timed else None,
             attempt=f"{name}-{p}",
             elapsed_us=elapsed_us,
         )

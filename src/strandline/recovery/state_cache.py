@@ -84,6 +84,8 @@ class StateCache:
     def close(self) -> None:
         """Lets go of the arrays."""
         if self._lock is not None:
+            # Said aloud: the map has a descriptor of its own, which would hold the lock for as long as the map lives.
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
             self._lock = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -16,29 +16,30 @@ def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], wo
     """`work` on each item, a task each, in order; each on its host if that can be had without waiting long."""
     if not items:
         return []
-    if str(context.master).startswith("local[") or not any(hosts):
-        return context.parallelize(items, len(items)).map(work).collect()
-    return _located(context, items, hosts).map(work).collect()
+    located = any(hosts) and not str(context.master).startswith("local[")
+    tasks: Any = _located(context, items, hosts) if located else context.parallelize(items, len(items))
+    done: list[R] = tasks.map(work).collect()
+    return done
 
 
-def _located(context: SparkContext, items: Sequence[T], hosts: Sequence[str]):  # type: ignore[no-untyped-def]
+def _located(context: Any, items: Sequence[T], hosts: Sequence[str]) -> Any:
     """An RDD of one item a partition with preferred locations, which Python's own `parallelize` has not."""
     from pyspark.core.rdd import RDD
     from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-    serializer = CPickleSerializer()
-    jvm, gateway = context._jvm, context._gateway
-    pairs = jvm.java.util.ArrayList()  # type: ignore[union-attr]
+    serializer: Any = CPickleSerializer()
+    jvm = context._jvm
+    pairs = jvm.java.util.ArrayList()
     for item, host in zip(items, hosts, strict=True):
-        places = jvm.java.util.ArrayList()  # type: ignore[union-attr]
+        places = jvm.java.util.ArrayList()
         if host:
             places.add(host)
-        data = bytearray(serializer.dumps([item]))
-        pairs.add(jvm.scala.Tuple2(data, _scala(jvm, places)))  # type: ignore[union-attr]
-    tag = jvm.scala.reflect.ClassTag.apply(gateway.jvm.java.lang.Class.forName("[B"))  # type: ignore[union-attr]
+        pairs.add(jvm.scala.Tuple2(bytearray(serializer.dumps([item])), _scala(jvm, places)))
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     rdd = context._jsc.sc().makeRDD(_scala(jvm, pairs), tag)
-    return RDD(rdd.toJavaRDD(), context, BatchedSerializer(serializer, 1))
+    batched: Any = BatchedSerializer
+    return RDD(rdd.toJavaRDD(), context, batched(serializer, 1))
 
 
-def _scala(jvm, values):  # type: ignore[no-untyped-def]
+def _scala(jvm: Any, values: Any) -> Any:
     return jvm.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()

@@ -12,8 +12,9 @@ from strandline.errors import ConflictError, OptionError, StorageError
 from strandline.failpoint import failpoint
 from strandline.log import index, retention
 from strandline.log.block import Block
+from strandline.log.failures import second_writer
 from strandline.log.local_storage import LocalStorage
-from strandline.log.log import Log, second_writer
+from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler

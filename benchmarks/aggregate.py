@@ -1,0 +1,235 @@
+"""Averages over count windows, persisted and recoverable, beside what Spark itself has for keeping state.
+
+strandline            `sl.source(df)`, count windows of 10, `sl.cec(extent="2x", replay=500_000)`: persists the input,
+                      computes the windows, persists results and footprints, publishes both; checksums, fsync
+strandline_none       the same with `sl.none()`: no footprints
+spark_builtin         `groupBy("item_id").agg(avg("item_price"))`, RocksDB with changelog, to `noop`: a simpler job. No
+                      windows, no order, one average a key for ever, partly added up before the shuffle, written nowhere
+transform_with_state  `transformWithStateInPandas` doing the same windows, to `noop`, on a small input
+
+All read the same files through the same source, and a contender's time is that of its median batch. What checkpoints
+cost, and how many footprints there are, is measured without Spark: see `checkpoint_cost.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import xxhash
+
+import strandline as sl
+from benchmarks.averages import Windows
+from benchmarks.checkpoint_cost import POLICY, checkpoint_cost, records_per_touched_key
+from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
+from strandline.recovery.state_cache import FOLDER_VARIABLE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WINDOW = 10
+WINDOWS = (1, 10, 100, 1000)
+TUPLE_BYTES = 32
+NONE_ROWS = 500_000
+"""Batches of this size are also run without checkpoints."""
+_ROCKSDB = {
+    "spark.sql.shuffle.partitions": str(CORES),
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+@dataclass(frozen=True)
+class _Size:
+    batches: tuple[tuple[int, int], ...]
+    """Tuples a batch, batches (the first of which is not measured); the first line is the headline."""
+    transform: tuple[int, int, int]
+    """The same, and keys, for `transformWithStateInPandas`."""
+    cost: tuple[int, int, int]
+    """Tuples a batch, batches, batches not measured, for the cost of checkpoints."""
+    logged: int
+    """Batches for counting footprints."""
+
+
+SIZES = {
+    "small": _Size(((500_000, 5), (50_000, 5)), (10_000, 3, 2_000), (250_000, 10, 4), 80),
+    "large": _Size(((500_000, 9), (50_000, 21), (2_000_000, 6)), (20_000, 5, 2_000), (250_000, 40, 16), 200),
+}
+
+
+def run(size: str, repeat: int = 3) -> dict[str, Any]:
+    """Measures without Spark, then with it, and returns the result."""
+    sizes = SIZES[size]
+    with workspace() as folder:
+        costs = [checkpoint_cost(window, KEYS, *sizes.cost, repeat, folder) for window in WINDOWS]
+        logged = {str(window): records_per_touched_key(window, KEYS, sizes.logged) for window in WINDOWS}
+        say(f"aggregate: footprints for each touched key and batch, by window: {logged}")
+        # Before Spark starts, because its Python workers inherit it.
+        os.environ.setdefault(FOLDER_VARIABLE, str(folder / "state"))
+        spark = sl.session(f"local[{CORES}]", **_ROCKSDB)
+        table = []
+        for number, (rows, batches) in enumerate(sizes.batches):
+            data = generate(folder / f"in-{number}", TUPLE_BYTES, rows, batches)
+            if number == 0:
+                _warm_up(spark, folder)
+            table.append(_measure(spark, data, folder, repeat))
+            shutil.rmtree(data.folder)
+        transform = _transform(spark, folder, sizes.transform, repeat)
+    best = table[0]
+    per_tuple = transform and transform["tuples_per_s"]["transform_with_state"]
+    return {
+        "benchmark": "aggregate",
+        "size": size,
+        "cores": CORES,
+        "repeat": repeat,
+        "keys": KEYS,
+        "window": WINDOW,
+        "batch_tuples": best["batch_tuples"],
+        "tuples_per_s": best["tuples_per_s"],
+        "ratio_to_spark_builtin": best["ratio_to_spark_builtin"],
+        "ratio_to_transform_with_state": transform and transform["ratio"],
+        "ratio_to_transform_with_state_at_full_size": per_tuple and round(best["tuples_per_s"] / per_tuple, 1),
+        "checkpoint_cost_pct": {str(row["window"]): row["cost_pct"] for row in costs},
+        "checkpoint_cost_pct_with_spark": best.get("checkpoint_cost_pct"),
+        "state_records_per_touched_key": logged[str(WINDOW)],
+        "state_records_per_touched_key_by_window": logged,
+        "log_bytes_per_tuple": best["log_bytes_per_tuple"],
+        "input_bytes_per_tuple": best["input_bytes_per_tuple"],
+        "spark_changelog_bytes_per_tuple": best["spark_changelog_bytes_per_tuple"],
+        "spread": best["spread"],
+        "results_match": all(row["results_match"] for row in table),
+        "result_hash": best["result_hash"],
+        "transform_with_state": transform,
+        "checkpoint_cost": {str(row["window"]): row for row in costs},
+        "table": table,
+    }
+
+
+def _warm_up(spark: SparkSession, folder: Path) -> None:
+    """A JVM that has compiled its loops, Python workers that have loaded their kernels."""
+    data = generate(folder / "in-warm", TUPLE_BYTES, 100_000, 4)
+    for _ in range(2):
+        _strandline(spark, data, folder, POLICY)
+        _builtin(spark, data, folder)
+    shutil.rmtree(data.folder)
+
+
+def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int) -> dict[str, Any]:
+    contenders: dict[str, Callable[[], float]] = {
+        "strandline": lambda: _strandline(spark, data, folder, POLICY),
+        "spark_builtin": lambda: _builtin(spark, data, folder),
+    }
+    if data.rows_per_batch == NONE_ROWS:
+        contenders["strandline_none"] = lambda: _strandline(spark, data, folder / "none", sl.none())
+    seconds = rounds(contenders, repeat)
+    best = {name: min(taken) for name, taken in seconds.items()}
+    tuples = data.rows_per_batch * data.batches
+    matches, content = _check(str(folder / "items"), str(folder / "averages"))
+    row = {
+        "batch_tuples": data.rows_per_batch,
+        "batches": data.batches,
+        "tuples_per_s": round(data.rows_per_batch / best["strandline"]),
+        "tuples_per_s_spark_builtin": round(data.rows_per_batch / best["spark_builtin"]),
+        "batch_ms": {name: round(s * 1000, 1) for name, s in best.items()},
+        "spread": {name: spread(taken) for name, taken in seconds.items()},
+        "ratio_to_spark_builtin": round(best["spark_builtin"] / best["strandline"], 3),
+        "log_bytes_per_tuple": round(_bytes_below(folder / "averages" / "blocks") / tuples, 2),
+        "input_bytes_per_tuple": round(_bytes_below(folder / "items" / "blocks") / tuples, 2),
+        "spark_changelog_bytes_per_tuple": round(_bytes_below(folder / "builtin" / "state") / tuples, 2),
+        "results_match": matches,
+        "result_hash": content,
+    }
+    if "strandline_none" in best:
+        row["checkpoint_cost_pct"] = round(100 * (1 - best["strandline_none"] / best["strandline"]), 1)
+    for name in ("items", "averages", "builtin", "none"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    say(
+        f"aggregate {data.rows_per_batch:>9,} a batch: {row['tuples_per_s']:>10,} tuples/s   "
+        f"of Spark's groupBy {row['ratio_to_spark_builtin']:.2f}   bytes a tuple: log {row['log_bytes_per_tuple']}, "
+        f"Spark's changelog {row['spark_changelog_bytes_per_tuple']}"
+    )
+    return row
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".crc"))
+
+
+def _check(items: str, averages: str) -> tuple[bool, str]:
+    """Whether the averages are those of the persisted items, computed another way; and a hash of them."""
+    matches, h = True, xxhash.xxh3_64()
+    for partition in range(CORES):
+        read = pa.concat_tables(
+            [t.select(["item_id", "item_price", "_offset"]) for t in sl.stream(items).tables(partition)]
+        )
+        ids, prices, offsets = (read.column(name).to_numpy() for name in ("item_id", "item_price", "_offset"))
+        found = Windows.found(list(sl.stream(averages).tables(partition)))
+        matches = matches and len(found) > 0 and found.same_as(Windows.expected(ids, prices, offsets, WINDOW))
+        h.update(found.hash().encode())
+    return matches, str(h.hexdigest())
+
+
+# ---------------------------------------------------------------------- contenders
+
+
+def _strandline(spark: SparkSession, data: Input, folder: Path, policy: sl.Policy) -> float:
+    for name in ("items", "averages"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    items = sl.source(
+        data.stream(spark), str(folder / "items"), key="item_id", time="item_time", partitions=CORES, lateness="1 s"
+    )
+    averages = items.window(sl.count_window(WINDOW)).aggregate(average=sl.avg("item_price")).checkpoint(policy)
+    query = averages.start(spark, str(folder / "averages"), trigger="available-now")
+    query.await_termination()
+    return batch_seconds(query.spark_query)
+
+
+def _builtin(spark: SparkSession, data: Input, folder: Path) -> float:
+    from pyspark.sql import functions as F
+
+    checkpoint = folder / "builtin"
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    averages = data.stream(spark).groupBy("item_id").agg(F.avg("item_price").alias("average"))
+    writer = averages.writeStream.outputMode("update").format("noop").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    query.awaitTermination()
+    return batch_seconds(query)
+
+
+def _transform(spark: SparkSession, folder: Path, size: tuple[int, int, int], repeat: int) -> dict[str, Any] | None:
+    """`transformWithStateInPandas` and Strandline on the same small input; None if the first cannot run here."""
+    from benchmarks import transform_with_state
+
+    if (reason := transform_with_state.missing()) is not None:
+        say(f"aggregate: no figure for transformWithStateInPandas. {reason}")
+        return None
+    rows, batches, keys = size
+    data = generate(folder / "in-transform", TUPLE_BYTES, rows, batches, keys=keys)
+    contenders: dict[str, Callable[[], float]] = {
+        "transform_with_state": lambda: transform_with_state.run(spark, data, folder),
+        "strandline": lambda: _strandline(spark, data, folder, POLICY),
+    }
+    try:
+        contenders["transform_with_state"]()
+        seconds = rounds(contenders, repeat)
+    except Exception as problem:  # a peer that does not run is no reason to have no figures at all
+        say(f"aggregate: transformWithStateInPandas failed: {str(problem).splitlines()[0]}")
+        return None
+    best = {name: min(taken) for name, taken in seconds.items()}
+    ratio = round(best["transform_with_state"] / best["strandline"], 2)
+    say(f"aggregate {rows:>9,} a batch, {keys:,} keys: {ratio:.1f} times as fast as transformWithStateInPandas")
+    return {
+        "batch_tuples": rows,
+        "keys": keys,
+        "tuples_per_s": {name: round(rows / s) for name, s in best.items()},
+        "batch_ms": {name: round(s * 1000, 1) for name, s in best.items()},
+        "spread": {name: spread(taken) for name, taken in seconds.items()},
+        "ratio": ratio,
+    }

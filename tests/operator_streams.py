@@ -1,0 +1,255 @@
+"""Small operators between two logs, without Spark: what the tests of recovery run, break and compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.checkpoint.policy import Policy, cec
+from strandline.clock import Clock, ManualClock
+from strandline.log import block as blocks_
+from strandline.log.block import Block, Kind
+from strandline.log.columns import KIND
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.spec import StreamSpec
+from strandline.log.storage import Storage
+from strandline.operators import aggregates as agg
+from strandline.operators.operator import Operator
+from strandline.operators.plan import Plan
+from strandline.operators.record import OPENED, POS, USED
+from strandline.operators.tuples import NO_BATCH, Columns
+from strandline.operators.window_state import WindowState
+from strandline.operators.windows import Window, count_window, session_window, time_window
+from strandline.recovery import partitions, step
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.step import Done, Step
+from strandline.testing import MemoryStorage
+
+Row = dict[str, Any]
+COLUMNS = {"k": "long", "s": "string", "v": "long", "x": "double", "t": "long"}
+LATENESS = 8
+AT_ONCE = 1 << 40
+
+
+def plan(window: Window, key: Sequence[str], **aggregates: agg.Aggregate) -> Plan:
+    """Over an input with the columns above."""
+    return Plan.of(window, aggregates, COLUMNS, key, "t")
+
+
+# Each is compiled once and cached: a fixed list, in which every kind of window has its place.
+PLANS = {
+    "tumbling count": plan(count_window(4), ["k"], mean=agg.avg("x"), n=agg.count_all(), least=agg.min("v")),
+    "tumbling count, strings": plan(count_window(3), ["s"], last=agg.last("s"), spread=agg.stddev("x")),
+    "sliding count": plan(count_window(6, advance=2), ["k"], total=agg.sum("v"), most=agg.max("x")),
+    "tumbling time": plan(time_window(10), ["s"], total=agg.sum("x"), first=agg.first("v"), n=agg.count("x")),
+    "sliding time": plan(time_window(12, advance=4), ["k"], mean=agg.avg("x"), least=agg.min("s")),
+    "session": plan(session_window(5), ["s"], total=agg.sum("x"), spread=agg.variance("x"), last=agg.last("v")),
+}
+
+
+def struct(columns: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Columns as a schema in Spark's JSON."""
+    return {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns]}
+
+
+def input_spec(key: Sequence[str], partitions_: int = 1) -> StreamSpec:
+    """What the input stream is."""
+    return StreamSpec("input", struct([*COLUMNS.items()]), tuple(key), "t", partitions_, LATENESS)
+
+
+def output_spec(p: Plan, partitions_: int = 1) -> StreamSpec:
+    """What the operator's stream is."""
+    return StreamSpec(
+        "output",
+        struct(p.result_columns),
+        tuple(c for c, _ in p.key),
+        "window_end",
+        partitions_,
+        lateness=0,
+        operator={**p.to_json(), "footprints": [list(c) for c in p.control_columns]},
+    )
+
+
+class Tuples:
+    """A source of rows whose times wander upwards, none of them late."""
+
+    def __init__(self, rng: Random, keys: int = 5) -> None:
+        self._rng = rng
+        self._keys = keys
+        self._now = 0
+        self._time_max: int | None = None
+
+    def rows(self, count: int) -> list[Row]:
+        """Some more rows; they are to be appended in one commit."""
+        rng = self._rng
+        floor = -(10**9) if self._time_max is None else self._time_max - LATENESS
+        rows = []
+        for _ in range(count):
+            self._now += rng.random() < 0.4
+            key = rng.randrange(self._keys)
+            rows.append(
+                {
+                    "k": None if key == 0 else key,
+                    "s": None if key == 0 else f"{'key' * (key % 9)}{key}",
+                    "v": None if rng.random() < 0.1 else rng.randrange(-1000, 1000),
+                    "x": None if rng.random() < 0.1 else rng.uniform(-1.0, 1.0),
+                    "t": max(floor, self._now + rng.randint(-LATENESS, 2)),
+                }
+            )
+        if rows:
+            self._time_max = max([r["t"] for r in rows] + ([] if self._time_max is None else [self._time_max]))
+        return rows
+
+    def batch(self, count: int, partitions_: int) -> dict[int, list[Row]]:
+        """Some more rows, spread over partitions by their key."""
+        batch: dict[int, list[Row]] = {p: [] for p in range(partitions_)}
+        for row in self.rows(count):
+            batch[(row["k"] or 0) % partitions_].append(row)
+        return batch
+
+
+def write_rows(log: Log, partition: int, first: int, rows: Sequence[Row], name: str) -> Block:
+    """A block that no manifest names yet."""
+    columns = [pa.array([r[f.name] for r in rows], f.type) for f in log.spec.arrow]
+    data = blocks_.encode_parts([(Kind.RESULT, columns)], log.spec, first)
+    file = f"{log.spec.folder(partition)}/{first:020d}-{name}.parquet"
+    block = blocks_.describe(data, log.spec, partition, first, file)
+    log.storage.create(file, data)
+    return block
+
+
+def append_rows(log: Log, batch: Mapping[int, Sequence[Row]]) -> None:
+    """One commit of the input."""
+    base = log.state
+    blocks = [
+        write_rows(log, p, base.ends[p], rows, f"commit{base.seq + 1}") for p, rows in sorted(batch.items()) if rows
+    ]
+    log.append(blocks, base=base)
+
+
+class Streams:
+    """An input, an operator, its output, and the state cache of each partition."""
+
+    def __init__(
+        self,
+        p: Plan,
+        cache_of: Callable[[int], StateCache],
+        partitions_: int = 1,
+        storages: tuple[Storage, Storage] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.plan = p
+        self.clock = clock or ManualClock(1_000_000)
+        self.input_storage, self.output_storage = storages or (MemoryStorage(self.clock), MemoryStorage(self.clock))
+        keys = [c for c, _ in p.key]
+        self.input = Log.create(self.input_storage, input_spec(keys, partitions_), self.clock)
+        self.output = Log.create(self.output_storage, output_spec(p, partitions_), self.clock)
+        self.cache_of = cache_of
+        self.batches = 0
+
+    def append(self, *batches: Sequence[Row] | Mapping[int, Sequence[Row]]) -> None:
+        """One commit of the input each."""
+        for batch in batches:
+            append_rows(self.input, batch if isinstance(batch, Mapping) else {0: batch})
+
+    def run_steps(self, steps: Sequence[Step], policy: Policy) -> list[Done]:
+        """One after the other, as tasks would."""
+        done = []
+        for s in steps:
+            cache = self.cache_of(s.partition)
+            try:
+                done.append(step.run(s, self.plan, policy, self.output, self.input, cache, self.clock))
+            finally:
+                cache.close()
+        return done
+
+    def batch(self, policy: Policy | None = None, tuples_max: int = 1) -> list[Done]:
+        """Takes in the next commit (or more) of the input and publishes; empty if there is none."""
+        self.batches += 1
+        chosen = policy or cec(extent="2x", replay=1_000_000)
+        return partitions.run_batch(
+            self.input,
+            self.output,
+            lambda steps: self.run_steps(steps, chosen),
+            Writer("query", "run", self.batches),
+            self.clock,
+            tuples_max,
+        )
+
+    def drain(self, policy: Policy | None = None, tuples_max: int = 1) -> list[list[Done]]:
+        """Takes in all that the input has."""
+        batches = []
+        while done := self.batch(policy, tuples_max):
+            batches.append(done)
+        return batches
+
+    def results(self, partition: int = 0) -> pa.Table:
+        """What the output has, ready to be compared."""
+        return published_results(self.output, partition)
+
+
+# ---------------------------------------------------------------------- comparing
+
+
+def bits(table: pa.Table) -> pa.Table:
+    """Doubles as the integers that have their bits, so that equal tables are equal to the last bit."""
+    columns = [
+        _one(c).view(pa.int64()) if pa.types.is_float64(c.type) else _one(c) for c in table.combine_chunks().columns
+    ]
+    return pa.table(columns, names=table.column_names)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    chunks = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+
+
+def published_results(log: Log, partition: int, first: int | None = None) -> pa.Table:
+    """The results of a partition in their order, as bits."""
+    names = list(log.spec.columns)
+    tables = [log.spec.arrow.empty_table()]
+    for table in log.read(partition, first, columns=names):
+        tables.append(table.filter(pc.equal(table.column(KIND), int(Kind.RESULT))).select(names))
+    return bits(pa.concat_tables(tables))
+
+
+def rows_table(rows: Sequence[Row], first: int = 0) -> pa.Table:
+    """Input tuples as an operator reads them, with offsets from `first` on."""
+    spec = input_spec(["k"])
+    columns = [pa.array([r[f.name] for r in rows], f.type) for f in spec.arrow]
+    offsets = pa.array(np.arange(first, first + len(rows)), pa.int64())
+    return pa.table([*columns, offsets], names=[*spec.arrow.names, "_offset"])
+
+
+def uninterrupted(p: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
+    """The results of one operator that takes in everything in one step, as bits."""
+    operator = Operator.new(p)
+    operator.begin()
+    found = list(operator.feed(rows_table(rows))) if rows else []
+    if p.window.has_times and boundary is not None and (due := operator.close_until(boundary)):
+        found.append(due)
+    schema = output_spec(p).arrow
+    return bits(pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)]))
+
+
+def identity(p: Plan) -> list[str]:
+    """The columns that tell windows apart: a session's start may move, so it goes by the tuple that opened it."""
+    return [*(c for c, _ in p.key), "_opened", *([] if p.is_session else ["window_start"])]
+
+
+def windows_of(p: Plan, state: WindowState) -> dict[tuple[Any, ...], Row]:
+    """The open windows by what tells them apart, each with its state and its last footprint."""
+    records = state.arrays.records[: state.arrays.header[USED]]
+    records = records[records[:, OPENED] >= 0]
+    columns = Columns(p, records, state.arrays, NO_BATCH).footprints(state.open_windows)
+    names = [c for c, _ in [*p.result_columns, *p.control_columns]]
+    table = bits(pa.table(columns, names=names)).append_column("position", pa.array(records[:, POS]))
+    found = {tuple(row[c] for c in identity(p)): row for row in table.to_pylist()}
+    assert len(found) == state.open_windows
+    return found

@@ -1,0 +1,507 @@
+"""One seed, one run: an operator over a growing input, whose processes die anywhere and come back to whatever is left.
+
+What may happen, as often as the seed says:
+
+    a process dies before or after any storage call, at a named failpoint, twice in a row, or gets an error it dies of
+    the state cache of a partition is kept, lost, or an old copy comes back
+    an attempt runs again and leaves its files without being accepted, before the batch is published or much later
+    a driver freezes with its work done, and wants to publish when others have gone on
+    input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow
+    the checkpoint policy changes from life to life
+
+What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
+happened to; extent and replay stay within what the policy allows; nothing but what was injected goes wrong.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+import pyarrow as pa
+
+from strandline.checkpoint.policy import Policy, cec, instant, none
+from strandline.clock import ManualClock
+from strandline.errors import CollectedError, ConflictError, StorageError, TruncatedError
+from strandline.log import consumers, index, manifest
+from strandline.log import log as log_module
+from strandline.log.compaction import compact
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.retention import collect, truncate
+from strandline.log.storage import Listed, Storage
+from strandline.operators.arrays import State
+from strandline.operators.plain import PlainOperator
+from strandline.operators.plan import Plan
+from strandline.operators.window_state import WindowState
+from strandline.recovery import partitions, recover, step
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.step import Done, Step
+from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
+from tests.operator_streams import (
+    PLANS,
+    Row,
+    Tuples,
+    append_rows,
+    bits,
+    input_spec,
+    output_spec,
+    published_results,
+    uninterrupted,
+)
+
+CONSUMER = "operator"
+FAILPOINTS = ("before-block", "after-block", "after-state", "before-output", "during-recovery")
+PLAIN_EVERY = 8
+"""So many runs are compared with the compiled operator for one that is compared with the plain one."""
+
+
+class Violation(BaseException):
+    """A promise is broken; a `BaseException`, so that no code of the library swallows it."""
+
+
+def require(holds: bool, *what: object) -> None:
+    if not holds:
+        raise Violation(" ".join(str(w) for w in what))
+
+
+def run(seed: int, folder: Path | None = None) -> list[pa.Table]:
+    """Runs the seed; with a folder, the state cache is the real one. Returns the results of each partition."""
+    with small_index(Random(seed)):
+        world = World(seed, folder)
+        with world.armed():
+            world.run()
+        return world.results
+
+
+@contextmanager
+def small_index(rng: Random) -> Iterator[None]:
+    """Folds so often that an operator's standings come from snapshots, too."""
+    sizes = {"FOLD_EVERY": rng.choice([3, 5, 64]), "FANOUT": 2, "LEAF_ENTRIES_MAX": rng.choice([4, 1000])}
+    with mock.patch.multiple(index, **sizes), mock.patch.object(manifest, "decode", _decode):
+        yield
+
+
+# Every process reads the same manifests, and to decode one depends on its bytes alone.
+_decode = lru_cache(maxsize=2_000)(manifest.decode)
+
+
+# ---------------------------------------------------------------------- what a process works with
+
+
+class Folder:
+    """A part of a storage, so that both streams of a process die with it."""
+
+    def __init__(self, inner: Storage, folder: str) -> None:
+        self.url = f"{inner.url}/{folder}"
+        self._inner = inner
+        self._folder = folder
+
+    def create(self, key: str, data: bytes) -> None:
+        self._inner.create(f"{self._folder}/{key}", data)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._inner.put(f"{self._folder}/{key}", data)
+
+    def read(self, key: str) -> bytes:
+        return self._inner.read(f"{self._folder}/{key}")
+
+    def exists(self, key: str) -> bool:
+        return self._inner.exists(f"{self._folder}/{key}")
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        skip = len(self._folder) + 1
+        found = self._inner.list(f"{self._folder}/{prefix}" if prefix else self._folder)
+        return (Listed(listed.key[skip:], listed.size_bytes, listed.modified_us) for listed in found)
+
+    def delete(self, key: str) -> None:
+        self._inner.delete(f"{self._folder}/{key}")
+
+    def settle(self, prefix: str) -> None:
+        self._inner.settle(f"{self._folder}/{prefix}" if prefix else self._folder)
+
+    def local_path(self, key: str) -> Path | None:
+        return None
+
+
+class KeptStates:
+    """A state cache in memory, with the rules of the real one: a state by the attempt that left it, or nothing."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, State] = {}
+
+    def open(self, attempt: str, width: int, *, timed: bool) -> WindowState | None:
+        arrays = self.states.get(attempt)
+        return None if arrays is None else WindowState(_copy(arrays), timed=timed)
+
+    def leave(self, attempt: str, parent: str, state: WindowState, *, whole: bool = False) -> int:
+        self.states[attempt] = _copy(state.arrays)
+        return 1
+
+    def close(self) -> None:
+        pass
+
+
+def _copy(arrays: State) -> State:
+    copies = {name: getattr(arrays, name).copy() for name in State._fields if name != "floats"}
+    return State(floats=copies["records"].view("f8"), **copies)
+
+
+class Machine:
+    """What lies on the machine of a partition's task: the state, and copies of it from earlier."""
+
+    def __init__(self, folder: Path | None, rng: Random) -> None:
+        self._folder = folder
+        self._rng = rng
+        self._kept = KeptStates()
+        self._copies = 0
+
+    def cache(self) -> StateCache:
+        return self._kept if self._folder is None else StateCache(self._folder / "now")  # type: ignore[return-value]
+
+    def copy(self) -> None:
+        """Keeps a copy of all there is."""
+        if self._folder is None:
+            self._old = dict(self._kept.states)
+        elif (self._folder / "now").exists():
+            shutil.rmtree(self._folder / "old", ignore_errors=True)
+            shutil.copytree(self._folder / "now", self._folder / "old")
+
+    _old: dict[str, State] = {}  # noqa: RUF012
+
+    def lose(self) -> None:
+        self._kept.states = {}
+        if self._folder is not None:
+            shutil.rmtree(self._folder / "now", ignore_errors=True)
+
+    def go_back(self) -> None:
+        """The copy is back; newer files may be there beside it, or not."""
+        self._kept.states = dict(self._old)
+        if self._folder is not None and (self._folder / "old").exists():
+            if self._rng.random() < 0.5:
+                self.lose()
+            shutil.copytree(self._folder / "old", self._folder / "now", dirs_exist_ok=True)
+
+
+# ---------------------------------------------------------------------- the world
+
+
+class World:
+    """The disk, the clock, the machines, and one process at a time."""
+
+    def __init__(self, seed: int, folder: Path | None) -> None:
+        self.seed = seed
+        self.rng = rng = Random(seed)
+        self.clock = ManualClock(1_000_000)
+        self.plan: Plan = rng.choice(list(PLANS.values()))
+        self.partitions = rng.randint(1, 3)
+        self.faulty = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
+        self.keys = [c for c, _ in self.plan.key]
+        self.input = self._create("input", input_spec(self.keys, self.partitions))
+        self.output = self._create("output", output_spec(self.plan, self.partitions))
+        self.machines = [Machine(folder and folder / str(p), rng) for p in range(self.partitions)]
+        self.tuples = Tuples(rng, keys=rng.choice([3, 8, 40]))
+        self.rows: list[list[Row]] = [[] for _ in range(self.partitions)]
+        self.commits_left = rng.randint(3, 8)
+        self.is_calm = rng.random() < 0.1
+        """Nothing dies and nothing is lost, so that the policy `none` does no harm."""
+        self.seen: list[list[pa.Table]] = [[] for _ in range(self.partitions)]
+        self.seen_until = [0] * self.partitions
+        self.may_freeze = not self.is_calm
+        self.frozen: list[Callable[[], None]] = []
+        self.late: list[Callable[[], None]] = []
+        self.names = 0
+        self.failpoint: tuple[str, int] | None = None
+        self.process: FaultyStorage = self.faulty
+        self.results: list[pa.Table] = []
+
+    def _create(self, name: str, spec: object) -> Log:
+        return Log.create(Folder(self.faulty.other_process(), name), spec, self.clock)  # type: ignore[arg-type]
+
+    @contextmanager
+    def armed(self) -> Iterator[None]:
+        """Failpoints kill the process at hand; names of attempts are numbers."""
+        with (
+            mock.patch.object(step, "failpoint", self._pass),
+            mock.patch.object(partitions, "failpoint", self._pass),
+            mock.patch.object(recover, "failpoint", self._pass),
+            mock.patch.object(log_module, "failpoint", self._pass),
+            mock.patch.object(partitions, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
+        ):
+            yield
+
+    def _pass(self, name: str) -> None:
+        if self.failpoint is not None and self.failpoint[0] == name:
+            self.failpoint = (name, self.failpoint[1] - 1)
+            if self.failpoint[1] == 0:
+                self.process.crashed = True
+                raise Crash(name)
+
+    def unique(self) -> str:
+        self.names += 1
+        return f"attempt{self.names}"
+
+    # ------------------------------------------------------------------ lives
+
+    def run(self) -> None:
+        self._register()  # or the input might be dropped before the operator has ever seen it
+        self._feed()
+        for _ in range(self.rng.randint(1, 5)):
+            self._live_and_perhaps_die()
+            self._between_lives()
+        while self.commits_left:
+            self._feed()
+        self.may_freeze = False
+        self._start(FaultPlan())
+        self._work(self._policy(), batches=99)
+        for frozen in self.frozen:
+            self._wake(frozen)
+        self._check()
+
+    def _live_and_perhaps_die(self) -> None:
+        rng = self.rng
+        policy = self._policy()
+        chance = 1.0 if self.is_calm else rng.random()
+        self.failpoint = None
+        faults = FaultPlan()
+        if chance < 0.4:
+            faults = FaultPlan(crash_at_call=rng.randint(1, 60), crash_after=rng.random() < 0.5)
+        elif chance < 0.7:
+            self.failpoint = (rng.choice(FAILPOINTS), rng.randint(1, 4))
+        elif chance < 0.8:
+            faults = FaultPlan(transient=0.02, ambiguous=0.05)
+        try:
+            self._start(faults)
+            self._work(policy, batches=rng.randint(1, 5))
+        except Crash:
+            pass
+        except StorageError as problem:
+            require(problem.todo == "an injected fault", "an error of its own:", problem)
+        self.failpoint = None
+        if not self.is_calm and rng.random() < 0.3:
+            self.faulty.power_loss()
+
+    def _start(self, faults: FaultPlan) -> None:
+        """A new process, which knows what is on the disk."""
+        self.process = self.faulty.other_process(faults)
+        self.input = Log.open(Folder(self.process, "input"), self.clock)
+        self.output = Log.open(Folder(self.process, "output"), self.clock)
+        self._register()
+
+    def _work(self, policy: Policy, batches: int) -> None:
+        for number in range(batches):
+            self.clock.advance(self.rng.choice([0.001, 0.02]))
+            self.input.refresh()
+            done = partitions.run_batch(
+                self.input,
+                self.output,
+                lambda steps: self._run_steps(steps, policy),
+                Writer("query", f"run{self.names}", number),
+                self.clock,
+                self.rng.choice([1, 60, 100_000]),
+            )
+            if not done:
+                break
+            for d in done:
+                self._check_bounds(d, policy)
+            if self.rng.random() < 0.3:
+                self._register()
+            if self.rng.random() < 0.4:
+                self._feed()
+            if self.rng.random() < 0.2:
+                self._tidy_up()
+            if self.late and self.rng.random() < 0.3:
+                self.late.pop()()
+
+    def _policy(self) -> Policy:
+        rng = self.rng
+        choices = [
+            cec(),
+            cec(extent=rng.choice([0, 7, 30])),
+            cec(replay=rng.choice([0, 10, 50])),
+            cec(extent=rng.choice(["1x", "1.5x"]), replay=rng.choice([20, 200])),
+            cec(extent=5, interval=rng.choice([1, 3]), period=1_000),
+            cec(recover_within="160 ms"),
+            instant(rng.choice([1, 10_000, 100_000])),
+        ]
+        if self.is_calm:
+            choices += [none(), none()]
+        return rng.choice(choices)
+
+    def _run_steps(self, steps: Sequence[Step], policy: Policy) -> list[Done]:
+        done = [self._run_step(s, policy, self.output, self.input) for s in steps]
+        for s in steps:
+            if self.rng.random() < 0.1:
+                self._zombie(s, policy)
+        if self.may_freeze and self.rng.random() < 0.03:
+            # The driver freezes here; whoever starts meanwhile does not know of it.
+            output, base, all_done = self.output, self.output.state, done
+            if len(done) == self.partitions:
+                self.frozen.append(lambda: self._publish_late(output, base, all_done))
+            self.process.crashed = True
+            raise Crash("frozen")
+        return done
+
+    def _run_step(self, s: Step, policy: Policy, output: Log, input_: Log) -> Done:
+        cache = self.machines[s.partition].cache()
+        try:
+            return step.run(s, self.plan, policy, output, input_, cache, self.clock)
+        finally:
+            cache.close()
+
+    def _zombie(self, s: Step, policy: Policy) -> None:
+        """Runs the step once more, now or much later, and leaves what it made without being accepted."""
+        name = self.unique()
+        again = Step(**{**{f: getattr(s, f) for f in Step.__slots__}, "attempt": f"{name}-{s.partition}"})
+        storage = self.faulty.other_process()
+        output = Log.at(Folder(storage, "output"), self.output.spec, self.output.state)
+        input_ = Log.at(Folder(storage, "input"), self.input.spec, self.input.state)
+
+        def run() -> None:
+            logs = (Log.open(output.storage, self.clock), Log.open(input_.storage, self.clock))
+            failpoint, self.failpoint = self.failpoint, None
+            try:
+                with suppress(TruncatedError):  # what it needs may be gone by now
+                    self._run_step(again, policy, *logs)
+            finally:
+                self.failpoint = failpoint
+
+        if self.rng.random() < 0.5:
+            run()
+        else:
+            self.late.append(run)
+
+    def _publish_late(self, output: Log, base: object, done: Sequence[Done]) -> None:
+        """A driver that was frozen wakes up. It may only succeed if nobody has published since."""
+        live = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
+        awake = Log.at(live.storage, live.spec, base)  # type: ignore[arg-type]
+        nobody = live.state.standings == awake.state.standings
+        try:
+            partitions.publish(awake, base, done, Writer("query", "frozen", 0))  # type: ignore[arg-type]
+        except CollectedError:
+            pass
+        except ConflictError:
+            require(not nobody, "refused, though nobody has published since")
+        else:
+            require(nobody, "two drivers have published the same batch")
+
+    def _wake(self, frozen: Callable[[], None]) -> None:
+        self.failpoint = None
+        frozen()
+
+    # ------------------------------------------------------------------ around it
+
+    def _feed(self) -> None:
+        """One more commit of the input, by a process to which nothing happens."""
+        if not self.commits_left:
+            return
+        self.commits_left -= 1
+        log = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
+        rng = self.rng
+        batch = self.tuples.batch(rng.choice([0, 5, 40, 80]), self.partitions)
+        failpoint, self.failpoint = self.failpoint, None
+        append_rows(log, batch)
+        self.failpoint = failpoint
+        for p, rows in batch.items():
+            self.rows[p] += rows
+
+    def _register(self) -> None:
+        """As the driver does."""
+        starts = self.input.state.starts[: self.partitions]
+        needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
+        consumers.register(self.input, CONSUMER, needs)
+
+    def _tidy_up(self) -> None:
+        """Somebody else compacts, truncates and collects, while the process at hand works."""
+        rng = self.rng
+        failpoint, self.failpoint = self.failpoint, None
+        storage = self.faulty.other_process()
+        input_ = Log.open(Folder(storage, "input"), self.clock)
+        output = Log.open(Folder(storage, "output"), self.clock)
+        if rng.random() < 0.5:
+            compact(output, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
+        if rng.random() < 0.5:
+            compact(input_, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
+        if rng.random() < 0.5:
+            truncate(input_, before_offset=rng.choice([20, 1 << 40]), yield_to_consumers=True)
+        if rng.random() < 0.3:
+            self._see(output)
+            truncate(output, before_offset=rng.choice([20, 1 << 40]))
+        if rng.random() < 0.2:
+            collect(rng.choice([input_, output]), grace_us=0)
+        self.failpoint = failpoint
+
+    def _between_lives(self) -> None:
+        rng = self.rng
+        if rng.random() < 0.3:
+            self._tidy_up()
+        if rng.random() < 0.5:
+            self._feed()
+        if self.frozen and rng.random() < 0.5:
+            self._wake(self.frozen.pop(rng.randrange(len(self.frozen))))
+        if self.late and rng.random() < 0.5:
+            self.late.pop(rng.randrange(len(self.late)))()
+        for machine in self.machines:
+            chance = 1.0 if self.is_calm else rng.random()
+            if chance < 0.25:
+                machine.lose()
+            elif chance < 0.4:
+                machine.go_back()
+            elif chance < 0.6:
+                machine.copy()
+
+    # ------------------------------------------------------------------ what must hold
+
+    def _check_bounds(self, done: Done, policy: Policy) -> None:
+        now = done.standing
+        if done.seconds == 0.0 or now.mode != "eventual":  # nobody ran it, or it is bounded by time
+            return
+        limits = policy.limits(now.open, 0, None)
+        if policy.recover_within_us is None and policy.interval_us is None:
+            require(now.replay <= limits.replay, "replay", now.replay, "is above", limits.replay)
+            # At worst every window was saved in this step.
+            require(now.extent <= max(limits.extent, now.open), "extent", now.extent, "is above", limits.extent)
+
+    def _see(self, log: Log) -> None:
+        """Remembers results, before they are dropped."""
+        for p in range(self.partitions):
+            self.seen[p].append(published_results(log, p, max(self.seen_until[p], log.state.starts[p])))
+            require(log.state.starts[p] <= self.seen_until[p], "results were dropped that nobody had seen")
+            self.seen_until[p] = log.state.ends[p]
+
+    def _check(self) -> None:
+        log = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
+        input_ = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
+        self._see(log)
+        for p in range(self.partitions):
+            require(log.state.standings[p].input == input_.state.ends[p], "input is left over")
+            found = pa.concat_tables(self.seen[p]).combine_chunks()
+            boundary = input_.state.boundaries[p]
+            expected = uninterrupted(self.plan, self.rows[p], boundary)
+            if self.seed % PLAIN_EVERY == 0:
+                expected = _plain(self.plan, self.rows[p], boundary)
+            require(found.equals(expected), _difference(p, found, expected))
+            self.results.append(found)
+
+
+def _plain(plan: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
+    """What the specification says."""
+    operator = PlainOperator(plan)
+    found = operator.feed({**row, "_offset": offset} for offset, row in enumerate(rows))
+    if boundary is not None:
+        found += operator.close_until(boundary)
+    return bits(pa.Table.from_pylist(found, schema=output_spec(plan).arrow))
+
+
+def _difference(partition: int, found: pa.Table, expected: pa.Table) -> str:
+    ours, theirs = found.to_pylist(), expected.to_pylist()
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    return (
+        f"partition {partition} has {len(ours)} results, {len(theirs)} are right; result {at} is "
+        f"{ours[at : at + 1]} and should be {theirs[at : at + 1]}"
+    )

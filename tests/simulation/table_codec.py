@@ -1,0 +1,116 @@
+"""Blocks that stay Arrow tables: what a simulation of operators uses in the place of Parquet.
+
+`strandline.testing.plain_codec` keeps items; operators have columns of their own. A block's bytes are the number of its
+table, long enough to be unlike any other, and whoever reads them gets the table.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.log import block as blocks_
+from strandline.log import index
+from strandline.log.block import Block, Kind, checksum
+from strandline.log.columns import KIND, OFFSET
+from strandline.log.spec import StreamSpec
+from strandline.testing.plain_codec import PlainLeaf
+
+
+class Tables:
+    """The tables of one run, by the bytes that stand for them."""
+
+    def __init__(self) -> None:
+        self._tables: dict[bytes, pa.Table] = {}
+
+    def keep(self, table: pa.Table) -> bytes:
+        data = b"table %020d" % len(self._tables)
+        self._tables[data] = table
+        return data
+
+    def encode_parts(self, parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
+        tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
+        tables = []
+        for kind, columns in parts:
+            rows = len(columns[0])
+            offsets = pa.array(np.arange(first, first + rows))
+            kinds = pa.array(np.full(rows, int(kind), np.int8))
+            extra = columns[tuples:] or [pa.nulls(rows, spec.block.field(name).type) for name in control]
+            tables.append(pa.Table.from_arrays([*columns[:tuples], offsets, kinds, *extra], schema=spec.block))
+            first += rows
+        return self.keep(tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks())
+
+    def describe(self, data: bytes, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
+        table = self._tables[data]
+        offsets = np.sort(table.column(OFFSET).to_numpy())
+        if not np.array_equal(offsets, np.arange(first, first + len(table))) or not len(table):
+            raise ValueError(f"{file}: offsets are not dense from {first} on")
+        times = table.column(spec.time).to_numpy()
+        kinds = Counter(Kind(kind).name.lower() for kind in table.column(KIND).to_pylist())
+        return Block(
+            partition=partition,
+            file=file,
+            first=first,
+            end=first + len(table),
+            rows=dict(kinds),
+            time_min=int(times.min()),
+            time_max=int(times.max()),
+            size_bytes=len(data),
+            checksum=checksum(data),
+        )
+
+    def decode(self, data: bytes, spec: StreamSpec, columns: list[str] | None = None) -> pa.Table:
+        table = self._tables[data]
+        if columns is not None:
+            table = table.select(list(dict.fromkeys([*columns, OFFSET, KIND])))
+        return table
+
+    def writer(self, sink: io.BytesIO, spec: StreamSpec) -> TableWriter:
+        return TableWriter(self, sink)
+
+
+class TableWriter:
+    """Gathers tables, where the real codec has a Parquet writer."""
+
+    def __init__(self, tables: Tables, sink: io.BytesIO) -> None:
+        self._tables = tables
+        self._sink = sink
+        self._pieces: list[pa.Table] = []
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        if kind is None:
+            table = pa.concat_tables(self._pieces).combine_chunks()
+            # In the order of the offsets, as the real codec gives them back.
+            self._sink.write(self._tables.keep(table.take(pc.sort_indices(table.column(OFFSET)))))
+
+    def write_table(self, table: pa.Table, row_group_size: int) -> None:
+        self._pieces.append(table)
+
+
+@contextmanager
+def table_codec() -> Iterator[None]:
+    """Inside, blocks are tables and leaves of the index are lists."""
+    tables: Any = Tables()
+    with (
+        mock.patch.multiple(
+            blocks_,
+            encode_parts=tables.encode_parts,
+            describe=tables.describe,
+            decode=tables.decode,
+            block_writer=tables.writer,
+        ),
+        mock.patch.object(index, "Leaf", PlainLeaf),
+    ):
+        yield

@@ -1,0 +1,130 @@
+"""Batches of an operator without Spark: what is taken in, who has to work for it, what becomes of idle partitions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.checkpoint.policy import Policy, cec, instant
+from strandline.clock import ManualClock
+from strandline.errors import CorruptBlockError, SecondWriterError
+from strandline.log.compaction import compact
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.retention import collect
+from strandline.recovery import eventual_checkpoint, partitions
+from strandline.recovery.state_cache import StateCache
+from tests.operator_streams import PLANS, Row, Streams
+
+
+def rows(count: int, key: int = 1, time: int = 0) -> list[Row]:
+    return [{"k": key, "s": str(key), "v": i, "x": float(i), "t": time + i} for i in range(count)]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Any:
+    def streams(plan: str, partitions_: int = 2) -> Streams:
+        return Streams(PLANS[plan], lambda p: StateCache(tmp_path / str(p)), partitions_)
+
+    return streams
+
+
+@pytest.mark.parametrize("policy", [cec(extent=0), cec(replay=0), instant(1)], ids=["extent", "replay", "instant"])
+@pytest.mark.parametrize("plan", ["tumbling count", "sliding count"])
+def test_a_partition_without_new_tuples_is_left_alone_whatever_the_policy_is_now(
+    make: Any, plan: str, policy: Policy
+) -> None:
+    streams: Streams = make(plan)
+    streams.append({0: rows(3), 1: rows(2, key=2)}, {0: [], 1: rows(1, key=3, time=5)})
+    streams.drain(cec(extent=1000))
+    streams.append({0: rows(3, time=1_000)})  # time goes on for both
+    assert isinstance(streams.clock, ManualClock)
+    streams.clock.advance(1.0)
+    before = streams.output.state
+    done = streams.batch(policy)
+    assert [d.tuples for d in done] == [3, 0]
+    assert done[1].block is None
+    assert streams.output.state.ends[1] == before.ends[1]
+    assert streams.output.state.standings[1].extent == before.standings[1].extent
+    assert streams.output.state.boundaries[1] == before.boundaries[1]
+
+
+@pytest.mark.parametrize("plan", ["tumbling time", "session"])
+def test_time_that_goes_on_closes_windows_of_partitions_without_new_tuples(make: Any, plan: str) -> None:
+    streams: Streams = make(plan)
+    streams.append({0: rows(3), 1: rows(2, key=2)})
+    streams.drain()
+    assert [len(streams.results(p)) for p in range(2)] == [0, 0]
+    streams.append({0: rows(1, time=1_000)})
+    done = streams.batch()
+    assert [d.results for d in done] == [1, 1]
+    assert [len(streams.results(p)) for p in range(2)] == [1, 1]
+
+
+def test_commits_are_taken_in_whole_and_as_many_as_fit(make: Any) -> None:
+    streams: Streams = make("tumbling count", 1)
+    streams.append(*(rows(10, time=i) for i in range(6)))
+    assert [[d.tuples for d in done] for done in streams.drain(tuples_max=25)] == [[20], [20], [20]]
+    streams.append(rows(100), rows(1))
+    assert [[d.tuples for d in done] for done in streams.drain(tuples_max=25)] == [[100], [1]]
+    assert streams.batch() == []
+
+
+def test_commits_of_the_input_that_bring_no_tuples_are_passed_over(make: Any) -> None:
+    streams: Streams = make("tumbling count", 1)
+    streams.append(rows(3))
+    streams.drain()
+    compact(streams.input, blocks_min=2)
+    streams.input.append([])
+    done = streams.batch()
+    assert [(d.tuples, d.block) for d in done] == [(0, None)]
+    assert streams.output.state.standings[0].commit == streams.input.state.seq
+    assert streams.batch() == []
+
+
+def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
+    streams: Streams = make("tumbling count", 1)
+    streams.append(rows(3))
+    streams.drain()
+    streams.append(rows(5))
+    other = Log.open(streams.output_storage)
+    streams.batch()
+    taken = partitions.next_commits(streams.input, other.state, 1)
+    assert taken is not None
+    done = streams.run_steps(partitions.steps_of(taken, streams.input, other, 0, "late"), cec())
+    with pytest.raises(SecondWriterError):
+        partitions.publish(other, other.state, done, Writer("query", "other", 1))
+    assert [d.tuples for d in done] == [5]
+    assert streams.output.state.standings == Log.open(streams.output_storage).state.standings
+
+
+# ---------------------------------------------------------------------- files that go while a recovery reads them
+
+
+def test_recovery_finds_what_was_compacted_and_collected_behind_its_back(make: Any) -> None:
+    streams: Streams = make("sliding count", 1)
+    for i in range(4):
+        streams.append(rows(5, key=i))
+        streams.drain(cec(extent=1000))
+    behind = Log.open(streams.output_storage)
+    assert isinstance(streams.clock, ManualClock)
+    compact(streams.output, blocks_min=2)
+    for _ in range(2):
+        streams.clock.advance(1.0)
+        collect(streams.output, grace_us=0)
+    standing, end = behind.state.standings[0], behind.state.ends[0]
+    loaded = eventual_checkpoint.load(behind, streams.plan, 0, standing, end)
+    assert loaded.open_windows == standing.open > 0
+
+
+def test_recovery_names_the_block_that_is_lost(make: Any) -> None:
+    streams: Streams = make("sliding count", 1)
+    for i in range(3):
+        streams.append(rows(5, key=i))
+        streams.drain(cec(extent=1000))
+    block = next(iter(streams.output.blocks(0)))
+    streams.output_storage.delete(block.file)
+    standing, end = streams.output.state.standings[0], streams.output.state.ends[0]
+    with pytest.raises(CorruptBlockError, match="a published block is gone") as raised:
+        eventual_checkpoint.load(streams.output, streams.plan, 0, standing, end)
+    assert block.file in raised.value.where

@@ -1,0 +1,462 @@
+"""The state cache gives back the state of the attempt that was asked for, or nothing: never anything else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from strandline.operators.operator import Limits, Operator
+from strandline.operators.plan import Plan
+from strandline.operators.window_state import WindowState
+from strandline.recovery import state_cache
+from strandline.recovery.state_cache import StateCache, default_folder
+from tests.operator_streams import PLANS, Row, Tuples, rows_table, windows_of
+
+every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+COUNT = PLANS["tumbling count"]
+STRINGS = PLANS["tumbling count, strings"]
+
+
+class Chain:
+    """Attempts that follow each other, with an operator that never crashed beside them."""
+
+    def __init__(self, folder: Path, plan: Plan, keys: int = 40, seed: int = 1) -> None:
+        self.folder = folder
+        self.plan = plan
+        self.truth = Operator.new(plan)
+        self.tuples = Tuples(Random(seed), keys=keys)
+        self.rows: list[Row] = []
+        self.written = 0
+        self.limits = Limits(extent=100)
+        self.last = ""
+        self.sizes: list[int] = []
+
+    def cache(self) -> StateCache:
+        return StateCache(self.folder)
+
+    def open(self, attempt: str | None = None, cache: StateCache | None = None) -> WindowState | None:
+        attempt = self.last if attempt is None else attempt
+        return (cache or self.cache()).open(attempt, self.plan.width, timed=self.plan.window.has_times)
+
+    def step(self, attempt: str, *, rows: int = 60, accepted: bool = True, whole: bool = False) -> None:
+        """One attempt at the next step; only one that is accepted counts."""
+        cache = self.cache()
+        if not self.last:
+            state = WindowState.empty(self.plan.width, timed=self.plan.window.has_times)
+        else:
+            found = self.open(cache=cache)
+            assert found is not None, "the state should be here"
+            state = found
+        operator = Operator(self.plan, state)
+        more = self.tuples.rows(rows)
+        self._work(operator, more)
+        self.sizes.append(cache.leave(attempt, self.last, operator.state, whole=whole or not self.last))
+        if accepted:
+            self._work(self.truth, more)
+            self.rows += more
+            self.written += 10_000
+            self.last = attempt
+
+    def _work(self, operator: Operator, more: list[Row]) -> None:
+        operator.begin()
+        first = len(self.rows)
+        for _ in operator.feed(rows_table(more, first)):
+            pass
+        if self.plan.window.has_times:
+            operator.close_until(more[-1]["t"] - 8)
+        operator.save(self.written, self.limits)
+
+    def check(self) -> None:
+        """The state of the last accepted attempt is here, and it is the true one."""
+        cache = self.cache()
+        state = self.open(cache=cache)
+        assert state is not None, "the state should be here"
+        self.check_is_true(state)
+        cache.close()
+
+    def check_is_true(self, state: WindowState) -> None:
+        assert windows_of(self.plan, state) == windows_of(self.plan, self.truth.state)
+        np.testing.assert_array_equal(state.arrays.header, self.truth.state.arrays.header)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path / "p00000", COUNT)
+
+
+# ---------------------------------------------------------------------- from batch to batch
+
+
+@every_plan
+@pytest.mark.parametrize("keys", [6, 400], ids=["few windows", "so many that arrays grow"])
+def test_each_batch_finds_the_state_that_the_last_one_left(plan: Plan, keys: int, tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "p", plan, keys)
+    for i in range(12):
+        chain.step(f"a{i}", rows=80, whole=i == 7)
+        chain.check()
+        chain.check()  # looking changes nothing
+    kinds = {path.suffix for path in chain.folder.iterdir()}
+    assert kinds <= {"", ".delta", ".whole"}
+
+
+def test_nothing_is_found_before_anything_was_left(tmp_path: Path) -> None:
+    assert StateCache(tmp_path / "nowhere").open("a0", 10, timed=False) is None
+
+
+def test_what_was_opened_can_be_changed_without_changing_it_for_others(chain: Chain) -> None:
+    chain.step("a0")
+    chain.check()
+    cache = chain.cache()
+    state = chain.open(cache=cache)
+    assert state is not None
+    state.arrays.records[:] = 77
+    state.arrays.header[:] = 77
+    cache.close()
+    chain.check()
+
+
+def test_a_delta_is_of_the_size_of_what_was_touched_and_not_of_the_state(tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "p", COUNT, keys=20_000)
+    chain.limits = Limits()  # a G-check touches a window, too
+    chain.step("a0", rows=60_000)
+    chain.step("a1", rows=60)
+    chain.step("a2", rows=60)
+    chain.step("a3", rows=6_000)
+    whole, small, also_small, large = chain.sizes
+    assert whole > 1_000_000
+    touched = 8 * (chain.plan.width + 20)
+    assert small < 60 * touched + 2_000
+    assert also_small < 60 * touched + 2_000
+    assert 20 * also_small < large < 6_000 * touched < whole
+    chain.check()
+
+
+def test_a_delta_of_strings_holds_the_new_bytes_alone(tmp_path: Path) -> None:
+    chain = Chain(tmp_path / "p", STRINGS, keys=2_000)
+    chain.limits = Limits()
+    chain.step("a0", rows=4_000)
+    chain.step("a1", rows=30)
+    chain.check()
+    chain.step("a2", rows=30)
+    chain.check()
+    assert chain.sizes[2] < chain.sizes[0] / 5
+
+
+def test_the_folder_does_not_grow(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_cache, "_KEEP_S", -1.0)
+    for i in range(30):
+        chain.step(f"zombie{i}", accepted=False) if i else None
+        chain.step(f"a{i}")
+    assert len(list(chain.folder.iterdir())) <= 4
+    chain.check()
+
+
+# ---------------------------------------------------------------------- attempts that do not count
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["delta", "whole"])
+def test_what_an_attempt_leaves_that_was_not_accepted_is_never_applied(chain: Chain, whole: bool) -> None:
+    chain.step("a0")
+    for i in range(1, 5):
+        chain.step(f"zombie{i}", accepted=False, whole=whole)
+        chain.step(f"a{i}")
+        chain.step(f"late{i}", rows=5, accepted=False, whole=whole)
+        chain.check()
+
+
+def test_of_two_attempts_at_one_batch_the_accepted_one_counts(chain: Chain) -> None:
+    chain.step("a0")
+    before = chain.cache()
+    speculative = chain.open("a0", before)
+    assert speculative is not None
+    chain.step("a1")
+    other = Operator(chain.plan, speculative)
+    other.begin()
+    for _ in other.feed(rows_table(chain.tuples.rows(99), 60)):
+        pass
+    before.leave("b1", "a0", other.state)
+    chain.check()
+    assert chain.open("b1") is None, "its parent is gone, so it can not be had any more"
+    chain.check()
+
+
+def test_an_attempt_of_the_past_finds_nothing(chain: Chain) -> None:
+    for i in range(4):
+        chain.step(f"a{i}")
+        chain.check()
+    for attempt in ("a0", "a1", "a2", "a4", ""):
+        assert chain.open(attempt) is None
+    chain.check()
+
+
+def test_a_stale_base_finds_nothing(chain: Chain) -> None:
+    chain.step("a0")
+    chain.check()
+    old = (chain.folder / "base").read_bytes()
+    chain.step("a1")
+    chain.check()
+    chain.step("a2")
+    (chain.folder / "base").write_bytes(old)  # a0, and the delta from a1 to a2
+    assert chain.open("a2") is None
+    assert chain.open("a1") is None
+    assert chain.open("a0") is not None
+
+
+# ---------------------------------------------------------------------- files that are not as they were left
+
+
+def damages() -> dict[str, Callable[[bytes], bytes]]:
+    return {
+        "empty": lambda data: b"",
+        "its first byte": lambda data: data[:1],
+        "half a page": lambda data: data[:2048],
+        "its first page": lambda data: data[:4096],
+        "cut in the middle": lambda data: data[: len(data) // 2],
+        "cut at the end": lambda data: data[:-1],
+        "zeros": lambda data: bytes(len(data)),
+        "garbage": lambda data: Random(5).randbytes(len(data)),
+        "a garbled head": lambda data: data[:100] + b"?" + data[101:],
+        "text": lambda data: b'{"format":1}\n' * 400,
+    }
+
+
+@pytest.mark.parametrize("damage", damages().values(), ids=damages())
+@pytest.mark.parametrize("kind", ["base", "whole", "delta"])
+def test_a_damaged_file_gives_nothing(chain: Chain, kind: str, damage: Callable[[bytes], bytes]) -> None:
+    chain.step("a0")
+    if kind != "whole":
+        chain.check()
+    if kind == "delta":
+        chain.step("a1")
+    path = chain.folder / {"base": "base", "whole": "a0.whole", "delta": "a1.delta"}[kind]
+    path.write_bytes(damage(path.read_bytes()))
+    assert chain.open() is None
+    assert chain.open() is None
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9, 0.999])
+def test_a_delta_with_one_wrong_bit_gives_nothing(chain: Chain, place: float) -> None:
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    path = chain.folder / "a1.delta"
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * place)] ^= 4
+    path.write_bytes(data)
+    assert chain.open() is None
+
+
+@pytest.mark.parametrize("missing", ["base", "a1.delta"])
+def test_a_missing_file_gives_nothing(chain: Chain, missing: str) -> None:
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    (chain.folder / missing).unlink()
+    assert chain.open() is None
+
+
+def test_after_damage_a_whole_state_sets_it_right(chain: Chain) -> None:
+    chain.step("a0")
+    chain.check()
+    (chain.folder / "base").write_bytes(b"garbage")
+    assert chain.open() is None
+    chain.cache().leave("a1", "a0", chain.truth.state, whole=True)
+    chain.last = "a1"
+    chain.check()
+    chain.step("a2")
+    chain.check()
+
+
+def test_a_state_of_another_life_of_the_machine_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    with monkeypatch.context() as patch:
+        patch.setattr(state_cache, "_boot", lambda: "another boot")
+        assert chain.open("a0") is None
+        assert chain.open("a1") is None
+    chain.check()
+
+
+def test_a_delta_of_another_life_of_the_machine_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    delta = (chain.folder / "a1.delta").read_bytes()
+    (chain.folder / "a1.delta").write_bytes(delta.replace(state_cache._boot().encode(), b"another-boot", 1))
+    assert chain.open() is None
+
+
+def test_a_state_of_another_format_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain.step("a0")
+    chain.check()
+    monkeypatch.setattr(state_cache, "FORMAT", 2)
+    assert chain.open() is None
+
+
+def test_a_state_of_another_width_is_not_used(chain: Chain) -> None:
+    chain.step("a0")
+    assert chain.cache().open("a0", chain.plan.width + 1, timed=False) is None
+    chain.check()
+
+
+def test_a_disk_that_cannot_be_written_costs_only_the_next_batch_a_recovery(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain.step("a0")
+    chain.check()
+
+    def full(*_: object) -> int:
+        raise OSError(28, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state_cache, "_write_changes", full)
+        patch.setattr(state_cache, "_write_whole", full)
+        chain.step("a1")
+    assert chain.sizes[-1] == 0
+    assert chain.open() is None
+
+
+# ---------------------------------------------------------------------- redoing that is cut short
+
+
+class CutShort(BaseException):
+    """The process is killed here."""
+
+
+@pytest.mark.parametrize("place", ["before it", "in the middle", "before it is said to be done"])
+def test_a_redoing_that_was_cut_short_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    heads, write_head, apply = iter(range(9)), state_cache._write_head, state_cache._apply
+
+    def cut_head(descriptor: int, head: Mapping[str, Any]) -> None:
+        if next(heads) == (0 if place == "before it" else 1):
+            raise CutShort
+        write_head(descriptor, head)
+
+    def cut_apply(descriptor: int, head: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+        if place == "in the middle":
+            apply(descriptor, head, {**changes, **{name: changes[name][:3] for name in ("record_ids", "records")}})
+            raise CutShort
+        apply(descriptor, head, changes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state_cache, "_write_head", cut_head)
+        patch.setattr(state_cache, "_apply", cut_apply)
+        with pytest.raises(CutShort):
+            chain.open()
+    if place == "before it":  # nothing has happened: it can be done again
+        chain.check()
+    else:
+        assert chain.open("a1") is None
+        assert chain.open("a0") is None
+
+
+# ---------------------------------------------------------------------- others at the same time
+
+
+def test_a_frozen_reader_costs_a_recovery_and_nobody_harm(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_cache, "_PATIENCE_S", 0.05)
+    chain.step("a0")
+    frozen = chain.cache()
+    held = chain.open(cache=frozen)
+    assert held is not None
+    before = windows_of(chain.plan, held)
+    chain.step("a1")
+    assert chain.open() is None, "the arrays were changed under the eyes of somebody who reads them"
+    assert windows_of(chain.plan, held) == before
+    # The batch recovers from the log and leaves a whole state: the frozen one keeps its own file.
+    chain.cache().leave("a2", "a1", chain.truth.state, whole=True)
+    chain.last = "a2"
+    chain.check()
+    chain.step("a3")
+    chain.check()
+    assert windows_of(chain.plan, held) == before
+    frozen.leave("late", "a0", held)
+    chain.check()
+    chain.step("a4")
+    chain.check()
+
+
+def test_a_reader_that_lets_go_in_time_costs_nothing(chain: Chain) -> None:
+    chain.step("a0")
+    slow = chain.cache()
+    assert chain.open(cache=slow) is not None
+    chain.step("a1")
+    timer = threading.Timer(0.1, slow.close)
+    timer.start()
+    chain.check()
+    timer.join()
+
+
+def test_closing_lets_others_redo_though_somebody_still_refers_to_the_arrays(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_cache, "_PATIENCE_S", 0.05)
+    chain.step("a0")
+    cache = chain.cache()
+    held = chain.open(cache=cache)
+    assert held is not None
+    cache.close()
+    chain.step("a1")
+    chain.check()
+    assert held.arrays is not None
+
+
+def test_leaving_lets_others_redo_though_somebody_still_refers_to_the_arrays(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error with a traceback, for example, keeps an operator alive for longer than anybody needs it."""
+    monkeypatch.setattr(state_cache, "_PATIENCE_S", 0.05)
+    chain.step("a0")
+    cache = chain.cache()
+    held = chain.open(cache=cache)
+    assert held is not None
+    cache.leave("zombie", "a0", held)
+    chain.step("a1")
+    chain.check()
+    assert held.arrays is not None
+
+
+def test_two_that_redo_at_the_same_time_both_find_the_state_or_nothing(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_cache, "_PATIENCE_S", 0.1)
+    chain.step("a0")
+    chain.check()
+    for i in range(1, 20):
+        chain.step(f"a{i}")
+        caches = [chain.cache() for _ in range(4)]
+        with ThreadPoolExecutor(len(caches)) as pool:
+            found = list(pool.map(lambda cache: chain.open(cache=cache), caches))
+        assert any(state is not None for state in found)
+        for state in found:
+            if state is not None:
+                chain.check_is_true(state)
+        for cache in caches:
+            cache.close()
+        chain.check()
+
+
+# ---------------------------------------------------------------------- where it lies
+
+
+def test_the_folder_is_one_of_the_machine_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(state_cache.FOLDER_VARIABLE, raising=False)
+    usual = default_folder("stream-id", 3)
+    assert usual.parts[-2:] == ("stream-id", "p00003")
+    assert str(os.getuid()) in str(usual)
+    monkeypatch.setenv(state_cache.FOLDER_VARIABLE, str(tmp_path))
+    assert default_folder("stream-id", 3) == tmp_path / "stream-id" / "p00003"
