@@ -179,7 +179,8 @@ def _core(sizes: _Size, folder: Path, repeat: int) -> dict[str, Any]:
     say(
         f"recovery of {young.recovery.open_windows:,} windows: extent {young.recovery.extent:,} loaded in "
         f"{young.recovery.load_s:.3f} s, {young.recovery.replayed:,} tuples replayed in "
-        f"{young.recovery.replay_s:.3f} s; predicted {young.predicted_s:.3f} s; ten times as old: {min(seconds['old']) / min(seconds['young']):.2f}"
+        f"{young.recovery.replay_s:.3f} s; predicted {young.predicted_s:.3f} s; "
+        f"ten times as old: {min(seconds['old']) / min(seconds['young']):.2f}"
     )
     return {
         "keys": sizes.keys,
@@ -256,10 +257,13 @@ def _steps(sizes: _Size, folder: Path) -> dict[str, Any]:
             stream.feed(order[first : first + 500_000])
         streams[name] = (stream, keys)
     seconds: dict[str, list[float]] = {name: [] for name in streams}
+    touched: dict[str, int] = {}
     settle = 3  # the first ones put the whole state in place
     for turn in range(sizes.steps + settle):
         for name, (stream, keys) in streams.items():
-            taken = stream.feed(stream.rng.integers(0, keys, sizes.step))
+            ids = stream.rng.integers(0, keys, sizes.step)
+            touched[name] = len(np.unique(ids))
+            taken = stream.feed(ids)
             if turn >= settle:
                 seconds[name].append(taken)
     assert all(s.operator.log.state.standings[0].open == keys for s, keys in streams.values())
@@ -276,6 +280,7 @@ def _steps(sizes: _Size, folder: Path) -> dict[str, Any]:
         "batch_cost": {
             "tuples": sizes.step,
             "open_windows": {"few": sizes.few, "many": sizes.many},
+            "touched_windows": touched,
             "step_ms": {name: round(s * 1000, 2) for name, s in middle.items()},
             "step_ms_best": {name: round(min(s) * 1000, 2) for name, s in seconds.items()},
         },

@@ -14,7 +14,7 @@ import time
 
 import strandline as sl
 
-ITEMS = 200_000
+ITEMS_A_LIFE = 100_000
 
 
 def averages(stream):
@@ -24,17 +24,17 @@ def averages(stream):
     return averages.checkpoint(sl.cec(extent="2x", replay=50_000))
 
 
-def child(folder):
+def child(folder, items_in_all):
     """A process that lives until it is killed, or until every item is averaged."""
     spark = sl.session()
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10_000).load()
-    items = numbers.where(f"value < {ITEMS}").selectExpr(
+    items = numbers.where(f"value < {items_in_all}").selectExpr(
         "value * 7919 % 5000 AS item_id", "value % 97 / 7 AS item_price", "timestamp AS item_time"
     )
     query = averages(sl.source(items, f"{folder}/items", key="item_id", time="item_time")).start(
         spark, f"{folder}/average"
     )
-    while sum(query.progress.get("offsets", {}).values()) < ITEMS:
+    while sum(query.progress.get("offsets", {}).values()) < items_in_all:
         query.await_termination(timeout=0.2)
     query.stop()
 
@@ -43,25 +43,24 @@ def parent(kills):
     """Kills the child at random moments, lets it finish, compares."""
     folder = tempfile.mkdtemp(prefix="strandline-example-")
     moments = random.Random(kills)
+    items = ITEMS_A_LIFE * (kills + 1)
     for kill in range(kills + 1):
         # Every life has a state folder of its own, as if it were another machine: only the streams survive.
         environment = {**os.environ, "STRANDLINE_STATE_DIR": f"{folder}/state-{kill}"}
         process = subprocess.Popen(
-            [sys.executable, __file__, "child", folder],
+            [sys.executable, __file__, "child", folder, str(items)],
             env=environment,
             start_new_session=True,
             stderr=subprocess.DEVNULL,
         )
         if kill < kills:
-            while not os.path.exists(f"{folder}/average/commits") and process.poll() is None:
-                time.sleep(0.05)
-            try:
-                process.wait(timeout=6 + 6 * moments.random())
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+            while not os.path.exists(f"{folder}/state-{kill}") and process.poll() is None:
+                time.sleep(0.05)  # until the first batch of this life has left its state
+            time.sleep(3 * moments.random())
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         done = sum(p["input"] for p in sl.stream(f"{folder}/average").recovery())
-        print(f"{'killed' if process.returncode else 'ended'}: {done:,} of {ITEMS:,} items averaged", flush=True)
+        print(f"{'killed' if process.returncode else 'ended'}: {done:,} of {items:,} items averaged", flush=True)
 
     spark = sl.session()
     query = averages(sl.stream(f"{folder}/items")).start(spark, f"{folder}/undisturbed", trigger="available-now")
@@ -82,6 +81,6 @@ def results(stream, partition):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
-        child(sys.argv[2])
+        child(sys.argv[2], int(sys.argv[3]))
     else:
         parent(int(sys.argv[1]) if sys.argv[1:] else 3)

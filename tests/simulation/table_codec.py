@@ -7,7 +7,6 @@ table, long enough to be unlike any other, and whoever reads them gets the table
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -55,13 +54,13 @@ class Tables:
         if not np.array_equal(offsets, np.arange(first, first + len(table))) or not len(table):
             raise ValueError(f"{file}: offsets are not dense from {first} on")
         times = table.column(spec.time).to_numpy()
-        kinds = Counter(Kind(kind).name.lower() for kind in table.column(KIND).to_pylist())
+        counts = np.bincount(table.column(KIND).to_numpy(), minlength=len(Kind)).tolist()
         return Block(
             partition=partition,
             file=file,
             first=first,
             end=first + len(table),
-            rows=dict(kinds),
+            rows={kind.name.lower(): counts[kind] for kind in Kind if counts[kind]},
             time_min=int(times.min()),
             time_max=int(times.max()),
             size_bytes=len(data),

@@ -103,3 +103,29 @@ def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path:
     """As one program, as a reader would type them."""
     shown = programs(ROOT / "docs" / name)
     run_text("\n".join(program for program in shown if "# not run" not in program), tmp_path)
+
+
+@pytest.mark.spark
+def test_the_average_price_is_shown_with_its_open_windows(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "02_average_price.py", tmp_path)
+    assert "a recovery now would read" in output
+    assert int(re.search(r"^(\d+) windows are open", output, re.MULTILINE)[1]) > 0  # type: ignore[index]
+
+
+@pytest.mark.spark
+def test_calls_out_of_order_are_averaged_over_an_hour(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "03_call_records.py", tmp_path)
+    results, still_open, late = re.search(  # type: ignore[union-attr]
+        r"^(\d+) results, (\d+) windows open, (\d+) calls too late", output, re.MULTILINE
+    ).groups()
+    assert int(results) > 0
+    assert int(still_open) > 0
+    assert int(late) == 0
+
+
+@pytest.mark.spark
+def test_a_query_that_is_killed_again_and_again_gives_the_same_results(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "04_kill_and_recover.py", "1"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "identical, in the same order" in done.stdout

@@ -61,11 +61,23 @@ def test_time_that_goes_on_closes_windows_of_partitions_without_new_tuples(make:
     assert [len(streams.results(p)) for p in range(2)] == [1, 1]
 
 
+@pytest.mark.xfail(reason="save_oldest stops at windows saved at this input offset, though results lie behind them now")
+def test_the_extent_stays_bounded_when_time_alone_closes_windows(make: Any) -> None:
+    streams: Streams = make("sliding time")
+    streams.append({0: rows(1, time=1_000), 1: [{**rows(1, time=1_000)[0], "k": key} for key in range(50)]})
+    streams.drain(cec(extent="2x"))
+    for time in (1_012, 1_016, 1_019):
+        streams.append({0: rows(1, time=time)})
+        streams.drain(cec(extent="2x"))
+        standing = streams.output.state.standings[1]
+        assert standing.extent <= 2 * standing.open, f"for {standing.open} open windows"
+
+
 def test_commits_are_taken_in_whole_and_as_many_as_fit(make: Any) -> None:
     streams: Streams = make("tumbling count", 1)
     streams.append(*(rows(10, time=i) for i in range(6)))
     assert [[d.tuples for d in done] for done in streams.drain(tuples_max=25)] == [[20], [20], [20]]
-    streams.append(rows(100), rows(1))
+    streams.append(rows(100, time=100), rows(1, time=300))
     assert [[d.tuples for d in done] for done in streams.drain(tuples_max=25)] == [[100], [1]]
     assert streams.batch() == []
 

@@ -120,30 +120,29 @@ def same_key(state: State, batch: Batch, word_key: bool, slot: int, key: int, ke
 
 
 # ---------------------------------------------------------------------- the trace
+#
+# Without a branch: whether something is touched for the first time is anybody's guess, and wrong guesses cost more.
 
 
 @njit(inline="always", _nrt=False)
 def touch_record(trace: Trace, slot: int) -> None:
-    if trace.record_marks[slot] == 0:
-        trace.record_marks[slot] = 1
-        trace.records[trace.counts[RECORDS]] = slot
-        trace.counts[RECORDS] += 1
+    trace.records[trace.counts[RECORDS]] = slot
+    trace.counts[RECORDS] += 1 - trace.record_marks[slot]
+    trace.record_marks[slot] = 1
 
 
 @njit(inline="always", _nrt=False)
 def touch_bucket(trace: Trace, bucket: int) -> None:
-    if trace.bucket_marks[bucket] == 0:
-        trace.bucket_marks[bucket] = 1
-        trace.buckets[trace.counts[BUCKETS]] = bucket
-        trace.counts[BUCKETS] += 1
+    trace.buckets[trace.counts[BUCKETS]] = bucket
+    trace.counts[BUCKETS] += 1 - trace.bucket_marks[bucket]
+    trace.bucket_marks[bucket] = 1
 
 
 @njit(inline="always", _nrt=False)
 def touch_timer(trace: Trace, place: int) -> None:
-    if trace.timer_marks[place] == 0:
-        trace.timer_marks[place] = 1
-        trace.timers[trace.counts[TIMERS]] = place
-        trace.counts[TIMERS] += 1
+    trace.timers[trace.counts[TIMERS]] = place
+    trace.counts[TIMERS] += 1 - trace.timer_marks[place]
+    trace.timer_marks[place] = 1
 
 
 # ---------------------------------------------------------------------- aggregates

@@ -68,11 +68,11 @@ class WindowState:
         self.tail_before = int(a.header[QUEUE_TAIL])
         self.trace = Trace(
             np.zeros(len(a.records), np.uint8),
-            np.empty(len(a.records), np.int32),
+            np.empty(len(a.records) + 1, np.int32),  # one more: see `touch_record`
             np.zeros(len(a.buckets), np.uint8),
-            np.empty(len(a.buckets), np.int32),
+            np.empty(len(a.buckets) + 1, np.int32),
             np.zeros(len(a.timers), np.uint8),
-            np.empty(len(a.timers), np.int32),
+            np.empty(len(a.timers) + 1, np.int32),
             np.zeros(8, np.int64),
         )
 
@@ -95,14 +95,10 @@ class WindowState:
         if used + more <= len(a.queue):
             return
         wanted = int((self.open_windows + more) * _GROWTH) + ROOM_MIN
-        queue = np.empty(max(wanted, len(a.queue)) if wanted > len(a.queue) else len(a.queue), np.int32)
-        # Tickets change in every record: nothing less than the whole state tells it.
-        self._replace(self._own(queue=queue))
-
-    def _own(self, queue: Int32s) -> State:
-        a = self.arrays
+        queue = np.empty(max(wanted, len(a.queue)), np.int32)
         kernel.renumber_queue(a, queue)
-        return a._replace(queue=queue)
+        # Tickets have changed in every record: nothing less than the whole state tells it.
+        self._replace(a._replace(queue=queue))
 
     def reserve_bytes(self, more: int) -> None:
         """Room for that many more bytes."""

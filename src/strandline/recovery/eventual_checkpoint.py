@@ -46,9 +46,10 @@ def _newest_first(log: Log, plan: Plan, partition: int, first: int, end: int) ->
     for block in reversed(list(log.blocks(partition, first, end))):
         begin, until = max(first, block.first), min(end, block.end)
         try:
-            yield log.read_block(block, columns).slice(begin - block.first, until - begin)
+            table = log.read_block(block, columns).slice(begin - block.first, until - begin)
         except KeyMissingError:  # compacted and collected meanwhile: the same offsets lie elsewhere
-            yield pa.concat_tables(log.read(partition, begin, until, columns))
+            table = pa.concat_tables(log.read(partition, begin, until, columns))
+        yield table
 
 
 def _take_in(met: WindowState, plan: Plan, table: pa.Table, whole_at: int | None) -> None:

@@ -1,0 +1,62 @@
+"""The benchmarks that need no Spark, as small as can be: they run, their figures are there, their results are right."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.averages import Windows
+from benchmarks.checkpoint_cost import checkpoint_cost, records_per_touched_key
+from strandline.cli.app import app
+
+
+def bench(name: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["bench", name, "--size", "tiny", "--repeat", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.fixture(autouse=True)
+def files_beside_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_BENCH_DIR", str(tmp_path))
+
+
+def test_kernel_reports_the_operator_beside_the_bare_loop() -> None:
+    result = bench("kernel")
+    assert result["results_match"]
+    assert result["tuples_per_s"] > result["tuples_per_s_with_arrow"] > 0
+    assert result["ratio_to_bare_loop"] > 0
+    assert result["bytes_per_open_window"] > 0
+    assert [row["window"] for row in result["table"]] == [10]
+
+
+def test_recovery_finds_the_state_that_was_there(tmp_path: Path) -> None:
+    result = bench("recovery")
+    assert result["results_match"]
+    assert result["target_results_match"]
+    assert result["replayed"] <= 6_000
+    assert result["extent"] <= 2 * result["open_windows"]
+    assert 0 <= result["within_target"] <= 1
+    assert {"load_s", "replay_s", "predicted_s", "cold_s", "age", "batch_cost_ratio"} <= result.keys()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoint_cost_compares_the_same_batches(tmp_path: Path) -> None:
+    row = checkpoint_cost(10, keys=500, batch=2_000, batches=4, settle=1, repeat=1, folder=tmp_path)
+    assert row["tuples_per_s"].keys() == {"cec", "none"}
+    assert row["cost_pct"] < 100
+
+
+def test_windows_of_one_tuple_leave_no_footprints() -> None:
+    assert records_per_touched_key(1, keys=1_000, batches=2) == 0
+
+
+def test_expected_windows_are_cut_by_key_in_order_of_offsets() -> None:
+    ids, prices = np.array([7, 3, 7, 7, 3, 7, 7]), np.array([1.0, 10.0, 3.0, 5.0, 30.0, 7.0, 9.0])
+    windows = Windows.expected(ids, prices, np.arange(100, 107), 2)
+    found = zip(windows.ids, windows.starts, windows.ends, windows.averages, strict=True)
+    assert [tuple(w) for w in found] == [(7, 100, 102, 2.0), (3, 101, 104, 20.0), (7, 103, 105, 6.0)]
