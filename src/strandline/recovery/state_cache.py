@@ -105,7 +105,7 @@ class StateCache:
             self._sweep()
             return True
         if not changes.exists():
-            return False
+            return self._tag() == attempt  # another attempt at this batch may just have been faster
         meta, arrays = _read_changes(changes)
         with self._base.open("r+b") as file, _exclusive(file.fileno()):
             head = _read_head(file.read(_PAGE))
