@@ -7,8 +7,8 @@ spark_builtin         `groupBy("item_id").agg(avg("item_price"))`, RocksDB with 
                       windows, no order, one average a key for ever, partly added up before the shuffle, written nowhere
 transform_with_state  `transformWithStateInPandas` doing the same windows, to `noop`, on a small input
 
-All read the same files through the same source, and a contender's time is that of its median batch. What checkpoints
-cost, and how many footprints there are, is measured without Spark: see `checkpoint_cost.py`.
+All read the same files through the same source, and a contender's time is that of its median batch. What footprints add
+to a step, and how many there are, is measured without Spark (`checkpoint_cost.py`) and given as a share of the batch.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ import strandline as sl
 from benchmarks.averages import Windows
 from benchmarks.checkpoint_cost import POLICY, checkpoint_cost, records_per_touched_key
 from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
+from strandline.log.local_storage import LocalStorage
+from strandline.log.log import Log
 from strandline.recovery.state_cache import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class _Size:
 
 
 SIZES = {
-    "small": _Size(((500_000, 5), (50_000, 5)), (5_000, 2, 1_000), (250_000, 10, 4), 80, with_none=False),
+    "small": _Size(((500_000, 5), (50_000, 8)), (5_000, 2, 1_000), (250_000, 10, 4), 80, with_none=False),
     "large": _Size(
         ((500_000, 9), (50_000, 21), (2_000_000, 6)), (10_000, 5, 2_000), (250_000, 40, 16), 200, with_none=True
     ),
@@ -73,8 +75,8 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
     """Measures without Spark, then with it, and returns the result."""
     sizes = SIZES[size]
     with workspace() as folder:
-        costs = [checkpoint_cost(window, KEYS, *sizes.cost, repeat, folder) for window in WINDOWS]
-        logged = {str(window): records_per_touched_key(window, KEYS, sizes.logged) for window in WINDOWS}
+        costs = [checkpoint_cost(window, KEYS // CORES, *sizes.cost, repeat, folder) for window in WINDOWS]
+        logged = {str(window): records_per_touched_key(window, KEYS // CORES, sizes.logged) for window in WINDOWS}
         say(f"aggregate: footprints for each touched key and batch, by window: {logged}")
         # Before Spark starts, because its Python workers inherit it.
         os.environ.setdefault(FOLDER_VARIABLE, str(folder / "state"))
@@ -99,9 +101,10 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "batch_tuples": best["batch_tuples"],
         "tuples_per_s": best["tuples_per_s"],
         "ratio_to_spark_builtin": best["ratio_to_spark_builtin"],
-        "ratio_to_transform_with_state": transform and transform["ratio"],
-        "ratio_to_transform_with_state_at_full_size": per_tuple and round(best["tuples_per_s"] / per_tuple, 1),
-        "checkpoint_cost_pct": {str(row["window"]): row["cost_pct"] for row in costs},
+        "ratio_to_transform_with_state": per_tuple and round(best["tuples_per_s"] / per_tuple, 1),
+        "ratio_to_transform_with_state_on_its_small_input": transform and transform["ratio"],
+        "checkpoint_cost_pct": {str(row["window"]): _share(row["cost_s"], best) for row in costs},
+        "checkpoint_cost_pct_of_step": {str(row["window"]): row["cost_pct_of_step"] for row in costs},
         "checkpoint_cost_pct_with_spark": best.get("checkpoint_cost_pct"),
         "state_records_per_touched_key": logged[str(WINDOW)],
         "state_records_per_touched_key_by_window": logged,
@@ -115,6 +118,12 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "checkpoint_cost": {str(row["window"]): row for row in costs},
         "table": table,
     }
+
+
+def _share(cost_s: float, best: dict[str, Any]) -> float:
+    """What footprints add to a partition's step, in percent of the whole batch that the step is part of."""
+    batch_ms: float = best["batch_ms"]["strandline"]
+    return round(100 * cost_s * 1000 / batch_ms, 2)
 
 
 def _warm_up(spark: SparkSession, folder: Path) -> None:
@@ -135,7 +144,6 @@ def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int, *, wit
         contenders["strandline_none"] = lambda: _strandline(spark, data, folder / "none", sl.none())
     seconds = rounds(contenders, repeat)
     best = {name: min(taken) for name, taken in seconds.items()}
-    tuples = data.rows_per_batch * data.batches
     matches, content = _check(str(folder / "items"), str(folder / "averages"))
     row = {
         "batch_tuples": data.rows_per_batch,
@@ -145,9 +153,9 @@ def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int, *, wit
         "batch_ms": {name: round(s * 1000, 1) for name, s in best.items()},
         "spread": {name: spread(taken) for name, taken in seconds.items()},
         "ratio_to_spark_builtin": round(best["spark_builtin"] / best["strandline"], 3),
-        "log_bytes_per_tuple": round(_bytes_below(folder / "averages" / "blocks") / tuples, 2),
-        "input_bytes_per_tuple": round(_bytes_below(folder / "items" / "blocks") / tuples, 2),
-        "spark_changelog_bytes_per_tuple": round(_bytes_below(folder / "builtin" / "state") / tuples, 2),
+        "log_bytes_per_tuple": _log_bytes(folder / "averages", data),
+        "input_bytes_per_tuple": _log_bytes(folder / "items", data),
+        "spark_changelog_bytes_per_tuple": _changelog_bytes(folder / "builtin", data),
         "results_match": matches,
         "result_hash": content,
     }
@@ -163,8 +171,19 @@ def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int, *, wit
     return row
 
 
-def _bytes_below(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".crc"))
+def _log_bytes(path: Path, data: Input) -> float:
+    """Bytes of blocks for each input tuple, in the second half of the batches: at first every key opens a window."""
+    commits = [m for m in Log.open(LocalStorage(path)).since(-1) if m.kind == "append"]
+    size = sum(block.size_bytes for m in commits[data.batches // 2 :] for block in m.blocks)
+    return round(size / (data.rows_per_batch * (len(commits) - data.batches // 2)), 2)
+
+
+def _changelog_bytes(checkpoint: Path, data: Input) -> float:
+    """The same of what Spark's state store left: version n is that of the n-th batch."""
+    half = data.batches // 2
+    files = [path for path in (checkpoint / "state").rglob("*") if path.suffix in (".changelog", ".zip", ".sst")]
+    size = sum(path.stat().st_size for path in files if path.suffix == ".sst" or int(path.stem) > half)
+    return round(size / (data.rows_per_batch * (data.batches - half)), 2)
 
 
 def _check(items: str, averages: str) -> tuple[bool, str]:

@@ -165,7 +165,7 @@ class Machine:
         self._folder = folder
         self._rng = rng
         self._kept = KeptStates()
-        self._copies = 0
+        self._old: dict[str, State] = {}
 
     def cache(self) -> StateCache:
         return self._kept if self._folder is None else StateCache(self._folder / "now")  # type: ignore[return-value]
@@ -178,8 +178,6 @@ class Machine:
             shutil.rmtree(self._folder / "old", ignore_errors=True)
             shutil.copytree(self._folder / "now", self._folder / "old")
 
-    _old: dict[str, State] = {}  # noqa: RUF012
-
     def lose(self) -> None:
         self._kept.states = {}
         if self._folder is not None:
@@ -189,7 +187,7 @@ class Machine:
         """The copy is back; newer files may be there beside it, or not."""
         self._kept.states = dict(self._old)
         if self._folder is not None and (self._folder / "old").exists():
-            if self._rng.random() < 0.5:
+            if self._rng.random() < 0.2:
                 self.lose()
             shutil.copytree(self._folder / "old", self._folder / "now", dirs_exist_ok=True)
 
@@ -315,6 +313,8 @@ class World:
                 break
             for d in done:
                 self._check_bounds(d, policy)
+            if self.rng.random() < 0.5:
+                self.rng.choice(self.machines).copy()
             if self.rng.random() < 0.3:
                 self._register()
             if self.rng.random() < 0.4:
@@ -454,12 +454,10 @@ class World:
             self.late.pop(rng.randrange(len(self.late)))()
         for machine in self.machines:
             chance = 1.0 if self.is_calm else rng.random()
-            if chance < 0.35:
+            if chance < 0.3:
                 machine.lose()
-            elif chance < 0.5:
+            elif chance < 0.6:
                 machine.go_back()
-            elif chance < 0.7:
-                machine.copy()
 
     # ------------------------------------------------------------------ what must hold
 

@@ -17,7 +17,7 @@ import pytest
 from tests.simulation import operator_world
 from tests.simulation.table_codec import table_codec
 
-SEEDS = 2_000
+SEEDS = 10_000
 SEEDS_SLOW = 50_000
 SEEDS_PER_TEST = 500
 WORKERS = 2

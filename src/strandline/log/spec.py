@@ -69,9 +69,11 @@ class StreamSpec:
         return self._type_of(self.time) in _TIMESTAMP_TYPES
 
     @property
-    def repetitive(self) -> tuple[str, ...]:
-        """Columns with one value a batch, worth a dictionary."""
-        return tuple(name for name in ("_input", "_open") if name in self.block.names)
+    def delta_encoded(self) -> tuple[str, ...]:
+        """Columns stored as differences: the numbers in an operator's stream, which grow slowly or stay the same."""
+        if self.operator is None:
+            return ()
+        return tuple(f.name for f in self.block if pa.types.is_int64(f.type) or pa.types.is_timestamp(f.type))
 
     @property
     def late(self) -> int:

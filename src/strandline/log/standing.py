@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """What a tuple of the extent and a replayed tuple cost, until it has been measured."""
-FIXED_S = 0.15
-"""What a recovery takes before it has read anything: opening the logs, loading the kernels."""
+FIXED_S = 0.5
+"""What a recovery in a new process takes before it has read anything: opening the logs, loading the kernels."""
 
 Mode = Literal["eventual", "instant", "none"]
 

@@ -12,7 +12,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from strandline.operators.aggregates import Op
 from strandline.operators.arrays import (
@@ -63,6 +67,8 @@ DONE, FULL, OVERFLOW = 0, 1, 2
 
 _MIX = -7046029254386353131  # 2**64 divided by the golden ratio
 _BYTES_END = 6
+_AHEAD = 8
+"""How many tuples ahead a record is sent for: enough for memory to answer, few enough to stay in the cache."""
 
 _COUNT, _SUM_INT, _SUM_FLOAT, _MOMENTS = int(Op.COUNT), int(Op.SUM_INT), int(Op.SUM_FLOAT), int(Op.MOMENTS)
 _MIN_INT, _MAX_INT, _MIN_FLOAT, _MAX_FLOAT = int(Op.MIN_INT), int(Op.MAX_INT), int(Op.MIN_FLOAT), int(Op.MAX_FLOAT)
@@ -117,6 +123,32 @@ def same_key(state: State, batch: Batch, word_key: bool, slot: int, key: int, ke
     if word_key or held == key_at:
         return held == key_at
     return compare_bytes(state, batch, held, key_at) == 0
+
+
+@intrinsic
+def fetch_soon(typing_context: Any, array: Any, row: Any, column: Any) -> Any:
+    """Tells the processor that an element of a two-dimensional array will be needed; it need not exist."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        view = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+        strides = cgutils.unpack_tuple(builder, view.strides)
+        word, number = ir.IntType(64), ir.IntType(32)
+        at = builder.add(builder.mul(arguments[1], strides[0]), builder.mul(arguments[2], strides[1]))
+        pointer = builder.inttoptr(builder.add(builder.ptrtoint(view.data, word), at), ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        builder.call(prefetch, [pointer, *(ir.Constant(number, n) for n in (1, 3, 1))])  # to write, keep, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+@njit(inline="always", _nrt=False)
+def look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
+    """Records lie anywhere in memory: the one that a tuple a little further on will want is sent for now."""
+    if row + _AHEAD < len(batch.keys):
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], mask)]
+        fetch_soon(state.records, np.int64(slot), np.int64(KEY))  # type: ignore[call-arg]
 
 
 # ---------------------------------------------------------------------- the trace
@@ -393,6 +425,7 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
         mask = len(state.buckets) - 1
         room = len(records) - state.header[N]  # closing windows make more
         for row in range(first, len(batch.keys)):
+            look_ahead(state, batch, row, mask)
             key, key_at = batch.keys[row], batch.key_at[row]
             slot = state.buckets[bucket_of(key, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key, key_at):
@@ -429,6 +462,7 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
         for row in range(first, len(batch.keys)):
             if state.header[N] >= len(records):
                 return row, FULL
+            look_ahead(state, batch, row, mask)
             key, key_at, offset = batch.keys[row], batch.key_at[row], batch.offsets[row]
             fewest = advance
             full = -1
@@ -472,6 +506,7 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
         while row < rows:
             if state.header[N] > room or state.header[TIMER_COUNT] > room:
                 return row, FULL
+            look_ahead(state, batch, row, mask)
             key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
             newest = time // advance
             oldest = (time - size) // advance + 1
@@ -523,6 +558,7 @@ def session_windows(ops: Ops, word_key: bool) -> Kernel:
         while row < rows:
             if state.header[N] >= len(records) or state.header[TIMER_COUNT] + 1 >= len(state.timers):
                 return row, FULL
+            look_ahead(state, batch, row, mask)
             key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
             mine = -1
             slot = state.buckets[bucket_of(key, mask)]
@@ -775,6 +811,7 @@ def replaying(ops: Ops, word_key: bool) -> Kernel:
         records = state.records
         mask = len(state.buckets) - 1
         for row in range(len(batch.keys)):
+            look_ahead(state, batch, row, mask)
             key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
             slot = state.buckets[bucket_of(key, mask)]
             while slot >= 0:

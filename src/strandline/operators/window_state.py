@@ -146,7 +146,7 @@ class WindowState:
 
 def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: Int64s) -> State:
     records = np.empty((room, width), np.int64)
-    buckets = np.full(1 << max(8, (room - 1).bit_length()), -1, np.int32)
+    buckets = np.full(1 << max(8, (2 * room - 1).bit_length()), -1, np.int32)
     if not header.any():
         header[FREE_HEAD] = -1
     held: Bytes = np.empty(size, np.uint8)

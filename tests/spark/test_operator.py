@@ -1,0 +1,418 @@
+"""Operators as a user meets them: results that Spark agrees with, refusals in words, what can be seen of the state."""
+
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+import strandline as sl
+from strandline.log.log import Log
+from strandline.log.storage_url import open_storage
+from strandline.log.verify import verify
+
+pytestmark = pytest.mark.spark
+
+TYPES = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "dec": pa.decimal128(10, 2),
+    "flag": pa.bool_(),
+    "day": pa.date32(),
+    "moment": pa.timestamp("us", tz="UTC"),
+    "text": pa.string(),
+    "blob": pa.binary(),
+}
+READINGS = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), *TYPES.items()])
+NUMBERS = ("byte", "short", "int", "long", "float", "double", "dec")
+SECOND = 1_000_000
+LATENESS_S = 3
+
+
+def reading(rng, second):
+    """A row with awkward values. Sums of its doubles are exact, so that they do not depend on the order."""
+    choices = {
+        "byte": [-128, 127, 0, 5],
+        "short": [-32768, 32767, 7],
+        "int": [-(1 << 31), (1 << 31) - 1, 9],
+        "long": [-(1 << 53), 1 << 53, 11, 0],
+        "float": [-1.5, 0.25, 1e6, 3.0],
+        "double": [-1.5, 0.25, 1e9, 3.0, 7.75],
+        "dec": [Decimal("-99999999.99"), Decimal("0.01"), Decimal("5.00"), Decimal("12345.67")],
+        "flag": [True, False],
+        "day": [dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(2000, 1, 1)],
+        "moment": [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC), dt.datetime(2024, 2, 29, 1, tzinfo=dt.UTC)],
+        "text": ["", "a", "ab", "é", "\U0001f600", "\uffff", "z" * 30],
+        "blob": [b"", b"\xff", b"\x00", b"a\x00", b"\x7f\x80"],
+    }
+    values = {name: None if rng.random() < 0.25 else rng.choice(some) for name, some in choices.items()}
+    key = rng.randrange(6)
+    if key == 4:  # a key that never has a value
+        values = dict.fromkeys(values)
+    return {"k": None if key == 5 else key, "at": dt.datetime.fromtimestamp(second, dt.UTC), **values}
+
+
+@pytest.fixture(scope="module")
+def readings(feed_in, drain, tmp_path_factory):
+    """A stream of four commits whose last tuple closes every window before it."""
+    folder = tmp_path_factory.mktemp("readings")
+    rng = Random(3)
+    seconds = [max(0, i // 4 + rng.randint(-2, 0)) for i in range(800)]
+    batches = [[reading(rng, s) for s in seconds[i : i + 200]] for i in range(0, 800, 200)]
+    batches[-1].append({"k": 0, "at": dt.datetime.fromtimestamp(10_000, dt.UTC)})
+    drain(feed_in(folder / "feed", *batches, schema=READINGS).df, folder / "readings", lateness=f"{LATENESS_S} s")
+    return str(folder / "readings")
+
+
+@pytest.fixture(scope="module")
+def run(spark):
+    """Runs an aggregation to the end of its input, and returns the query's last progress."""
+
+    def run_(aggregation, path, **options):
+        query = aggregation.start(spark, str(path), trigger="available-now", **options)
+        assert query.await_termination(120), "it did not end"
+        return query.progress
+
+    return run_
+
+
+def results(path):
+    """Per partition, in order."""
+    stream = sl.stream(str(path))
+    names = stream.schema.fieldNames()
+    found = []
+    for p in range(stream.partitions):
+        found.append([{n: row[n] for n in names} for row in stream.log(p) if row["_kind"] == 0])
+    return found
+
+
+def plain(rows):
+    """Rows as texts that are equal if the values are, whatever order the rows come in."""
+    return sorted(json.dumps([_plain(value) for value in row]) for row in rows)
+
+
+def _plain(value):
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value.hex()
+    if isinstance(value, bytearray | bytes):
+        return bytes(value).hex()
+    return value if isinstance(value, int | bool | str | None) else str(value)
+
+
+# ---------------------------------------------------------------------- results
+
+
+def test_over_a_stream_and_fused_give_the_same_results(spark, feed, items, run, tmp_path):
+    batches = [items(300, first=300 * i, keys=7) for i in range(3)]
+
+    def average(input_):
+        return input_.window(sl.count_window(10)).aggregate(n=sl.count_all(), first=sl.first("v"), last=sl.last("v"))
+
+    source = sl.source(feed(*batches).df, str(tmp_path / "items"), key="k", time="at", lateness="10 s")
+    fused = run(average(source), tmp_path / "fused")
+    run(average(sl.stream(str(tmp_path / "items"))), tmp_path / "over")
+    small = average(sl.stream(str(tmp_path / "items"))).checkpoint(sl.cec(extent="1x", replay=10))
+    over = run(small, tmp_path / "small", max_tuples_per_batch=1)
+    assert results(tmp_path / "fused") == results(tmp_path / "over") == results(tmp_path / "small")
+    assert sum(map(len, results(tmp_path / "over"))) == sum(len(range(k, 900, 7)) // 10 for k in range(7))
+    assert fused["input_commit"] == over["input_commit"] == 2
+    assert over["commit"] == 2, "a commit of the input a batch"
+
+
+def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, readings, run, tmp_path):
+    from pyspark.sql import functions as F
+
+    exact = {"count": (sl.count, F.count), "min": (sl.min, F.min), "max": (sl.max, F.max)}
+    sums = {"sum": (sl.sum, F.sum), "avg": (sl.avg, F.avg)}
+    moments = {"variance": (sl.variance, F.variance), "stddev": (sl.stddev, F.stddev)}
+    order = F.col("_offset")
+    ends = {
+        "first": (sl.first, lambda c: F.min_by(c, order)),
+        "last": (sl.last, lambda c: F.max_by(c, order)),
+    }
+    ours, theirs = {"rows": sl.count_all()}, [F.count("*").alias("rows")]
+    for kinds, functions in ((TYPES, {**exact, **ends}), (NUMBERS, sums), (NUMBERS, moments)):
+        for kind in kinds:
+            for name, (our, their) in functions.items():
+                ours[f"{name}_{kind}"] = our(kind)
+                theirs.append(their(kind).alias(f"{name}_{kind}"))
+    stream = sl.stream(readings)
+    run(stream.window(sl.time_window("10 s", advance="5 s")).aggregate(**ours), tmp_path / "out")
+    window = F.window("at", "10 seconds", "5 seconds")
+    grouped = stream.read(spark, positions=True).groupBy("k", window.alias("w")).agg(*theirs)
+    expected = grouped.where("w.end < timestamp_seconds(10000)")
+    names = list(ours)
+    exactly = [n for n in names if not n.startswith(("variance", "stddev"))]
+    result = sl.stream(str(tmp_path / "out")).read(spark)
+    assert [f.dataType for f in result.select(*names).schema] == [f.dataType for f in expected.select(*names).schema]
+    found = {(r["k"], r["window_start"], r["window_end"]): r.asDict() for r in result.collect()}
+    right = {(r["k"], r["w"]["start"], r["w"]["end"]): r.asDict() for r in expected.collect()}
+    assert found.keys() == right.keys()
+    assert len(found) > 150
+    for window_, b in right.items():
+        a = found[window_]
+        assert {n: _plain(a[n]) for n in exactly} == {n: _plain(b[n]) for n in exactly}, window_
+        for n in set(names) - set(exactly):
+            assert a[n] == b[n] or math.isclose(a[n], b[n], rel_tol=1e-9, abs_tol=1e-9), (window_, n)
+
+
+def test_sessions_are_those_of_spark(spark, readings, run, tmp_path):
+    from pyspark.sql import functions as F
+
+    stream = sl.stream(readings)
+    aggregates = {"n": sl.count_all(), "total": sl.sum("double"), "least": sl.min("text")}
+    run(stream.window(sl.session_window("1500 ms")).aggregate(**aggregates), tmp_path / "out")
+    session = F.session_window("at", "1500 milliseconds")
+    grouped = stream.read(spark).groupBy("k", session.alias("w"))
+    expected = grouped.agg(F.count("*"), F.sum("double"), F.min("text")).where("w.end < timestamp_seconds(10000)")
+    right = expected.select("k", "w.start", "w.end", *expected.columns[2:]).collect()
+    found = sl.stream(str(tmp_path / "out")).read(spark).collect()
+    assert len(found) > 50
+    assert plain(found) == plain(right)
+
+
+def test_an_operator_over_an_operator(spark, readings, run, tmp_path):
+    from pyspark.sql import functions as F
+
+    first = sl.stream(readings).window(sl.time_window("5 s")).aggregate(n=sl.count_all(), most=sl.max("text"))
+    run(first.checkpoint(sl.cec(extent="1x")), tmp_path / "first", max_tuples_per_batch=1)
+    middle = sl.stream(str(tmp_path / "first"))
+    second = middle.window(sl.time_window("30 s")).aggregate(n=sl.sum("n"), most=sl.max("most"), windows=sl.count_all())
+    progress = run(second, tmp_path / "second", max_tuples_per_batch=1)
+    assert progress["open_windows"] > 0, "the first operator's open windows may still close into these"
+    found = sl.stream(str(tmp_path / "second")).read(spark).collect()
+    grouped = middle.read(spark).groupBy("k", F.window("window_end", "30 seconds").alias("w"))
+    expected = grouped.agg(F.sum("n"), F.max("most"), F.count("*")).where("w.end <= timestamp_seconds(180)")
+    right = expected.select("k", "w.start", "w.end", *expected.columns[2:]).collect()
+    closed = [r for r in found if r["window_end"].timestamp() <= 180]
+    assert len(closed) > 20
+    assert plain(closed) == plain(right)
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def test_time_windows_over_a_stream_in_which_nothing_is_late_are_refused(feed, drain, items, tmp_path):
+    drain(feed(items(5)).df, tmp_path / "items")
+    stream = sl.stream(str(tmp_path / "items"))
+    for window in (sl.time_window("1 s"), sl.session_window("1 s")):
+        with pytest.raises(sl.OptionError, match="would never close") as raised:
+            stream.window(window).aggregate(n=sl.count_all())
+        assert "lateness=" in raised.value.todo
+    stream.window(sl.count_window(3)).aggregate(n=sl.count_all())
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "text"),
+    [
+        (lambda s: s.window(10), sl.OptionError, "window(10) is not a window"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(), sl.OptionError, "without aggregates"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(n="k"), sl.OptionError, "n='k' is not an aggregate"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(n=sl.sum("nope")), sl.SchemaError, "no column 'nope'"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(n=sl.sum("text")), sl.SchemaError, "not take a string"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(n=sl.avg("day")), sl.SchemaError, "not take a date"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(_n=sl.count_all()), sl.SchemaError, "'_n'"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(k=sl.count_all()), sl.SchemaError, "'k'"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(window_end=sl.count_all()), sl.SchemaError, "window_end"),
+        (lambda s: s.window(sl.count_window(2)).aggregate(n=sl.count_all()).checkpoint("cec"), sl.OptionError, "'cec'"),
+        (lambda s: sl.count_window(0), sl.OptionError, "size=0"),
+        (lambda s: sl.count_window(2, advance=3), sl.OptionError, "advance=3"),
+        (lambda s: sl.time_window("1 s", advance="2 s"), sl.OptionError, "larger than size"),
+        (lambda s: sl.session_window("now"), sl.OptionError, "session_window: gap"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_starts(readings, build, error, text):
+    with pytest.raises(error) as raised:
+        build(sl.stream(readings))
+    assert text in str(raised.value)
+    assert raised.value.todo
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"trigger": "soon"}, "trigger='soon'"),
+        ({"max_tuples_per_batch": 0}, "max_tuples_per_batch=0"),
+        ({"durability": "maybe"}, "durability='maybe'"),
+        ({"retention": "long"}, "retention"),
+    ],
+)
+def test_bad_options_are_refused_and_leave_nothing_behind(spark, readings, options, text, tmp_path):
+    counting = sl.stream(readings).window(sl.count_window(5)).aggregate(n=sl.count_all())
+    with pytest.raises(sl.OptionError) as raised:
+        counting.start(spark, str(tmp_path / "out"), **options)
+    assert text in str(raised.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_operator_over_an_existing_output_is_refused_saying_what_differs(
+    spark, readings, feed, items, drain, run, tmp_path
+):
+    drain(feed(items(5)).df, tmp_path / "other", lateness="3 s")
+    stream, other = sl.stream(readings), sl.stream(str(tmp_path / "other"))
+    out = tmp_path / "out"
+    run(stream.window(sl.count_window(5)).aggregate(n=sl.count_all(), t=sl.sum("int")), out)
+    before = results(out)
+    changed = {
+        "its window is {'kind': 'count', 'size': 5": stream.window(sl.count_window(6)).aggregate(
+            n=sl.count_all(), t=sl.sum("int")
+        ),
+        "its aggregates is": stream.window(sl.count_window(5)).aggregate(n=sl.count_all(), t=sl.avg("int")),
+        "its input is": other.window(sl.count_window(5)).aggregate(n=sl.count_all()),
+    }
+    for text, operator in changed.items():
+        with pytest.raises(sl.StreamMismatchError) as raised:
+            operator.start(spark, str(out), trigger="available-now")
+        assert text in str(raised.value), str(raised.value)
+        assert "write to a new stream" in raised.value.todo
+    with pytest.raises(sl.StreamMismatchError, match="entry point"):
+        stream.window(sl.count_window(5)).aggregate(n=sl.count_all()).start(spark, str(tmp_path / "other"))
+    assert results(out) == before
+
+
+def test_a_policy_may_change_from_start_to_start(spark, feed, items, run, tmp_path):
+    source_feed = feed(items(200))
+    path = str(tmp_path / "items")
+
+    def counting(policy):
+        source = sl.source(source_feed.df, path, key="k", time="at", lateness="10 s")
+        return source.window(sl.time_window("7 s", advance="3 s")).aggregate(n=sl.count_all()).checkpoint(policy)
+
+    policies = [sl.cec(extent=0), sl.instant("1 ms"), sl.cec(recover_within="1 s"), sl.instant("1 hour"), sl.cec()]
+    modes = []
+    for i, policy in enumerate(policies):
+        run(counting(policy), tmp_path / "out")
+        modes += {r["mode"] for r in sl.stream(str(tmp_path / "out")).recovery()}
+        source_feed.add(items(50, first=200 + 50 * i))
+    run(counting(sl.none()), tmp_path / "out")
+    assert modes == ["eventual", "instant", "eventual", "instant", "eventual"]
+    again = sl.stream(path).window(sl.time_window("7 s", advance="3 s")).aggregate(n=sl.count_all())
+    run(again, tmp_path / "again")
+    assert results(tmp_path / "out") == results(tmp_path / "again")
+
+
+# ---------------------------------------------------------------------- what can be seen
+
+
+def test_progress_tells_of_results_footprints_and_recovery(spark, readings, run, tmp_path, monkeypatch):
+    counting = sl.stream(readings).window(sl.count_window(7)).aggregate(n=sl.count_all())
+    progress = run(counting.checkpoint(sl.cec(extent="2x")), tmp_path / "out", max_tuples_per_batch=1)
+    expected = {"batch", "commit", "input_commit", "input_tuples", "results", "footprints", "open_windows", "extent"}
+    expected |= {"replay", "predicted_recovery_s", "recovered", "state_bytes", "step_s", "checkpoint_s", "operator_s"}
+    assert expected <= progress.keys()
+    assert progress["input_tuples"] == 201
+    assert progress["footprints"].keys() == {"g_open", "g_check"}
+    assert progress["extent"].keys() == progress["replay"].keys() == {0, 1}
+    assert progress["recovered"] == []
+    recovery = sl.stream(str(tmp_path / "out")).recovery()
+    assert [r["partition"] for r in recovery] == [0, 1]
+    assert [r["extent"] for r in recovery] == list(progress["extent"].values())
+    assert sum(r["open_windows"] for r in recovery) == progress["open_windows"]
+    for r in recovery:
+        assert r["oldest_input"] + r["replay"] == r["input"]
+        assert 0 < r["predicted_s"] < 5
+
+
+def test_open_windows_are_those_that_have_no_result_yet(spark, readings, run, tmp_path):
+    stream = sl.stream(readings)
+    run(stream.window(sl.count_window(7)).aggregate(n=sl.count_all(), t=sl.sum("int")), tmp_path / "out")
+    out = sl.stream(str(tmp_path / "out"))
+    table = out.open_windows()
+    per_key = {r["k"]: r["count"] for r in stream.read(spark).groupBy("k").count().collect()}
+    assert {row["k"]: row["_rows"] for row in table.to_pylist()} == {k: n % 7 for k, n in per_key.items() if n % 7}
+    assert {"k", "window_start", "_input", "_open", "_opened", "_t_sum", "_partition"} <= set(table.column_names)
+    with pytest.raises(sl.OptionError, match="no operator writes this stream"):
+        stream.open_windows()
+    with pytest.raises(sl.OptionError, match="no operator writes this stream"):
+        stream.recovery()
+
+
+def test_control_tuples_show_in_the_raw_log_and_nowhere_else(spark, readings, run, replayed, tmp_path):
+    path = str(tmp_path / "out")
+    counting = sl.stream(readings).window(sl.count_window(7)).aggregate(n=sl.count_all())
+    run(counting.checkpoint(sl.cec(extent=0)), path, max_tuples_per_batch=1)
+    out = sl.stream(path)
+    raw = [row for p in range(2) for row in out.log(p)]
+    kinds = {kind: sum(row["_kind"] == kind for row in raw) for kind in (0, 1, 2)}
+    assert all(kinds.values()), kinds
+    assert all(row["n"] is None and row["_input"] is not None for row in raw if row["_kind"])
+    assert all(row["n"] == 7 and row["_input"] is None for row in raw if not row["_kind"])
+    by_format = spark.read.format("strandline").load(path)
+    assert by_format.columns == ["k", "window_start", "window_end", "n"]
+    assert by_format.count() == out.read(spark).count() == kinds[0]
+    assert plain(by_format.collect()) == plain(out.read(spark).collect())
+    assert sum(len(batch) for batch in replayed(out.read_stream(spark))) == kinds[0]
+
+
+def test_verify_finds_nothing_wrong_before_and_after_compaction(spark, readings, run, tmp_path):
+    path = str(tmp_path / "out")
+    sums = sl.stream(readings).window(sl.time_window("5 s")).aggregate(t=sl.sum("double"), last=sl.last("text"))
+    run(sums.checkpoint(sl.cec(extent="1x")), path, max_tuples_per_batch=1)
+    before, windows = results(path), sl.stream(path).open_windows()
+    assert verify(Log.open(open_storage(path))).problems == ()
+    from strandline.log.compaction import compact
+
+    assert compact(Log.open(open_storage(path)), blocks_min=2).blocks_before > 2
+    report = verify(Log.open(open_storage(path)))
+    assert report.problems == ()
+    assert results(path) == before
+    assert sl.stream(path).open_windows() == windows
+    assert sl.stream(path).read(spark).count() == sum(map(len, before))
+
+
+# ---------------------------------------------------------------------- the input, and what goes wrong in it
+
+
+def test_the_input_is_kept_as_far_as_a_recovery_would_need_it(spark, feed, drain, items, run, tmp_path):
+    batches = [items(50, first=50 * i) for i in range(4)]
+    drain(feed(*batches).df, tmp_path / "items", lateness="1 s")
+    stream = sl.stream(str(tmp_path / "items"))
+    run(
+        stream.window(sl.count_window(1000)).aggregate(n=sl.count_all()).checkpoint(sl.cec(extent=10_000)),
+        tmp_path / "o",
+    )
+    id_ = Log.open(open_storage(str(tmp_path / "o"))).spec.id
+    oldest = [r["oldest_input"] for r in sl.stream(str(tmp_path / "o")).recovery()]
+    consumer = {c.name: c for c in stream.describe().consumers}[f"operator-{id_}"]
+    assert len(oldest) == 2
+    with pytest.raises(sl.ConsumerError, match=f"operator-{id_}"):
+        stream.truncate(before=stream.offsets())
+    assert consumer.name == f"operator-{id_}"
+    stream.unregister_consumer(consumer.name)
+    assert stream.truncate(before=stream.offsets()) == stream.offsets()
+
+
+def test_a_sum_that_overflows_names_key_and_window_and_the_output_stays_as_it_was(spark, feed, run, tmp_path):
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+
+    def rows(first, value):
+        return [{"k": "the key" if i % 2 else None, "v": value, "at": (first + i) * SECOND} for i in range(10)]
+
+    source_feed = feed(rows(0, 1), schema=schema)
+    path, out = str(tmp_path / "items"), tmp_path / "out"
+
+    def summing():
+        source = sl.source(source_feed.df, path, key="k", time="at", lateness="1 s")
+        return source.window(sl.time_window("100 s")).aggregate(total=sl.sum("v"))
+
+    run(summing(), out)
+    source_feed.add(rows(200, 1))
+    run(summing(), out)
+    before = results(out)
+    assert sum(map(len, before)) == 2
+    source_feed.add(rows(210, 1 << 62))
+    with pytest.raises(sl.StrandlineError) as raised:
+        run(summing(), out)
+    assert "(total) does not fit 64 bits" in str(raised.value)
+    assert "k='the key'" in str(raised.value) or "k=None" in str(raised.value)
+    assert "window_start=" in str(raised.value)
+    assert type(raised.value).__name__ == "AggregateOverflowError"
+    assert results(out) == before
+    assert verify(Log.open(open_storage(str(out)))).problems == ()
