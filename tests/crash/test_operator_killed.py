@@ -148,7 +148,7 @@ OVER_A_STREAM = [
 FUSED = [
     Life("before-output", KILLED),  # the input is published, the output is not
     Life("after-manifest@3", KILLED, policy="tight"),
-    Life("before-output@2", KILLED, lost="state"),
+    Life("before-output", KILLED, lost="state"),
     Life("before-spark-commit", KILLED),
     Life("during-recovery", master=RETRYING, once=True, lost="state"),
 ]

@@ -61,7 +61,6 @@ def test_time_that_goes_on_closes_windows_of_partitions_without_new_tuples(make:
     assert [len(streams.results(p)) for p in range(2)] == [1, 1]
 
 
-@pytest.mark.xfail(reason="save_oldest stops at windows saved at this input offset, though results lie behind them now")
 def test_the_extent_stays_bounded_when_time_alone_closes_windows(make: Any) -> None:
     streams: Streams = make("sliding time")
     streams.append({0: rows(1, time=1_000), 1: [{**rows(1, time=1_000)[0], "k": key} for key in range(50)]})

@@ -701,6 +701,7 @@ def save_oldest(
     state: State,
     trace: Trace,
     input_end: int,
+    begin: int,
     position: int,
     out: Int64s,
     extent_max: float,
@@ -710,12 +711,15 @@ def save_oldest(
     replay_cost: float,
     budget: int,
 ) -> int:
-    """G-checks, oldest window first, while extent, replay or what recovery would cost is too large; how many."""
+    """G-checks, oldest window first, while extent, replay or what recovery would cost is too large; how many.
+
+    The footprints of this step begin at output offset `begin`; the next one goes to `position`.
+    """
     records = state.records
     written = 0
     while written < budget:
         slot = oldest_footprint(state)
-        if slot < 0 or records[slot, T] == input_end:
+        if slot < 0 or records[slot, POS] >= begin:  # none is left that this step has not saved
             break
         extent = position + written - records[slot, POS]
         replay = input_end - records[slot, T]

@@ -136,7 +136,7 @@ class Operator:
 
     def save(self, position: int, limits: Limits) -> Footprints:
         """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
-        state, plan = self.state, self.plan
+        state, plan, begin = self.state, self.plan, position
         fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
         chosen = np.empty(len(fresh), np.int32)
         count = int(kernel.still_open(state.arrays, fresh, chosen))
@@ -149,6 +149,7 @@ class Operator:
                 state.arrays,
                 state.trace,
                 self.input_end,
+                begin,
                 position,
                 records,
                 float(limits.extent),

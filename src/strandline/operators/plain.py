@@ -123,13 +123,14 @@ class PlainOperator:
 
     def save(self, position: int, limits: Limits) -> tuple[list[Row], list[Row]]:
         """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
+        begin = position
         still_open = [w for w in self._fresh if w in self._windows[w.key]]
         opened = [self._footprint(w, position + i) for i, w in enumerate(still_open)]
         position += len(opened)
         checked: list[Row] = []
         while len(checked) < limits.budget:
             oldest = self._oldest()
-            if oldest is None or oldest.input_end is None or oldest.input_end == self.input_end:
+            if oldest is None or oldest.input_end is None or oldest.output >= begin:
                 break
             extent, replay = position - oldest.output, self.input_end - oldest.input_end
             cost = extent * limits.extent_cost + replay * limits.replay_cost
