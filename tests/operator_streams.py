@@ -89,7 +89,7 @@ class Tuples:
         """Some more rows; they are to be appended in one commit."""
         rng = self._rng
         floor = -(10**9) if self._time_max is None else self._time_max - LATENESS
-        rows = []
+        rows: list[Row] = []
         for _ in range(count):
             self._now += rng.random() < 0.4
             key = rng.randrange(self._keys)

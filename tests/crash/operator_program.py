@@ -1,11 +1,13 @@
 """A program that runs an operator to the end of its input. The tests kill it.
 
 `over` works on a stream that exists, a commit of it a batch. `fused` persists a folder of Parquet files, a file a
-batch, and runs the operator on the same rows. Without `--fails`, an operator that nothing happens to runs over the same
+batch, and runs the operator on the same rows. Without `--dies`, an operator that nothing happens to runs over the same
 input at the end: what it computes is what must be there.
 """
 
 import argparse
+import os
+import shutil
 
 import strandline as sl
 
@@ -24,14 +26,15 @@ AGGREGATES = {
 }
 
 arguments = argparse.ArgumentParser()
-arguments.add_argument("how", choices=["over", "fused", "persist"])
+arguments.add_argument("how", choices=["over", "fused"])
 arguments.add_argument("folder")
 arguments.add_argument("items")
 arguments.add_argument("output")
 arguments.add_argument("--window", default="count", choices=[*WINDOWS])
 arguments.add_argument("--policy", default="cec")
 arguments.add_argument("--master", default="local[2]")
-arguments.add_argument("--fails", action="store_true")
+arguments.add_argument("--tasks-die", nargs="*", default=[], help="failpoints; a query each that a task's death ends")
+arguments.add_argument("--dies", action="store_true", help="it is meant to die before it comes to the comparison")
 
 POLICIES = {
     "cec": sl.cec(extent="2x", replay=1_000),
@@ -42,6 +45,21 @@ POLICIES = {
 
 def finish(query):
     query.await_termination()
+
+
+def let_tasks_die(spark, start, failpoints):
+    """Starts the query as often as there are failpoints; each time a worker dies there, and the query with it."""
+    for failpoint in failpoints:
+        if failpoint == "during-recovery":
+            shutil.rmtree(os.environ["STRANDLINE_STATE_DIR"])
+        spark.sparkContext.environment["STRANDLINE_FAILPOINT"] = failpoint  # of the workers, not of this process
+        try:
+            finish(start())
+        except Exception as problem:
+            print(f"a task died at {failpoint}: {type(problem).__name__}", flush=True)
+        else:
+            raise SystemExit(f"no task came by {failpoint}")
+    spark.sparkContext.environment.pop("STRANDLINE_FAILPOINT", None)
 
 
 def entry(spark, given):
@@ -57,14 +75,16 @@ def operator(input_, given):
 if __name__ == "__main__":
     given = arguments.parse_args()
     spark = sl.session(given.master)
-    if given.how == "persist":
-        finish(entry(spark, given).start(spark, trigger="available-now"))
-    else:
-        input_ = sl.stream(given.items) if given.how == "over" else entry(spark, given)
-        working = operator(input_, given).checkpoint(POLICIES[given.policy])
-        options = {"max_tuples_per_batch": 1} if given.how == "over" else {}
-        finish(working.start(spark, given.output, trigger="available-now", **options))
-    if not given.fails:
+    input_ = sl.stream(given.items) if given.how == "over" else entry(spark, given)
+    working = operator(input_, given).checkpoint(POLICIES[given.policy])
+    options = {"max_tuples_per_batch": 1} if given.how == "over" else {}
+
+    def start():
+        return working.start(spark, given.output, trigger="available-now", **options)
+
+    let_tasks_die(spark, start, given.tasks_die)
+    finish(start())
+    if not given.dies:
         again = operator(sl.stream(given.items), given)
         finish(again.start(spark, f"{given.output}-expected", trigger="available-now"))
     spark.stop()

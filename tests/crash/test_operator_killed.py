@@ -23,12 +23,9 @@ import pytest
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.verify import verify
-from tests.crash.conftest import BATCHES, ROWS, finish, kill, output_of, processes
+from tests.crash.conftest import finish, kill, output_of, processes
 
 PROGRAM = Path(__file__).with_name("operator_program.py")
-KILLED = -signal.SIGKILL
-FAILED = 1
-"""The program's status if a task died and nobody ran it again."""
 RETRYING = "local[2,4]"
 
 
@@ -37,13 +34,17 @@ class Life:
     """One start of the program, what it dies of, and what was lost before."""
 
     failpoint: str = ""
-    status: int = 0
+    """Where the driver dies; with `retried`, where a worker dies and its task is run again."""
     lost: str = ""
     """What somebody deletes before: "state", "spark checkpoint", or both."""
     policy: str = "cec"
-    master: str = "local[2]"
-    once: bool = False
-    """Only the first who comes by dies, so that a retry survives."""
+    tasks_die: tuple[str, ...] = ()
+    """Where workers die before, so that the query fails and is started again by the same driver."""
+    retried: bool = False
+
+    @property
+    def dies(self) -> bool:
+        return bool(self.failpoint) and not self.retried
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Case:
 
     @property
     def output(self) -> Path:
-        return self.root / "output"
+        return self.root / self.how
 
     def live(self, number: int, life: Life) -> None:
         """Runs the program to its end or its death."""
@@ -70,14 +71,14 @@ class Case:
             shutil.rmtree(self.root / "state")
         if "spark checkpoint" in life.lost:
             shutil.rmtree(self.output / "spark_checkpoint")
-        marker = self.root / f"died{number}"
+        marker = self.root / f"{self.how}-{number}-died"
         child = self.start(life, marker)
         try:
-            finish(child, self.output, life.status)
+            finish(child, self.output, -signal.SIGKILL if life.dies else 0)
         except AssertionError as problem:
-            problem.add_note(f"life {number}: {life}")
+            problem.add_note(f"{self.how}, life {number}: {life}")
             raise
-        if life.once:
+        if life.retried:
             assert marker.exists(), f"nobody came by {life.failpoint}"
 
     def start(self, life: Life, marker: Path) -> subprocess.Popen[bytes]:
@@ -85,10 +86,11 @@ class Case:
         environment = {**os.environ, "STRANDLINE_STATE_DIR": str(self.root / "state")}
         if life.failpoint:
             environment["STRANDLINE_FAILPOINT"] = life.failpoint
-        if life.once:
+        if life.retried:
             environment["STRANDLINE_FAILPOINT_ONCE"] = str(marker)
         command = [self.how, self.folder, self.items, self.output, f"--window={self.window}"]
-        options = [f"--policy={life.policy}", f"--master={life.master}", *(["--fails"] if life.status else [])]
+        options = [f"--policy={life.policy}", f"--master={RETRYING if life.retried else 'local[2]'}"]
+        options += ["--dies"] * life.dies + ["--tasks-die", *life.tasks_die]
         with output_of(self.output).open("ab") as output:
             return subprocess.Popen(
                 [sys.executable, str(PROGRAM), *map(str, command), *options],
@@ -126,48 +128,28 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
     return array.view(pa.int64()) if pa.types.is_float64(array.type) else array
 
 
-@pytest.fixture(scope="module")
-def persisted(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The input as a stream, a file a commit."""
-    case = Case(tmp_path_factory.mktemp("persisted"), "persist", "count", folder)
-    case.live(0, Life(status=0))
-    assert sum(Log.open(LocalStorage(case.items)).state.ends) == BATCHES * ROWS
-    return case.items
-
-
-# Over a stream, a life takes in all that is left unless it dies before: a batch a commit.
-OVER_A_STREAM = [
-    Life("before-block", FAILED),  # nothing was ever published
-    Life("after-manifest", KILLED),  # one batch is
-    Life("during-recovery", FAILED, lost="state"),
-    Life("before-output", KILLED, policy="tight"),  # the same batch again, and again
-    Life("after-block", FAILED),
-    Life("after-manifest", KILLED, lost="state and spark checkpoint", policy="instant"),
-    Life("before-block", master=RETRYING, once=True),  # a worker alone: its task is run again
-]
 FUSED = [
-    Life("before-output", KILLED),  # the input is published, the output is not
-    Life("after-manifest@3", KILLED, policy="tight"),
-    Life("before-output", KILLED, lost="state"),
-    Life("before-spark-commit", KILLED),
-    Life("during-recovery", master=RETRYING, once=True, lost="state"),
+    Life("before-output"),  # the input is published, the output is not
+    Life("before-output"),  # and again
+    Life("after-manifest@3", policy="tight"),
+    Life("before-spark-commit", lost="state"),
+    Life("during-recovery", retried=True, lost="state"),
+]
+# Over a stream, a driver takes in all that is left unless it dies before: a batch a commit.
+OVER_THAT_STREAM = [
+    Life("after-manifest", tasks_die=("before-block",)),  # nothing was ever published
+    Life("before-output", tasks_die=("during-recovery", "after-block", "after-state"), policy="instant"),
+    Life("after-manifest@2", lost="state and spark checkpoint", policy="tight"),
+    Life("before-block", retried=True),
 ]
 
 
-@pytest.mark.parametrize(
-    ("how", "window", "lives"),
-    [("over", "sliding count", OVER_A_STREAM), ("fused", "time", FUSED)],
-    ids=["over a stream", "fused"],
-)
-def test_results_after_many_deaths_equal_those_of_an_uninterrupted_run(
-    how: str, window: str, lives: list[Life], folder: Path, persisted: Path, tmp_path: Path
-) -> None:
-    case = Case(tmp_path, how, window, folder)
-    if how == "over":
-        shutil.copytree(persisted, case.items)
-    for number, life in enumerate(lives):
-        case.live(number, life)
-    case.check()
+def test_results_after_many_deaths_equal_those_of_an_uninterrupted_run(folder: Path, tmp_path: Path) -> None:
+    for how, window, lives in (("fused", "time", FUSED), ("over", "sliding count", OVER_THAT_STREAM)):
+        case = Case(tmp_path, how, window, folder)
+        for number, life in enumerate(lives):
+            case.live(number, life)
+        case.check()
 
 
 @pytest.mark.slow
@@ -178,7 +160,7 @@ def test_kills_at_random_moments(seed: int, folder: Path, tmp_path: Path) -> Non
     case = Case(tmp_path, "fused", moments.choice(["count", "time", "session"]), folder)
     for number in range(4):
         policy = moments.choice(["cec", "tight", "instant"])
-        child = case.start(Life(status=KILLED, policy=policy, master=RETRYING), tmp_path / f"died{number}")
+        child = case.start(Life("nowhere", policy=policy), tmp_path / "nobody")
         while not any((case.root / "state").rglob("*-*")) and child.poll() is None:
             time.sleep(0.05)
         time.sleep(2 * moments.random())

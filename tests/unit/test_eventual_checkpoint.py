@@ -172,7 +172,7 @@ def test_output_that_was_truncated_too_far_is_reported_as_such(plan: Plan) -> No
 
 @every_plan
 @pytest.mark.parametrize("change", [{"open": 1}, {"extent": 1}, {"open": 0}], ids=["N", "extent", "none open"])
-def test_a_checkpoint_that_does_not_add_up_to_n_is_not_used(plan: Plan, change: dict[str, int]) -> None:
+def test_a_checkpoint_that_does_not_add_up_to_n_is_not_used(plan: Plan, change: dict[str, Any]) -> None:
     case = Case(plan)
     case.run(cec(extent="2x"))
     assert case.output.state.standings[0].open > 1
