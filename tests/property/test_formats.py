@@ -16,9 +16,9 @@ from strandline.log.leaf import Leaf
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState, Registration
-from strandline.units import duration_us, time_text, time_value
 from strandline.testing.items import item_spec
 from strandline.testing.plain_codec import PlainLeaf
+from strandline.units import duration_us, time_text, time_value
 
 integers = st.integers(-(1 << 63), (1 << 63) - 1)
 offsets = st.integers(0, (1 << 63) - 1)

@@ -503,3 +503,18 @@ def test_an_integer_sum_that_overflows_is_an_error_that_names_key_and_window(
 @pytest.mark.parametrize(("one", "other"), [(BIG, BIG - 1), (-BIG, -BIG)])
 def test_an_integer_sum_may_use_all_of_its_64_bits(one: int, other: int) -> None:
     assert only(PLANS["session, binary"], "v_long", [one, other])["sum long"] == one + other
+
+
+def test_kernels_are_compiled_once_whatever_the_data_looks_like() -> None:
+    """A kernel that is compiled again in mid-stream would hold up the stream for seconds."""
+    types = {"k": "long", "v": "double", "t": "long", "_offset": "long"}
+    plan = Plan.of(count_window(2), {"s": agg.sum("v"), "m": agg.max("t")}, types, ["k"], "t")
+    operator = Operator.new(plan)
+    for first, keys in ((0, [1, 2, 1]), (3, [None, 2, 1]), (6, [1, None, None])):
+        operator.begin()
+        columns = {"k": keys, "v": [1.0, None, 2.0] if first else [1.0, 2.0, 3.0], "t": [1, 2, 3]}
+        schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("t", pa.int64()), ("_offset", pa.int64())])
+        table = pa.table({**columns, "_offset": range(first, first + 3)}, schema=schema)
+        list(operator.feed(table))
+        operator.save(0, Limits())
+    assert len(plan.step.signatures) == 1  # type: ignore[attr-defined]

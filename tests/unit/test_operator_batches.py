@@ -74,7 +74,6 @@ def test_the_extent_stays_bounded_when_time_alone_closes_windows(make: Any) -> N
         assert standing.extent <= 2 * standing.open, f"for {standing.open} open windows"
 
 
-@pytest.mark.xfail(reason="kernels without any accumulator do not compile: numba cannot index an empty tuple")
 @pytest.mark.parametrize("window", [count_window(3), count_window(4, advance=2), time_window(5), session_window(3)])
 def test_counting_alone_is_an_aggregation(window: Window, tmp_path: Path) -> None:
     counting = plan(window, ["k"], n=agg.count_all())

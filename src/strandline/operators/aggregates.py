@@ -38,6 +38,7 @@ class Op(enum.IntEnum):
     MAX_BYTES = 9  # value, flag
     FIRST = 10  # value, flag
     LAST = 11  # value, flag
+    NOTHING = 12  # no words: for an operator that only counts tuples, which every window does anyway
 
 
 class Read(enum.Enum):

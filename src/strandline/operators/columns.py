@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,13 +44,19 @@ def whole(column: Column) -> pa.Array:
     return column
 
 
+def sealed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same array, contiguous and read-only whatever it was: for each other kind a kernel would be compiled anew."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
 def validity(column: Column) -> Bytes:
     """1 where there is a value, 0 where there is none."""
     array = whole(column)
     if array.null_count == 0:
-        return np.ones(len(array), np.uint8)
-    valid: Bytes = np.asarray(array.is_valid()).astype(np.uint8)
-    return valid
+        return sealed(np.ones(len(array), np.uint8))
+    return sealed(np.asarray(array.is_valid()).astype(np.uint8))
 
 
 def words_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
@@ -59,13 +65,12 @@ def words_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
     valid = validity(array)
     if decimal_of(kind):
         low = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array)) : 2]
-        return np.where(valid, low, 0), valid
+        return sealed(np.where(valid, low, 0)), valid
     if array.null_count:
         array = array.fill_null(pa.scalar(0, pa.int64()).cast(_plain(array.type)).cast(array.type))
     if pa.types.is_boolean(array.type):
-        return np.asarray(array.cast(pa.uint8())).astype(np.int64), valid
-    numbers: npt.NDArray[np.int64] = np.asarray(array.view(_plain(array.type))).astype(np.int64, copy=False)
-    return numbers, valid
+        return sealed(np.asarray(array.cast(pa.uint8())).astype(np.int64)), valid
+    return sealed(np.asarray(array.view(_plain(array.type))).astype(np.int64, copy=False)), valid
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -81,10 +86,10 @@ def doubles_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
     decimal = decimal_of(kind)
     if decimal:
         words, _ = words_of(array, kind)
-        return (words / 10.0 ** decimal[1]).view(np.int64), valid
+        return sealed((words / 10.0 ** decimal[1]).view(np.int64)), valid
     if array.null_count:
         array = array.fill_null(pa.scalar(0, array.type))
-    return np.ascontiguousarray(np.asarray(array).astype(np.float64, copy=False)).view(np.int64), valid
+    return sealed(np.ascontiguousarray(np.asarray(array).astype(np.float64, copy=False)).view(np.int64)), valid
 
 
 def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
@@ -93,7 +98,7 @@ def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
     valid = validity(array)
     if decimal_of(kind):
         data = np.frombuffer(array.buffers()[1], np.uint8)[16 * array.offset : 16 * (array.offset + len(array))]
-        return np.arange(len(array) + 1, dtype=np.int64) * 16, data, valid
+        return sealed(np.arange(len(array) + 1, dtype=np.int64) * 16), sealed(data), valid
     if array.null_count:  # what lies under a null is nobody's business
         array = array.fill_null(b"" if kind == "binary" else "")
     buffers = array.buffers()
@@ -103,7 +108,7 @@ def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
         raise InputError(
             f"a value of {np.diff(starts).max()} bytes", todo=f"operators take at most {LENGTH_MAX} bytes a value"
         )
-    return starts, data, valid
+    return sealed(starts), sealed(data), valid
 
 
 def from_words(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:

@@ -73,6 +73,7 @@ _AHEAD = 8
 _COUNT, _SUM_INT, _SUM_FLOAT, _MOMENTS = int(Op.COUNT), int(Op.SUM_INT), int(Op.SUM_FLOAT), int(Op.MOMENTS)
 _MIN_INT, _MAX_INT, _MIN_FLOAT, _MAX_FLOAT = int(Op.MIN_INT), int(Op.MAX_INT), int(Op.MIN_FLOAT), int(Op.MAX_FLOAT)
 _MIN_BYTES, _MAX_BYTES, _FIRST, _LAST = int(Op.MIN_BYTES), int(Op.MAX_BYTES), int(Op.FIRST), int(Op.LAST)
+_NOTHING = int(Op.NOTHING)
 
 
 # ---------------------------------------------------------------------- keys and bytes
@@ -200,6 +201,8 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int) -> boo
     records, floats = state.records, state.floats
     for j in range(len(ops)):
         op, column, word = ops[j]
+        if op == _NOTHING:
+            continue
         is_valid = batch.valid[column, row] != 0
         if op == _FIRST:
             if records[slot, word + 1] == 0:
@@ -273,7 +276,7 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int) -> 
                 floats[into, word + 1] += step * n2
                 floats[into, word + 2] += floats[other, word + 2] + delta * step * n1 * n2
                 records[into, word] = n
-        elif op == _FIRST:
+        elif op in (_NOTHING, _FIRST):
             pass  # the earlier session has the first tuple
         elif op == _LAST:
             pass  # the tuple that joins them is the last

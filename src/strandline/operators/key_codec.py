@@ -17,7 +17,7 @@ from numba import njit
 from strandline.errors import InputError
 from strandline.operators.aggregates import BYTES, DECIMAL_DIGITS_MAX, WORDS, decimal_of
 from strandline.operators.arrays import Bytes, Int64s
-from strandline.operators.columns import Column, bytes_of, from_bytes, from_words, words_of
+from strandline.operators.columns import Column, bytes_of, from_bytes, from_words, sealed, words_of
 from strandline.operators.record import LENGTH_BITS, LENGTH_MAX
 
 _FNV_OFFSET, _FNV_PRIME = -3750763034362895579, 1099511628211
@@ -34,7 +34,7 @@ class KeyCodec:
         """Word and place of each key, and the bytes; places count from `held`, the bytes the state has."""
         if self.fits_word:
             words, valid = words_of(columns[0], self._types[0])
-            return words, (1 - valid).astype(np.int64), np.empty(0, np.uint8)
+            return words, sealed((1 - valid).astype(np.int64)), sealed(np.empty(0, np.uint8))
         parts = [_Part(c, kind) for c, kind in zip(columns, self._types, strict=True)]
         lengths = np.zeros(len(columns[0]), np.int64)
         for part in parts:
@@ -49,7 +49,7 @@ class KeyCodec:
             part.write(data, cursor)
         words = np.empty(len(lengths), np.int64)
         _hash(data, starts, words)
-        return words, (starts[:-1] + held) << LENGTH_BITS | lengths, data
+        return sealed(words), sealed((starts[:-1] + held) << LENGTH_BITS | lengths), sealed(data)
 
     def decode(self, words: Int64s, at: Int64s, starts: Int64s, data: Bytes) -> list[pa.Array]:
         """The key columns again; `data` has the bytes of key i at starts[i]."""

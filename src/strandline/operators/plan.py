@@ -11,7 +11,7 @@ import numpy as np
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operators import kernel
-from strandline.operators.aggregates import Accumulator, Aggregate, Read, resolve, state_columns
+from strandline.operators.aggregates import Accumulator, Aggregate, Op, Read, resolve, state_columns
 from strandline.operators.arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.record import KEY_AT, STATE
@@ -137,11 +137,12 @@ class Plan:
     @cached_property
     def ops(self) -> kernel.Ops:
         """For the kernels."""
-        return tuple(
+        found = tuple(
             (int(a.op), self.inputs.index((a.column, a.read)), word)
             for a, word in zip(self.accumulators, self.words, strict=False)
             if a.op is not None and a.column is not None
         )
+        return found or ((int(Op.NOTHING), 0, 0),)
 
     @cached_property
     def bytes_words(self) -> Int64s:

@@ -18,6 +18,7 @@ from strandline.operators.columns import (
     from_doubles,
     from_words,
     null_column,
+    sealed,
     validity,
     words_of,
 )
@@ -29,15 +30,24 @@ from strandline.operators.record import ROWS as ROWS_WORD
 from strandline.operators.record import START as START_WORD
 
 OFFSET = "_offset"
-NO_BATCH = Batch(
-    keys=np.empty(0, np.int64),
-    key_at=np.empty(0, np.int64),
-    offsets=np.empty(0, np.int64),
-    times=np.empty(0, np.int64),
-    values=np.empty((0, 0), np.int64),
-    floats=np.empty((0, 0)),
-    valid=np.empty((0, 0), np.uint8),
-    bytes=np.empty(0, np.uint8),
+
+
+def sealed_batch(batch: Batch) -> Batch:
+    """The batch as kernels know it: see `sealed`."""
+    return Batch(*(sealed(array) for array in batch))
+
+
+NO_BATCH = sealed_batch(
+    Batch(
+        keys=np.empty(0, np.int64),
+        key_at=np.empty(0, np.int64),
+        offsets=np.empty(0, np.int64),
+        times=np.empty(0, np.int64),
+        values=np.empty((0, 0), np.int64),
+        floats=np.empty((0, 0)),
+        valid=np.empty((0, 0), np.uint8),
+        bytes=np.empty(0, np.uint8),
+    )
 )
 
 
@@ -65,7 +75,7 @@ def input_batch(plan: Plan, table: pa.Table, held: int) -> Batch:
             values[i] = np.where(valid[i], (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
             pieces.append(piece)
     every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every)
+    return sealed_batch(Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every))
 
 
 # ---------------------------------------------------------------------- results and footprints as columns
@@ -214,7 +224,7 @@ def footprint_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, B
                 pieces.append(piece)
             else:
                 records[:, word + i], _ = (doubles_of if a.read is Read.FLOAT else words_of)(column, kind)
-    return records, batch._replace(bytes=np.concatenate(pieces))
+    return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
 
 
 def closed_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
@@ -223,7 +233,7 @@ def closed_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batc
     records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
     records[:, END_WORD], _ = words_of(table.column(END), plan.time_type)
     batch, pieces = _keys(plan, table, held)
-    return records, batch._replace(bytes=np.concatenate(pieces))
+    return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
 
 
 def _keys(plan: Plan, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:

@@ -17,7 +17,7 @@ from strandline.operators.record import (
     USED,
     N,
 )
-from strandline.operators.tuples import NO_BATCH
+from strandline.operators.tuples import NO_BATCH, sealed_batch
 
 ROOM_MIN = 256
 BYTES_MIN = 1 << 20
@@ -132,7 +132,7 @@ class WindowState:
         slots = self.used_slots()
         wanted = int(kernel.bytes_wanted(words, a, slots))
         fewer = a._replace(bytes=np.empty(2 * wanted + ROOM_MIN, np.uint8))
-        kernel.keep_bytes(words, fewer, NO_BATCH._replace(bytes=a.bytes[:end]), slots)
+        kernel.keep_bytes(words, fewer, sealed_batch(NO_BATCH._replace(bytes=a.bytes[:end])), slots)
         a.header[BYTES_END] = a.header[BYTES_KEPT] = wanted
         self._replace(fewer)
 

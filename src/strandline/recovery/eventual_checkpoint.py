@@ -17,7 +17,7 @@ from strandline.operators import kernel
 from strandline.operators.arrays import Batch, Int64s
 from strandline.operators.plan import END, INPUT, START, Plan
 from strandline.operators.record import KEY, KEY_AT, OPENED, POS, USED
-from strandline.operators.tuples import NO_BATCH, closed_records, footprint_records, held_bytes
+from strandline.operators.tuples import NO_BATCH, closed_records, footprint_records, held_bytes, sealed_batch
 from strandline.operators.window_state import WindowState
 
 
@@ -83,11 +83,7 @@ def _ordered(met: WindowState, plan: Plan) -> WindowState:
     records = records[np.argsort(records[:, POS], kind="stable")]
     room = int(len(records) * 1.25)
     state = WindowState.empty(plan.width, timed=plan.window.has_times, room=max(room, 256))
-    batch = NO_BATCH._replace(
-        keys=np.ascontiguousarray(records[:, KEY]),
-        key_at=np.ascontiguousarray(records[:, KEY_AT]),
-        bytes=met.arrays.bytes,
-    )
+    batch = sealed_batch(NO_BATCH._replace(keys=records[:, KEY], key_at=records[:, KEY_AT], bytes=met.arrays.bytes))
     kernel.fill(plan.window.has_times, plan.is_session, state.arrays, batch, records, state.trace)
     state.keep_bytes(plan.bytes_words, batch)
     return state
