@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
 from strandline.log import durable_file
-from strandline.log.block import Block, describe
+from strandline.log.block import Block, describe, earliest
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
@@ -49,6 +49,7 @@ _OPTIONS = {
     "parquet.page.write-checksum.enabled": "true",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
+_LATE_MEMORY = 64
 _PART = re.compile(r"part-(\d+)-.*\.parquet")
 
 
@@ -70,15 +71,19 @@ class NativeBlocks:
         self._log = log
         self._rows = Rows(log.spec)
         self._configured = False
+        self._expect_late = 0
+        """For so many batches more, late tuples are given a partition of their own from the start."""
 
     def write(self, df: DataFrame, base: LogState, name: str) -> list[Block]:
         """The batch as durable blocks that no manifest names yet. `name` is used once."""
         spec = self._log.spec
-        staging = self._log.storage.local_path(f"staging/{name}")
-        assert staging is not None, "only for file systems"
         self._configure(df)
-        numbered = self._rows.numbered(self._rows.ordered(df, base), base)
-        numbered.write.options(**_OPTIONS).parquet(spark_file_url(staging))
+        self._expect_late -= 1
+        staging = self._written_by_spark(df, base, name, split_late=self._expect_late > 0)
+        if self._expect_late <= 0 and _has_late(staging, spec, base):
+            shutil.rmtree(staging, ignore_errors=True)
+            self._expect_late = _LATE_MEMORY
+            staging = self._written_by_spark(df, base, f"{name}-late", split_late=True)
         failpoint("before-seal")
         written = [
             _Written(str(path), f"{spec.folder(partition)}/{name}.parquet", partition, base.ends[partition])
@@ -89,12 +94,30 @@ class NativeBlocks:
         failpoint("after-seal")
         return blocks
 
+    def _written_by_spark(self, df: DataFrame, base: LogState, name: str, *, split_late: bool) -> Path:
+        """The folder in which Spark has left a file a partition.
+
+        A partition for late tuples costs every batch another task, and most batches have none. So they are looked for
+        afterwards, in the footers, and only a batch that has some is written again.
+        """
+        staging = self._log.storage.local_path(f"staging/{name}")
+        assert staging is not None, "only for file systems"
+        numbered = self._rows.numbered(self._rows.ordered(df, base, split_late=split_late), base)
+        numbered.write.options(**_OPTIONS).parquet(spark_file_url(staging))
+        return staging
+
     def _configure(self, df: DataFrame) -> None:
         """In the session that Spark made for this query; the user's own stays as it is."""
         if not self._configured:
             for setting, value in _SESSION.items():
                 df.sparkSession.conf.set(setting, value)
             self._configured = True
+
+
+def _has_late(staging: Path, spec: StreamSpec, base: LogState) -> bool:
+    """Whether a file begins before the boundary of its partition: the rows are in the order of time."""
+    found = ((path, base.boundaries[p]) for p, path in _parts(staging) if p < spec.late)
+    return any(boundary is not None and earliest(path, spec) < boundary for path, boundary in found)
 
 
 def _parts(staging: Path) -> list[tuple[int, Path]]:

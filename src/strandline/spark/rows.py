@@ -39,12 +39,15 @@ class Rows:
         self._kind = F.lit(int(Kind.RESULT)).cast("tinyint").alias(KIND)
         self.columns = [quoted(c) for c in spec.columns]
 
-    def ordered(self, df: DataFrame, state: LogState) -> DataFrame:
-        """The batch, each row in its partition, in the stream's order; late tuples have a partition of their own."""
+    def ordered(self, df: DataFrame, state: LogState, *, split_late: bool = True) -> DataFrame:
+        """The batch, each row in its partition, in the stream's order.
+
+        Late tuples have a partition of their own, unless the caller takes it upon itself to look for them.
+        """
         from pyspark.sql import functions as F
 
         partition, partitions = self._partition, self._spec.partitions
-        if any(b is not None for b in state.boundaries):
+        if split_late and any(b is not None for b in state.boundaries):
             boundaries = F.expr(f"array({', '.join(_time_sql(self._spec, b) for b in state.boundaries)})")
             is_late = self._time < F.get(boundaries, partition)
             partition, partitions = F.when(is_late, self._late).otherwise(partition), partitions + 1
