@@ -15,11 +15,11 @@ CRASHES = [
     # in the first batch, when nothing was ever published
     ["before-seal"],
     # later
-    ["during-seal@3"],
-    ["after-seal@2"],
+    pytest.param(["during-seal@3"], marks=pytest.mark.slow),
+    pytest.param(["after-seal@2"], marks=pytest.mark.slow),
     ["before-spark-commit@3"],
     # twice in a row: the second time while the batch is repeated, or in the one after it
-    ["before-manifest@2", "before-manifest"],
+    pytest.param(["before-manifest@2", "before-manifest"], marks=pytest.mark.slow),
     ["after-manifest@2", "after-manifest"],
 ]
 
