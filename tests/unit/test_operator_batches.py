@@ -150,3 +150,19 @@ def test_recovery_names_the_block_that_is_lost(make: Any) -> None:
     with pytest.raises(CorruptBlockError, match="a published block is gone") as raised:
         eventual_checkpoint.load(streams.output, streams.plan, 0, standing, end)
     assert block.file in raised.value.where
+
+
+def test_a_batch_reads_the_commits_it_takes_in_and_not_all_that_wait(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Catching up with a long history would otherwise cost as much as the square of its length."""
+    streams: Streams = make("tumbling count", 1)
+    streams.append(*(rows(1, time=i) for i in range(300)))
+    streams.input = Log.open(streams.input_storage, streams.clock)
+    read: list[int] = []
+    commit = Log.commit
+    monkeypatch.setattr(Log, "commit", lambda log, seq: (read.append(seq), commit(log, seq))[1])
+    for _ in range(3):
+        read.clear()
+        assert [d.tuples for d in streams.batch(tuples_max=10)] == [10]
+        assert len(read) <= 12

@@ -139,11 +139,16 @@ class Log:
         key = commit_key(seq)
         return manifest.decode(self.storage.read(key), f"{self.storage.url}/{key}")
 
-    def since(self, seq: int) -> list[Manifest]:
-        """The commits after `seq`, up to the last refresh."""
+    def after(self, seq: int) -> Iterator[Manifest]:
+        """The commits after `seq`, up to the last refresh, each read when it is asked for."""
         in_tail = [m for m in self._tail if m.seq > seq]
         first = in_tail[0].seq if in_tail else self.state.seq + 1
-        return [self.commit(s) for s in range(seq + 1, first)] + in_tail
+        yield from (self.commit(s) for s in range(seq + 1, first))
+        yield from in_tail
+
+    def since(self, seq: int) -> list[Manifest]:
+        """The same at once."""
+        return list(self.after(seq))
 
     def _stand_on(self, snapshot: Snapshot) -> None:
         """Keeps the commits after this snapshot as the tail, whether it is newer or older than the one we stood on."""

@@ -34,6 +34,8 @@ from strandline.operators.arrays import (
     Trace,
 )
 from strandline.operators.record import (
+    BYTES_END,
+    CHOSEN,
     CLOSED,
     END,
     FREE,
@@ -66,7 +68,6 @@ DONE, FULL, OVERFLOW = 0, 1, 2
 """How a kernel ends: all rows done; no room for another window (grow, then go on); an integer sum overflowed."""
 
 _MIX = -7046029254386353131  # 2**64 divided by the golden ratio
-_BYTES_END = 6
 _AHEAD = 8
 """How many tuples ahead a record is sent for: enough for memory to answer, few enough to stay in the cache."""
 
@@ -99,7 +100,7 @@ def bucket_of(key: int, mask: int) -> int:
 
 @njit(_nrt=False)
 def byte_at(state: State, batch: Batch, position: int) -> int:
-    held = state.header[_BYTES_END]
+    held = state.header[BYTES_END]
     return state.bytes[position] if position < held else batch.bytes[position - held]
 
 
@@ -686,7 +687,7 @@ def still_open(state: State, fresh: Int32s, chosen: Int32s) -> int:
     for i in range(len(fresh) - 1, -1, -1):
         slot = fresh[i]
         if records[slot, OPENED] >= 0 and records[slot, T] == NONE:
-            records[slot, T] = -2
+            records[slot, T] = CHOSEN
             count += 1
             chosen[len(chosen) - count] = slot
     return count
@@ -849,7 +850,7 @@ def replaying(ops: Ops, word_key: bool) -> Kernel:
 @njit(cache=True, nogil=True, _nrt=False)
 def bytes_wanted(words: Int64s, state: State, slots: Int32s) -> int:
     """How many bytes the references of these windows into the batch come to."""
-    records, held = state.records, state.header[_BYTES_END]
+    records, held = state.records, state.header[BYTES_END]
     wanted = 0
     for i in range(len(slots)):
         if records[slots[i], OPENED] != FREE:
@@ -863,7 +864,7 @@ def bytes_wanted(words: Int64s, state: State, slots: Int32s) -> int:
 @njit(cache=True, nogil=True, _nrt=False)
 def keep_bytes(words: Int64s, state: State, batch: Batch, slots: Int32s) -> int:
     """Copies the bytes that windows refer to from the batch into the state; returns where they end then."""
-    records, held = state.records, state.header[_BYTES_END]
+    records, held = state.records, state.header[BYTES_END]
     end = held
     for i in range(len(slots)):
         slot = slots[i]
@@ -882,7 +883,7 @@ def keep_bytes(words: Int64s, state: State, batch: Batch, slots: Int32s) -> int:
 @njit(cache=True, nogil=True, _nrt=False)
 def gather(refs: Int64s, state: State, batch: Batch, ends: Int64s, out: Bytes) -> None:
     """The bytes of each reference, one after the other; `ends` has where each begins."""
-    held = state.header[_BYTES_END]
+    held = state.header[BYTES_END]
     for i in range(len(refs)):
         position, length = refs[i] >> LENGTH_BITS, refs[i] & LENGTH_MAX
         if position < held:

@@ -142,7 +142,7 @@ class Operator:
         count = int(kernel.still_open(state.arrays, fresh, chosen))
         opened = self._save_these(chosen[len(chosen) - count :], position)
         position += count
-        self._reserve(state.open_windows)
+        self.state.reserve_queue(state.open_windows)
         records = np.empty((state.open_windows, plan.width), np.int64)
         written = int(
             kernel.save_oldest(
@@ -177,13 +177,10 @@ class Operator:
         return saved
 
     def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
-        self._reserve(len(slots))
+        self.state.reserve_queue(len(slots))
         records = np.empty((len(slots), self.plan.width), np.int64)
         kernel.save_open(self.state.arrays, self.state.trace, slots, self.input_end, position, records)
         return self._footprints(records)
-
-    def _reserve(self, more: int) -> None:
-        self.state.reserve_queue(more)
 
     def _footprints(self, records: Int64s) -> list[pa.Array]:
         return Columns(self.plan, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)

@@ -32,6 +32,8 @@ FREE: Final = -1
 CLOSED: Final = -2
 """OPENED of a mark that recovery leaves for a window it knows to be closed."""
 NONE: Final = -1
+CHOSEN: Final = -2
+"""T of a window that is about to get its first footprint."""
 
 # What a bytes reference is: position and length in one word.
 LENGTH_BITS: Final = 24

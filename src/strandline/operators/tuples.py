@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Sequence
 
 import numpy as np
@@ -188,8 +189,6 @@ def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
             dtype=object,
         )
         precision, scale = decimal_of(a.result) or (0, 0)
-        import decimal
-
         exact = decimal.Context(prec=38)
         values = [exact.scaleb(decimal.Decimal(int(v)), -scale) if k else None for v, k in zip(scaled, n, strict=True)]
         return pa.array(values, pa.decimal128(precision, scale))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from strandline.errors import OptionError
 from strandline.units import duration_us
@@ -22,12 +22,11 @@ class Window:
     kind: WindowKind
     size: int
     advance: int
-    by_time: ClassVar[Mapping[str, bool]] = {"count": False, "time": True, "session": True}
 
     @property
     def has_times(self) -> bool:
         """Whether windows begin and end at times (otherwise at offsets)."""
-        return self.by_time[self.kind]
+        return self.kind != "count"
 
     @property
     def overlap(self) -> int:

@@ -36,7 +36,7 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     done = output.standings[0].commit if output.standings else -1
     before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
     taken: Taken | None = None
-    for m in input_.since(done):
+    for m in input_.after(done):
         if m.kind != "append":
             continue
         found = Taken(m.seq, m.ends[: input_.spec.partitions], m.boundaries)
