@@ -45,7 +45,7 @@ from strandline.operators.aggregates import (
     variance,
 )
 from strandline.operators.windows import Window, count_window, session_window, time_window
-from strandline.spark.entry import Entry, Source, persist, source
+from strandline.spark.entry import Entry, persist, source
 from strandline.spark.operator import Aggregation, Windowed
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
@@ -73,7 +73,6 @@ __all__ = [
     "Query",
     "SchemaError",
     "SecondWriterError",
-    "Source",
     "SparkCheckpointError",
     "StorageError",
     "StrandlineError",

@@ -36,7 +36,7 @@ def main(folder: Path, tuples: int) -> None:
     again.await_termination()
 
 
-def _averages(stream: sl.Source | sl.Stream) -> sl.Aggregation:
+def _averages(stream: sl.Entry | sl.Stream) -> sl.Aggregation:
     windows = stream.window(sl.count_window(WINDOW))
     averages = windows.aggregate(average=sl.avg("item_price"), n=sl.count_all())
     return averages.checkpoint(sl.cec(extent="2x", replay=100_000))

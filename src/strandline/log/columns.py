@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from strandline.arrow_types import simple_type
 from strandline.errors import SchemaError
 
 OFFSET = "_offset"
 KIND = "_kind"
 PARTITION = "_partition"
 """Stored nowhere: readers that ask for positions get it beside the offset."""
-
-_SIMPLE: dict[str, pa.DataType] = {
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 CONTROL_FIELDS = [pa.field(OFFSET, pa.int64()), pa.field(KIND, pa.int8())]
 
@@ -67,10 +51,8 @@ def arrow_type(kind: Any, column: str) -> pa.DataType:
             return pa.list_(pa.field("element", arrow_type(kind["elementType"], column)))
         if kind["type"] == "map":
             return pa.map_(arrow_type(kind["keyType"], column), arrow_type(kind["valueType"], column))
-    elif kind in _SIMPLE:
-        return _SIMPLE[kind]
-    elif match := _DECIMAL.fullmatch(str(kind)):
-        return pa.decimal128(int(match[1]), int(match[2]))
+    elif (found := simple_type(str(kind))) is not None:
+        return found
     raise SchemaError(
         f"column {column!r} has type {type_name(kind)}, which a stream cannot hold",
         todo="cast it (for example to string or binary) before it enters the stream",

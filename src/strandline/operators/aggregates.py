@@ -7,11 +7,11 @@ one to three 64-bit words in the record of its window; `Op` says which words, an
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.arrow_types import decimal_of
 from strandline.errors import OptionError, SchemaError
 
 INTEGERS = ("byte", "short", "integer", "long")
@@ -20,7 +20,6 @@ BYTES = ("string", "binary")
 WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
 """Types whose values are whole numbers of at most 64 bits, decimals of up to 18 digits aside."""
 DECIMAL_DIGITS_MAX = 18
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 
 class Op(enum.IntEnum):
@@ -176,12 +175,6 @@ def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
 
 
 _SUFFIX = {Read.INTEGER: "INT", Read.FLOAT: "FLOAT", Read.BYTES: "BYTES"}
-
-
-def decimal_of(kind: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type."""
-    match = _DECIMAL.fullmatch(kind)
-    return (int(match[1]), int(match[2])) if match else None
 
 
 def state_columns(accumulators: Sequence[Accumulator]) -> list[tuple[str, str]]:

@@ -8,33 +8,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.arrow_types import decimal_of, simple_type
 from strandline.errors import InputError
-from strandline.operators.aggregates import decimal_of
 from strandline.operators.arrays import Bytes, Int64s
 from strandline.operators.record import LENGTH_MAX
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
-_ARROW = {
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
-
 
 def arrow_type(kind: str) -> pa.DataType:
     """The Arrow type of a Spark type that kernels know."""
-    decimal = decimal_of(kind)
-    return pa.decimal128(*decimal) if decimal else _ARROW[kind]
+    found = simple_type(kind)
+    assert found is not None, kind
+    return found
 
 
 def whole(column: Column) -> pa.Array:

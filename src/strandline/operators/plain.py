@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
+from strandline.arrow_types import decimal_of
 from strandline.errors import AggregateOverflowError
-from strandline.operators.aggregates import Accumulator, Op, Read, decimal_of
+from strandline.operators.aggregates import Accumulator, Op, Read
 from strandline.operators.operator import Extent, Limits
 from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.arrow_types import decimal_of
 from strandline.operators import kernel
-from strandline.operators.aggregates import Accumulator, Op, Read, decimal_of
+from strandline.operators.aggregates import Accumulator, Op, Read
 from strandline.operators.arrays import Batch, Bytes, Int64s, State
 from strandline.operators.columns import (
     bytes_of,

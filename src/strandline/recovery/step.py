@@ -6,7 +6,7 @@ counts is decided by whoever publishes the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -238,18 +238,12 @@ class _Work:
     def priced(self, standing: Standing, before: Standing | None) -> Standing:
         """The standing with what a tuple of extent and replay costs, as far as it is known."""
         extent_ns, replay_ns = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
-        samples: Sequence[tuple[int, float, int, float]] = [(self.written, self.write_s, self.tuples, self.feed_s)]
-        if self.recovery is not None:  # nothing prices a recovery as well as a recovery
-            r = self.recovery
-            samples = [(r.extent, r.load_s, r.replayed, r.replay_s)]
-        for written, write_s, fed, feed_s in samples:
-            if written >= _SAMPLE_MIN:
-                extent_ns = _towards(extent_ns, write_s * 1e9 / written)
-            if fed >= _SAMPLE_MIN:
-                replay_ns = _towards(replay_ns, feed_s * 1e9 / fed)
-        recovered = before.recovered if before else None
-        if self.recovery is not None:
-            r = self.recovery
+        r = self.recovery
+        if r is None:
+            extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
+            recovered = before.recovered if before else None
+        else:  # nothing prices a recovery as well as a recovery
+            extent, extent_s, replay, replay_s = r.extent, r.load_s, r.replayed, r.replay_s
             recovered = {
                 "at_input": before.input if before else 0,
                 "extent": r.extent,
@@ -257,6 +251,10 @@ class _Work:
                 "load_s": round(r.load_s, 4),
                 "replay_s": round(r.replay_s, 4),
             }
+        if extent >= _SAMPLE_MIN:
+            extent_ns = _towards(extent_ns, extent_s * 1e9 / extent)
+        if replay >= _SAMPLE_MIN:
+            replay_ns = _towards(replay_ns, replay_s * 1e9 / replay)
         return replace(standing, extent_ns=round(extent_ns, 1), replay_ns=round(replay_ns, 1), recovered=recovered)
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.errors import ConflictError, OptionError, StorageError
+from strandline.errors import OptionError
 from strandline.failpoint import failpoint
-from strandline.log import index, retention
 from strandline.log.block import Block
 from strandline.log.failures import second_writer
 from strandline.log.local_storage import LocalStorage
@@ -18,16 +16,13 @@ from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler
+from strandline.spark.housekeeping import look_after
 from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
 from strandline.spark.spark_checkpoint import SparkCheckpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_COLLECT_EVERY = 16 * index.FOLD_EVERY
-_GRACE_US = 24 * 3_600_000_000
-"""Longer than any query should take that has planned to read a file."""
 
 
 class BatchWriter(BatchHandler):
@@ -65,17 +60,8 @@ class BatchWriter(BatchHandler):
         log.append(blocks, base=base, writer=writer, source=self._checkpoint.source(batch))
         self._follows = writer
         ended_s = stopwatch_s()
-        self._look_after(since=base.seq)
+        look_after(log, base.seq, self._retention)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
-
-    def _look_after(self, since: int) -> None:
-        """Now and then: drop what is past retention, delete what nothing refers to. Rarely enough to cost little."""
-        seq = self._log.state.seq  # by more than one after `since` if others have committed, too
-        with contextlib.suppress(ConflictError, StorageError):  # what does not work now is done the next time
-            if seq // index.FOLD_EVERY > since // index.FOLD_EVERY and self._retention is not None:
-                retention.apply_retention(self._log, self._retention)
-            if seq // _COLLECT_EVERY > since // _COLLECT_EVERY:
-                retention.collect(self._log, grace_us=_GRACE_US)
 
     def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         state, late = self._log.state, self._log.spec.late

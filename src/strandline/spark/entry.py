@@ -53,6 +53,26 @@ class Entry:
         """
         return self._start(spark, None, trigger, name, spark_checkpoint_dir, blocks)
 
+    # ------------------------------------------------------------------ as the input of an operator
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """What the stream will be."""
+        return self._spec
+
+    @property
+    def input_place(self) -> Place:
+        """Where the stream will be."""
+        return self._place
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts the stream into windows, per key: one Spark query persists the DataFrame and feeds the operator."""
+        return Windowed(self, window)
+
+    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
+        """Starts that query."""
+        return self._start(spark, start, start.trigger, start.name, start.spark_checkpoint_dir, None)
+
     def _start(
         self,
         spark: SparkSession | None,
@@ -123,55 +143,6 @@ class Entry:
             )
 
 
-class Source(Entry):
-    """A DataFrame on its way into a stream, with an operator on it: one Spark query, from `window` on."""
-
-    @property
-    def input_spec(self) -> StreamSpec:
-        """What the stream will be."""
-        return self._spec
-
-    @property
-    def input_place(self) -> Place:
-        """Where the stream will be."""
-        return self._place
-
-    def window(self, window: Window) -> Windowed:
-        """Cuts the stream into windows, per key."""
-        return Windowed(self, window)
-
-    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
-        """Starts the query that persists the DataFrame and feeds the operator."""
-        return self._start(spark, start, start.trigger, start.name, start.spark_checkpoint_dir, None)
-
-
-def source(
-    df: DataFrame,
-    path: str,
-    *,
-    key: str | Sequence[str],
-    time: str,
-    partitions: int = PARTITIONS,
-    lateness: str | int | dt.timedelta | None = None,
-    retention: str | int | dt.timedelta | None = None,
-    durability: Durability = "fsync",
-    storage_options: Mapping[str, Any] | None = None,
-) -> Source:
-    """A streaming DataFrame as the input of an operator, persisted at `path` on the way; arguments as for `persist`."""
-    entry = persist(
-        df,
-        path,
-        key=key,
-        time=time,
-        partitions=partitions,
-        lateness=lateness,
-        retention=retention,
-        durability=durability,
-        storage_options=storage_options,
-    )
-    return Source(entry._df, entry._place, entry._spec)
-
-
 def persist(
     df: DataFrame,
     path: str,
@@ -219,3 +190,7 @@ def persist(
         created_us=SYSTEM_CLOCK.now_us(),
     )
     return Entry(df, place, spec)
+
+
+source = persist
+"""The same, by the name it has where an operator follows: `source(df, …).window(…)`."""

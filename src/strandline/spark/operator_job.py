@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError
-from strandline.log import consumers, index, retention
+from strandline.log import consumers
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.operators.plan import Plan
 from strandline.recovery.partitions import run_batch
 from strandline.recovery.step import Done, Step
 from strandline.spark.affinity import on_hosts
+from strandline.spark.housekeeping import look_after
 from strandline.spark.operator_task import OperatorTask, run_task
 from strandline.spark.place import Place
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _REGISTER_EVERY_S = 5.0
-_GRACE_US = 24 * 3_600_000_000
 
 
 class OperatorJob:
@@ -68,7 +69,8 @@ class OperatorJob:
             if not done:
                 break
             report = self._report(done, stopwatch_s() - began_s)
-            self._look_after(before)
+            self._keep_registered()
+            look_after(self.output, before, self._retention)
         return report
 
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
@@ -91,18 +93,11 @@ class OperatorJob:
             self.output.state,
         )
 
-    def _look_after(self, before: int) -> None:
-        """Now and then: say what of the input is still needed, drop what is past retention, delete leftovers."""
-        try:
-            if stopwatch_s() - self._registered_s > _REGISTER_EVERY_S:
+    def _keep_registered(self) -> None:
+        """Now and then: says what of the input is still needed. An old word about it does no harm."""
+        if stopwatch_s() - self._registered_s > _REGISTER_EVERY_S:
+            with contextlib.suppress(ConflictError, StorageError):
                 self.register()
-            seq = self.output.state.seq
-            if self._retention is not None and seq // index.FOLD_EVERY > before // index.FOLD_EVERY:
-                retention.apply_retention(self.output, self._retention)
-            if seq // (16 * index.FOLD_EVERY) > before // (16 * index.FOLD_EVERY):
-                retention.collect(self.output, grace_us=_GRACE_US)
-        except (ConflictError, StorageError):
-            pass  # what does not work now is done the next time
 
     def _report(self, done: Sequence[Done], seconds: float) -> dict[str, Any]:
         recovered = {

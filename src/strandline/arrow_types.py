@@ -1,0 +1,35 @@
+"""The types of columns by Spark's names, and the Arrow types in which they are stored."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+SIMPLE: dict[str, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def decimal_of(kind: str) -> tuple[int, int] | None:
+    """Precision and scale of a decimal type; None for any other."""
+    match = _DECIMAL.fullmatch(kind)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def simple_type(kind: str) -> pa.DataType | None:
+    """The Arrow type of a type that is neither struct, array nor map; None for one that streams do not hold."""
+    decimal = decimal_of(kind)
+    return pa.decimal128(*decimal) if decimal else SIMPLE.get(kind)
