@@ -54,7 +54,7 @@ class Items:
         first, spec = self.log.state.ends[0], self.log.spec
         columns = [pa.array(ids), pa.array(prices), pa.array(np.arange(first, first + len(ids)))]
         data = blocks_.encode_parts([(Kind.RESULT, columns)], spec, first)
-        file = f"{spec.folder(0)}/{first:012d}.parquet"
+        file = spec.file(0, first, "items")
         self.log.storage.create(file, data)
         self.log.append([blocks_.describe(data, spec, 0, first, file)])
 

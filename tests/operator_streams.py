@@ -118,7 +118,7 @@ def write_rows(log: Log, partition: int, first: int, rows: Sequence[Row], name: 
     """A block that no manifest names yet."""
     columns = [pa.array([r[f.name] for r in rows], f.type) for f in log.spec.arrow]
     data = blocks_.encode_parts([(Kind.RESULT, columns)], log.spec, first)
-    file = f"{log.spec.folder(partition)}/{first:020d}-{name}.parquet"
+    file = log.spec.file(partition, first, name)
     block = blocks_.describe(data, log.spec, partition, first, file)
     log.storage.create(file, data)
     return block

@@ -1,4 +1,4 @@
-"""Makes the golden stream of a format version: `python -m tests.golden.make` writes `tests/golden/v<version>`.
+"""Makes the golden stream of this format version: `python -m tests.golden.make` writes `tests/golden/v<version>`.
 
 What is there is never written again: those bytes are what streams out there look like. A new format gets a new version
 number, a new folder, and a reader that still reads the old ones.
@@ -9,6 +9,7 @@ import decimal
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from strandline.clock import ManualClock
 from strandline.log import block as blocks_
 from strandline.log import consumers
 from strandline.log.block import Block, Kind
-from strandline.log.columns import block_schema
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -26,8 +26,9 @@ from strandline.log.retention import collect, truncate
 from strandline.log.spec import FORMAT, StreamSpec
 from strandline.testing import MemoryStorage
 
-FOLDER = Path(__file__).parent / f"v{FORMAT}"
-EXPECTED = FOLDER.with_name(f"v{FORMAT}-expected.json")
+VERSIONS = tuple(range(1, FORMAT + 1))
+EXPECTED = Path(__file__).with_name("expected.json")
+"""What they all hold."""
 
 TYPES: dict[str, Any] = {
     "item_id": "long",
@@ -37,6 +38,18 @@ TYPES: dict[str, Any] = {
     "tags": {"type": "array", "elementType": "string", "containsNull": True},
     "item_time": "timestamp",
 }
+
+
+def spec_of(version: int) -> StreamSpec:
+    """The stream in one format."""
+    return replace(SPEC, format=version)
+
+
+def folder_of(version: int) -> Path:
+    """Where its bytes are checked in."""
+    return Path(__file__).parent / f"v{version}"
+
+
 SPEC = StreamSpec(
     id="0f9a4b1e-golden",
     schema={"type": "struct", "fields": [{"name": n, "type": kind} for n, kind in TYPES.items()]},
@@ -60,10 +73,10 @@ def row(number: int, second: int) -> Row:
     return number, name, decimal.Decimal(number) / 4, number % 2 == 0, tags, NOON + dt.timedelta(seconds=second)
 
 
-def make() -> Log:
+def make(version: int = FORMAT) -> Log:
     """A stream with every kind of commit in it, an index, late tuples and a consumer."""
     clock = ManualClock(1_767_268_800_000_000)
-    log = Log.create(MemoryStorage(clock), SPEC, clock)
+    log = Log.create(MemoryStorage(clock), spec_of(version), clock)
     append(log, 0, {0: [row(0, 0), row(1, 1)], 1: [row(2, 2)]})
     append(log, 1, {0: [row(3, 10)]})
     append(log, 2, {0: [row(4, 12), row(5, 13)], 1: [row(6, 20)]})
@@ -91,12 +104,11 @@ def append(log: Log, batch: int, rows: dict[int, Sequence[Row]]) -> None:
 
 
 def write(log: Log, partition: int, first: int, rows: Sequence[Row], name: str) -> Block:
-    schema = block_schema(SPEC.arrow)
-    stamped = [(*values, first + i, Kind.RESULT.value) for i, values in enumerate(rows)]
-    columns = [pa.array(values, f.type) for values, f in zip(zip(*stamped, strict=True), schema, strict=True)]
-    data = blocks_.encode(pa.table(columns, schema=schema), SPEC)
-    file = f"{SPEC.folder(partition)}/{first:020d}-{name}.parquet"
-    block = blocks_.describe(data, SPEC, partition, first, file)
+    spec = log.spec
+    columns = [pa.array(values, f.type) for values, f in zip(zip(*rows, strict=True), spec.arrow, strict=True)]
+    data = blocks_.encode_parts([(Kind.RESULT, columns)], spec, first)
+    file = spec.file(partition, first, name)
+    block = blocks_.describe(data, spec, partition, first, file)
     log.storage.create(file, data)
     return block
 
@@ -113,11 +125,12 @@ def plain_rows(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    if FOLDER.exists():
-        sys.exit(f"{FOLDER} is frozen; a change of the format needs a new version")
+    folder = folder_of(FORMAT)
+    if folder.exists():
+        sys.exit(f"{folder} is frozen; a change of the format needs a new version")
     made = make()
     for listed in made.storage.list(""):
-        (FOLDER / listed.key).parent.mkdir(parents=True, exist_ok=True)
-        (FOLDER / listed.key).write_bytes(made.storage.read(listed.key))
+        (folder / listed.key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / listed.key).write_bytes(made.storage.read(listed.key))
     EXPECTED.write_text(json.dumps(content(made), indent=1, ensure_ascii=False) + "\n")
-    print(f"made {FOLDER}: {made.state.seq + 1} commits")
+    print(f"made {folder}: {made.state.seq + 1} commits")

@@ -1,4 +1,4 @@
-"""Reads a stream without Strandline: the format in forty lines of Python, with pyarrow for the Parquet files.
+"""Reads a stream without Strandline: the format in fifty lines of Python, with pyarrow for the Parquet files.
 
 `python plain_reader.py FOLDER` prints every tuple of every partition as JSON.
 """
@@ -33,19 +33,23 @@ def read_stream(folder: Path) -> dict[str, list[dict[str, Any]]]:
             starts = commit["starts"]
     return {
         str(p): [
-            row for first in sorted(blocks) if blocks[first][0] > starts[p] for row in read(folder / blocks[first][1])
+            row
+            for first in sorted(blocks)
+            if blocks[first][0] > starts[p]
+            for row in read(folder / blocks[first][1], first)
         ]
         for p, blocks in enumerate(files)
     }
 
 
-def read(file: Path) -> list[dict[str, Any]]:
+def read(file: Path, first: int) -> list[dict[str, Any]]:
+    """Tuples with their offsets and kinds. A file without these columns has results only, counted from its first."""
     table = pq.read_table(file, page_checksum_verification=True)
     times = table.column("item_time").cast(pa.timestamp("us", tz="UTC")).to_pylist()
     rows = table.to_pylist()
     return [
-        {**row, "price": str(row["price"]), "item_time": time.isoformat()}
-        for row, time in zip(rows, times, strict=True)
+        {"_offset": first + i, "_kind": 0, **row, "price": str(row["price"]), "item_time": time.isoformat()}
+        for i, (row, time) in enumerate(zip(rows, times, strict=True))
     ]
 
 

@@ -1,4 +1,4 @@
-"""Streams that were written by format version 1 are read, and written, as ever: their bytes are checked in."""
+"""Streams of every format version there was are read, and written, as ever: their bytes are checked in."""
 
 import json
 import re
@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.log import consumers, manifest
-from strandline.log.columns import block_schema
 from strandline.log.index import ROOT_KEY, Snapshot, load_snapshot
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
@@ -21,32 +20,41 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from tests.golden import make, plain_reader
 
-FILES = sorted(str(path.relative_to(make.FOLDER)) for path in make.FOLDER.rglob("*") if path.is_file())
-COMMITS = [file for file in FILES if file.startswith("commits/")]
-PARQUET = [file for file in FILES if file.endswith(".parquet")]
 EXPECTED: dict[str, Any] = json.loads(make.EXPECTED.read_text())
 
 
-def golden(file: str) -> bytes:
-    return (make.FOLDER / file).read_bytes()
+def files(version: int, begin: str = "", end: str = "") -> list[str]:
+    folder = make.folder_of(version)
+    found = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    return [file for file in found if file.startswith(begin) and file.endswith(end)]
 
 
-@pytest.fixture
-def stream(tmp_path: Path) -> Log:
+COMMITS = [(v, file) for v in make.VERSIONS for file in files(v, "commits/")]
+PARQUET = [(v, file) for v in make.VERSIONS for file in files(v, end=".parquet")]
+every_version = pytest.mark.parametrize("version", make.VERSIONS)
+
+
+def golden(version: int, file: str) -> bytes:
+    return (make.folder_of(version) / file).read_bytes()
+
+
+@pytest.fixture(params=make.VERSIONS)
+def stream(tmp_path: Path, request: pytest.FixtureRequest) -> Log:
     """On a copy: should the index be found wanting, reading it would mend it."""
-    shutil.copytree(make.FOLDER, tmp_path / "stream")
+    shutil.copytree(make.folder_of(request.param), tmp_path / "stream")
     return Log.open(LocalStorage(tmp_path / "stream"))
 
 
-def test_the_golden_stream_has_every_kind_of_file_and_commit() -> None:
-    assert {manifest.decode(golden(c), c).kind for c in COMMITS} == {
+@every_version
+def test_the_golden_stream_has_every_kind_of_file_and_commit(version: int) -> None:
+    assert {manifest.decode(golden(version, c), c).kind for c in files(version, "commits/")} == {
         "append",
         "compact",
         "truncate",
         "collect",
         "consumer",
     }
-    folders = {file.rpartition("/")[0] for file in FILES}
+    folders = {file.rpartition("/")[0] for file in files(version)}
     assert folders == {"", "blocks/p00000", "blocks/p00001", "commits", "consumers", "late", "snapshots"}
 
 
@@ -76,9 +84,10 @@ def test_the_index_says_what_the_manifests_say(stream: Log, tmp_path: Path) -> N
     assert [list(Log.open(stream.storage).blocks(p)) for p in range(3)] == by_index
 
 
-def test_a_stream_can_be_read_without_strandline() -> None:
+@every_version
+def test_a_stream_can_be_read_without_strandline(version: int) -> None:
     done = subprocess.run(
-        [sys.executable, plain_reader.__file__, make.FOLDER], check=True, capture_output=True, text=True
+        [sys.executable, plain_reader.__file__, make.folder_of(version)], check=True, capture_output=True, text=True
     )
     assert json.loads(done.stdout) == EXPECTED
 
@@ -86,30 +95,35 @@ def test_a_stream_can_be_read_without_strandline() -> None:
 # ---------------------------------------------------------------------- writing
 
 
-@pytest.mark.parametrize("commit", COMMITS)
-def test_a_manifest_is_encoded_to_the_same_bytes(commit: str) -> None:
-    assert manifest.encode(manifest.decode(golden(commit), commit)) == golden(commit)
+@pytest.mark.parametrize(("version", "commit"), COMMITS)
+def test_a_manifest_is_encoded_to_the_same_bytes(version: int, commit: str) -> None:
+    data = golden(version, commit)
+    assert manifest.encode(manifest.decode(data, commit)) == data
 
 
-def test_stream_json_is_encoded_to_the_same_bytes() -> None:
-    assert StreamSpec.from_json(golden("stream.json"), "golden").to_json() == golden("stream.json")
-    assert make.SPEC.to_json() == golden("stream.json")
+@every_version
+def test_stream_json_is_encoded_to_the_same_bytes(version: int) -> None:
+    data = golden(version, "stream.json")
+    assert StreamSpec.from_json(data, "golden").to_json() == data
+    assert make.spec_of(version).to_json() == data
 
 
-def test_the_snapshot_is_encoded_to_the_same_bytes() -> None:
-    assert Snapshot.decode(golden(ROOT_KEY), "golden").encode() == golden(ROOT_KEY)
+@every_version
+def test_the_snapshot_is_encoded_to_the_same_bytes(version: int) -> None:
+    data = golden(version, ROOT_KEY)
+    assert Snapshot.decode(data, "golden").encode() == data
 
 
-def test_the_same_story_gives_the_same_files() -> None:
+@every_version
+def test_the_same_story_gives_the_same_files(version: int) -> None:
     """All JSON is the same, byte by byte, but for what pyarrow, whose version is in each Parquet file, has a say in."""
-    made = make.make()
+    made = make.make(version)
     storage = made.storage
     assert make.content(made) == EXPECTED
     told = {masked(listed.key): listed.key for listed in storage.list("")}
-    assert sorted(told) == sorted(masked(file) for file in FILES)
-    for file in FILES:
-        if file.endswith(".json"):
-            assert masked(storage.read(told[masked(file)]).decode()) == masked(golden(file).decode()), file
+    assert sorted(told) == sorted(masked(file) for file in files(version))
+    for file in files(version, end=".json"):
+        assert masked(storage.read(told[masked(file)]).decode()) == masked(golden(version, file).decode()), file
 
 
 def masked(text: str) -> str:
@@ -118,18 +132,18 @@ def masked(text: str) -> str:
     return re.sub(r"(xxh3:|-)[0-9a-f]{16}\b", r"\1", text)
 
 
-@pytest.mark.parametrize("file", PARQUET)
-def test_a_parquet_file_has_the_same_schema_settings_and_tuples(file: str) -> None:
-    storage = make.make().storage
+@pytest.mark.parametrize(("version", "file"), PARQUET)
+def test_a_parquet_file_has_the_same_schema_settings_and_tuples(version: int, file: str) -> None:
+    storage = make.make(version).storage
     ours = {masked(listed.key): listed.key for listed in storage.list("")}[masked(file)]
-    old, new = pq.ParquetFile(pa.BufferReader(golden(file))), pq.ParquetFile(pa.BufferReader(storage.read(ours)))
+    old, new = (pq.ParquetFile(pa.BufferReader(data)) for data in (golden(version, file), storage.read(ours)))
     assert new.schema.equals(old.schema)
     assert new.metadata.num_row_groups == old.metadata.num_row_groups
     assert facts(new.metadata) == facts(old.metadata)
     assert old.read(use_threads=False).column_names == new.read(use_threads=False).column_names
     if not file.startswith("snapshots/"):
         assert new.read() == old.read()
-        assert old.schema_arrow.names == block_schema(make.SPEC.arrow).names
+        assert old.schema_arrow.names == make.spec_of(version).stored.names
 
 
 def facts(footer: pq.FileMetaData) -> list[tuple[object, ...]]:

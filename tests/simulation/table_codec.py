@@ -37,15 +37,10 @@ class Tables:
         return data
 
     def encode_parts(self, parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
-        tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
         tables = []
         for kind, columns in parts:
-            rows = len(columns[0])
-            offsets = pa.array(np.arange(first, first + rows))
-            kinds = pa.array(np.full(rows, int(kind), np.int8))
-            extra = columns[tuples:] or [pa.nulls(rows, spec.block.field(name).type) for name in control]
-            tables.append(pa.Table.from_arrays([*columns[:tuples], offsets, kinds, *extra], schema=spec.block))
-            first += rows
+            tables.append(blocks_.stamped(columns, kind, spec, first))
+            first += len(columns[0])
         return self.keep(tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks())
 
     def describe(self, data: bytes, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
@@ -67,7 +62,7 @@ class Tables:
             checksum=checksum(data),
         )
 
-    def decode(self, data: bytes, spec: StreamSpec, columns: list[str] | None = None) -> pa.Table:
+    def decode(self, data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None) -> pa.Table:
         table = self._tables[data]
         if columns is not None:
             table = table.select(list(dict.fromkeys([*columns, OFFSET, KIND])))

@@ -1,5 +1,7 @@
 """The files of a stream: plain Parquet, the same whoever wrote it."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -42,7 +44,8 @@ def test_a_block_is_a_plain_parquet_file(writer, feed, drain, items, tmp_path):
         assert file.stat().st_size == block.size_bytes
         # Page checksums are optional in Parquet: a reader that wants them finds them, and they are right.
         table = pq.read_table(file, page_checksum_verification=True)
-        assert table.column_names == ["k", "v", "at", "_offset", "_kind"]
+        assert table.column_names == ["k", "v", "at"]
+        assert file.name.startswith(f"{block.first:020d}-")
         rows += table.to_pylist()
         group = pq.read_metadata(file).row_group(0)
         for i in range(group.num_columns):
@@ -50,7 +53,6 @@ def test_a_block_is_a_plain_parquet_file(writer, feed, drain, items, tmp_path):
             assert column.compression == "LZ4", column.path_in_schema
             assert set(column.encodings) <= {"PLAIN", "RLE", "BIT_PACKED"}, column.path_in_schema
         by_name = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
-        assert by_name["_offset"].statistics.min == block.first
         assert by_name["at"].statistics.null_count == 0
     assert sorted(row["v"] for row in rows) == sorted(f"v{i}" for i in range(1000))
 
@@ -62,11 +64,30 @@ def test_pages_have_checksums(writer, feed, drain, items, tmp_path):
     file = tmp_path / "s" / block.file
     data = bytearray(file.read_bytes())
     # In the values of the last column, far from headers and footer.
-    column = pq.read_metadata(file).row_group(0).column(3)
+    column = pq.read_metadata(file).row_group(0).column(2)
     data[column.data_page_offset + column.total_compressed_size // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(OSError, match=r"(?i)crc"):
         pq.read_table(file, page_checksum_verification=True)
+
+
+def test_a_stream_of_format_1_has_offsets_and_kinds_in_its_files_and_keeps_them(
+    spark, feed, drain, content, items, tmp_path
+):
+    source = feed(items(30), items(5, first=5), items(30, first=30))
+    drain(source.df, tmp_path / "new", lateness="1 s")
+    spec = Log.open(open_storage(str(tmp_path / "new"))).spec
+    Log.create(open_storage(str(tmp_path / "old")), replace(spec, format=1))
+    drain(source.df, tmp_path / "old", lateness="1 s")
+    assert content(tmp_path / "old") == content(tmp_path / "new")
+    for path in (tmp_path / "old", tmp_path / "new"):
+        for late in (False, True):
+            df = sl.stream(str(path)).read(spark, positions=True, late=late)
+            offsets = [(row["_partition"], row["_offset"]) for row in df.orderBy("_partition", "_offset").collect()]
+            ends = {None: 5} if late else sl.stream(str(path)).offsets()
+            assert offsets == [(p, offset) for p, end in ends.items() for offset in range(end)]
+    files = [pq.read_schema(tmp_path / "old" / block.file).names for block in blocks_of(tmp_path / "old")]
+    assert {tuple(names) for names in files} == {("k", "v", "at", "_offset", "_kind")}
 
 
 def test_nothing_is_left_in_the_staging_folder(feed, drain, items, tmp_path):

@@ -25,7 +25,7 @@ def values(spark, path):
 def test_progress_tells_of_the_last_batch(feed, drain, items, tmp_path):
     progress = drain(feed(items(50), [*items(20, first=50), *items(3)]).df, tmp_path / "s", lateness="10 s")
     offsets = sl.stream(str(tmp_path / "s")).offsets()
-    blocks = list(tmp_path.glob("s/blocks/*/000000000001-*.parquet")) + list(tmp_path.glob("s/late/*.parquet"))
+    blocks = list(tmp_path.glob("s/blocks/*/*-000000000001-*.parquet")) + list(tmp_path.glob("s/late/*.parquet"))
     assert progress.pop("write_s") > 0
     assert progress.pop("publish_s") > 0
     assert progress == {

@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import io
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,11 @@ from strandline.log import block as blocks_
 from strandline.log.block import Block
 from strandline.log.columns import KIND, OFFSET, block_schema
 from strandline.log.spec import StreamSpec
-from strandline.testing.items import item_spec, item_table
+from strandline.testing.items import encode, item_spec, item_table
 
 SPEC = item_spec()
+STAMPED = replace(SPEC, format=1)
+"""Its files have offsets and kinds, as those of operators do."""
 ROWS = [(1, 10, 100), (2, 20, 101), (3, 30, 102)]
 
 
@@ -25,11 +28,11 @@ def field(name: str, kind: Any) -> dict[str, Any]:
 
 
 def described(table: pa.Table, first: int = 0, spec: StreamSpec = SPEC) -> Block:
-    return blocks_.describe(blocks_.encode(table, spec), spec, 1, first, "blocks/p00001/file.parquet")
+    return blocks_.describe(encode(table, spec), spec, 1, first, "blocks/p00001/file.parquet")
 
 
 def test_a_block_is_described_by_its_footer() -> None:
-    data = blocks_.encode(item_table(SPEC, 7, ROWS), SPEC)
+    data = encode(item_table(SPEC, 7, ROWS), SPEC)
     block = blocks_.describe(data, SPEC, 1, 7, "file")
     assert (block.partition, block.file, block.first, block.end, block.tuples) == (1, "file", 7, 10, 3)
     assert (block.time_min, block.time_max, block.rows) == (100, 102, {"result": 3})
@@ -59,9 +62,9 @@ def test_only_null_times_are_refused_as_well() -> None:
 
 @pytest.mark.parametrize("offsets", [[1, 2, 3], [0, 1, 3], [0, 0, 1], [-1, 0, 1]])
 def test_offsets_that_are_not_dense_are_refused(offsets: list[int]) -> None:
-    table = item_table(SPEC, 0, ROWS).set_column(3, OFFSET, pa.array(offsets, pa.int64()))
+    table = item_table(STAMPED, 0, ROWS).set_column(3, OFFSET, pa.array(offsets, pa.int64()))
     with pytest.raises(StorageError, match="offsets run from"):
-        described(table)
+        described(table, spec=STAMPED)
 
 
 def test_a_block_without_tuples_is_refused() -> None:
@@ -70,32 +73,33 @@ def test_a_block_without_tuples_is_refused() -> None:
 
 
 def test_a_row_group_that_mixes_kinds_is_refused() -> None:
-    table = item_table(SPEC, 0, ROWS).set_column(4, KIND, pa.array([0, 1, 0], pa.int8()))
+    table = item_table(STAMPED, 0, ROWS).set_column(4, KIND, pa.array([0, 1, 0], pa.int8()))
     sink = io.BytesIO()
-    with blocks_.block_writer(sink, SPEC) as writer:
+    with blocks_.block_writer(sink, STAMPED) as writer:
         writer.write_table(table)
     with pytest.raises(StorageError, match="mixes kinds"):
-        blocks_.describe(sink.getvalue(), SPEC, 0, 0, "file")
+        blocks_.describe(sink.getvalue(), STAMPED, 0, 0, "file")
 
 
 def test_a_block_without_statistics_is_refused() -> None:
     sink = io.BytesIO()
     pq.write_table(item_table(SPEC, 0, ROWS), sink, write_statistics=["k"])
-    with pytest.raises(StorageError, match="without statistics"):
-        blocks_.describe(sink.getvalue(), SPEC, 0, 0, "file")
+    for spec in (SPEC, STAMPED):
+        with pytest.raises(StorageError, match="without statistics"):
+            blocks_.describe(sink.getvalue(), spec, 0, 0, "file")
 
 
 def test_tuples_of_several_kinds_lie_apart_and_are_read_in_the_order_of_offsets() -> None:
-    table = item_table(SPEC, 0, ROWS).set_column(4, KIND, pa.array([1, 0, 1], pa.int8()))
-    data = blocks_.encode(table, SPEC)
+    table = item_table(STAMPED, 0, ROWS).set_column(4, KIND, pa.array([1, 0, 1], pa.int8()))
+    data = encode(table, STAMPED)
     groups = pq.ParquetFile(pa.BufferReader(data)).metadata
     assert [groups.row_group(g).num_rows for g in range(groups.num_row_groups)] == [1, 2]
-    assert blocks_.decode(data, SPEC).column(OFFSET).to_pylist() == [0, 1, 2]
-    assert blocks_.decode(data, SPEC).column("k").to_pylist() == [1, 2, 3]
+    assert blocks_.decode(data, STAMPED, 0).column(OFFSET).to_pylist() == [0, 1, 2]
+    assert blocks_.decode(data, STAMPED, 0).column("k").to_pylist() == [1, 2, 3]
 
 
 def test_bytes_that_are_not_those_published_are_named_with_file_partition_and_offsets() -> None:
-    data = blocks_.encode(item_table(SPEC, 7, ROWS), SPEC)
+    data = encode(item_table(SPEC, 7, ROWS), SPEC)
     block = blocks_.describe(data, SPEC, 1, 7, "blocks/p00001/file.parquet")
     assert blocks_.verified(data, block, "here/file") == data
     for rotten in (data[:-1], data + b"\0", b"", bytes([data[0] ^ 1]) + data[1:]):
@@ -105,17 +109,26 @@ def test_bytes_that_are_not_those_published_are_named_with_file_partition_and_of
         assert "restore this file" in refused.value.todo
 
 
-def test_columns_asked_for_come_with_the_control_columns() -> None:
-    data = blocks_.encode(item_table(SPEC, 0, ROWS), SPEC)
-    assert blocks_.decode(data, SPEC).column_names == ["k", "v", "t", OFFSET, KIND]
-    assert blocks_.decode(data, SPEC, ["v"]).column_names == ["v", OFFSET, KIND]
-    assert blocks_.decode(data, SPEC, []).column_names == [OFFSET, KIND]
+@pytest.mark.parametrize("spec", [SPEC, STAMPED], ids=["tuples only", "stamped"])
+def test_columns_asked_for_come_with_the_control_columns(spec: StreamSpec) -> None:
+    data = encode(item_table(spec, 7, ROWS), spec)
+    assert blocks_.decode(data, spec, 7).equals(item_table(spec, 7, ROWS))
+    assert blocks_.decode(data, spec, 7, ["v"]).column_names == ["v", OFFSET, KIND]
+    assert blocks_.decode(data, spec, 7, []).column_names == [OFFSET, KIND]
+    assert blocks_.decode(data, spec, 7, []).column(OFFSET).to_pylist() == [7, 8, 9]
 
 
 def test_any_parquet_reader_reads_a_block() -> None:
-    data = blocks_.encode(item_table(SPEC, 7, ROWS), SPEC)
+    data = encode(item_table(SPEC, 7, ROWS), SPEC)
     table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
-    assert table.to_pylist()[0] == {"k": 1, "v": 10, "t": 100, OFFSET: 7, KIND: 0}
+    assert table.to_pylist()[0] == {"k": 1, "v": 10, "t": 100}
+    data = encode(item_table(STAMPED, 7, ROWS), STAMPED)
+    assert pq.read_table(pa.BufferReader(data)).to_pylist()[0] == {"k": 1, "v": 10, "t": 100, OFFSET: 7, KIND: 0}
+
+
+def test_a_name_begins_with_the_offset_of_the_first_tuple() -> None:
+    assert SPEC.file(1, 7, "x") == "blocks/p00001/00000000000000000007-x.parquet"
+    assert SPEC.file(SPEC.late, (1 << 63) - 1, "x") == "late/09223372036854775807-x.parquet"
 
 
 NEW_YEAR = dt.datetime(2026, 1, 1, 12, 30, 15, 123456)
@@ -156,9 +169,9 @@ def test_every_type_of_column_comes_back_as_it_was(kind: Any, values: list[Any])
     columns = [[1, 2, 3], values, [5, 6, 7], [0, 1, 2], [0, 0, 0]]
     schema = block_schema(spec.arrow)
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
-    data = blocks_.encode(table, spec)
+    data = encode(table, spec)
     assert blocks_.describe(data, spec, 0, 0, "file").end == 3
-    found = blocks_.decode(data, spec)
+    found = blocks_.decode(data, spec, 0)
     assert found.schema == schema
     assert found.equals(table)
 
@@ -168,5 +181,5 @@ def test_every_type_of_time_is_found_in_the_footer(kind: str) -> None:
     spec = item_spec(time_type=kind)
     rows = [(1, 1, -3), (1, 1, 5)]
     table = item_table(spec, 0, rows)
-    block = blocks_.describe(blocks_.encode(table, spec), spec, 0, 0, "file")
+    block = blocks_.describe(encode(table, spec), spec, 0, 0, "file")
     assert (block.time_min, block.time_max) == (-3, 5)

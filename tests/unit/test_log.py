@@ -72,9 +72,9 @@ def test_what_a_crash_left_of_the_very_first_write_is_no_obstacle(tmp_path: Path
 
 
 def test_a_stream_of_a_newer_format_is_refused(storage: MemoryStorage, log: Log) -> None:
-    body = json.loads(storage.read("stream.json")) | {"format": 2}
+    body = json.loads(storage.read("stream.json")) | {"format": 3}
     storage.put("stream.json", json.dumps(body).encode())
-    with pytest.raises(FormatVersionError, match="version 2"):
+    with pytest.raises(FormatVersionError, match="version 3"):
         Log.open(storage)
 
 

@@ -84,7 +84,7 @@ def test_compacted_and_truncated_blocks_are_counted_once_or_not_at_all(
     log: Log, clock: ManualClock, is_folded: bool
 ) -> None:
     fill(log, clock, 100)
-    compact(log, target_bytes=30_000, blocks_min=4)
+    compact(log, target_bytes=12_000, blocks_min=4)
     truncate(log, before_offset={0: 400, 1: 0})
     fill(log, clock, 3)
     if is_folded:

@@ -23,7 +23,7 @@ from strandline.log.problem import Problem
 from strandline.log.retention import collect, truncate
 from strandline.log.verify import VerifyReport, open_unread, verify
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec, write_items
+from strandline.testing.items import append_items, encode, item_spec, write_items
 
 COMMITS = 80
 PER_BLOCK = 5
@@ -232,11 +232,11 @@ def test_a_block_that_was_compacted_and_deleted_meanwhile_is_no_problem(
 
 def published_block(log: Log, table: pa.Table, **claims: object) -> Block:
     """A block whose manifest claims something else than is in it."""
-    data = blocks_.encode(table, log.spec)
+    data = encode(table, log.spec)
     first = log.state.ends[0]
     block = Block(
         partition=0,
-        file="blocks/p00000/odd.parquet",
+        file=log.spec.file(0, first, "odd"),
         first=first,
         end=first + len(table),
         rows={"result": len(table)},
@@ -267,8 +267,30 @@ def three_tuples(log: Log, **columns: list[int | None]) -> pa.Table:
 def test_a_block_with_other_offsets_than_its_manifest_says_is_named(
     log: Log, storage: MemoryStorage, clock: ManualClock
 ) -> None:
+    published_block(log, three_tuples(log), end=log.state.ends[0] + 4, rows={"result": 4})
+    assert [problem.what for problem in verified(storage, clock).problems] == [
+        "it holds {'result': 3}, the manifest says {'result': 4}",
+        "its offsets are not 400 to 403, one after the other: there are 3",
+    ]
+
+
+def test_a_block_with_offsets_of_its_own_is_held_to_them() -> None:
+    """As the files of operators and of format 1 have them."""
+    clock = ManualClock(1_700_000_000_000_000)
+    storage = MemoryStorage(clock)
+    log = Log.create(storage, replace(item_spec(2, lateness=1_000), format=1), clock)
+    append_items(log, {0: [(1, i, 100 * i) for i in range(400)]})
     published_block(log, three_tuples(log, _offset=[400, 402, 401]))
     assert "where 401 should be stands 402" in only_problem(storage, clock).what
+
+
+def test_a_block_whose_name_says_another_offset_is_named(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
+    """Spark counts the tuples' offsets from there."""
+    data = encode(three_tuples(log), log.spec)
+    file = log.spec.file(0, log.state.ends[0] + 1, "odd")
+    published_block(log, three_tuples(log), file=file)
+    storage.create(file, data)
+    assert "does not begin with its first offset, 00000000000000000400" in only_problem(storage, clock).what
 
 
 def test_a_block_with_times_outside_of_its_manifests_range_is_named(

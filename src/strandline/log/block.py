@@ -1,9 +1,10 @@
 """A block: the tuples that one task appends to one partition in one batch, as one Parquet file.
 
-Any Parquet reader can read it. Beside the tuples' own columns it has `_offset` (the place of the tuple in its
-partition) and `_kind`. A row group never mixes results with control tuples, so a reader that wants only results
-skips the rest by the statistics. Encodings are plain and compression is light: a block is written on the path of
-the stream, and its bytes are read once or twice.
+Any Parquet reader can read it. An entry stream's file has the tuples' own columns and nothing else: where its first
+tuple stands is in its name. An operator's file also has `_offset` (the place of the tuple in its partition) and
+`_kind`, because footprints stand between its results. A row group never mixes results with control tuples, so a reader
+that wants only results skips the rest by the statistics. Encodings are plain and compression is light: a block is
+written on the path of the stream, and its bytes are read once or twice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import enum
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
-from strandline.log.columns import KIND, OFFSET
+from strandline.log.columns import CONTROL_FIELDS, KIND, OFFSET
 from strandline.log.spec import StreamSpec
 
 COMPRESSION = "lz4"
@@ -66,43 +67,41 @@ def checksum(data: bytes | memoryview) -> str:
     return f"xxh3:{xxhash.xxh3_64_hexdigest(data)}"
 
 
-def encode(table: pa.Table, spec: StreamSpec) -> bytes:
-    """The bytes of a block. The table has the block's columns, in the order of the offsets."""
-    sink = io.BytesIO()
-    with block_writer(sink, spec) as writer:
-        for piece in _by_kind(table):
-            writer.write_table(piece, row_group_size=ROWS_PER_GROUP)
-    return sink.getvalue()
-
-
 def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
     """The bytes of a block from columns of one kind each (in the order of Kind), numbered from `first` on.
 
     Columns are those of the stream's tuples, for footprints followed by those that only they have.
     """
     sink = io.BytesIO()
-    tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
     with block_writer(sink, spec) as writer:
         for kind, columns in parts:
-            rows = len(columns[0])
-            offsets = pa.array(np.arange(first, first + rows), pa.int64())
-            kinds = pa.array(np.full(rows, int(kind), np.int8))
-            extra = columns[tuples:] or [pa.nulls(rows, spec.block.field(name).type) for name in control]
-            table = pa.Table.from_arrays([*columns[:tuples], offsets, kinds, *extra], schema=spec.block)
+            table = stamped(columns, kind, spec, first).select(spec.stored.names)
             writer.write_table(table, row_group_size=ROWS_PER_GROUP)
-            first += rows
+            first += len(columns[0])
     return sink.getvalue()
+
+
+def stamped(columns: Sequence[pa.Array], kind: Kind, spec: StreamSpec, first: int) -> pa.Table:
+    """Tuples of one kind with their offsets, from `first` on, in the block's columns."""
+    tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
+    extra = columns[tuples:] or [pa.nulls(len(columns[0]), spec.block.field(name).type) for name in control]
+    stamps = _stamps(len(columns[0]), kind, first)
+    return pa.Table.from_arrays([*columns[:tuples], *stamps, *extra], schema=spec.block)
+
+
+def _stamps(rows: int, kind: Kind, first: int) -> tuple[pa.Array, pa.Array]:
+    return pa.array(np.arange(first, first + rows)), pa.array(np.full(rows, int(kind), np.int8))
 
 
 def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
     """A Parquet writer with the settings of our blocks."""
     return pq.ParquetWriter(
         sink,
-        spec.block,
+        spec.stored,
         compression=COMPRESSION,
         use_dictionary=False,
         column_encoding={name: "DELTA_BINARY_PACKED" for name in spec.delta_encoded} or None,
-        write_statistics=[spec.time, OFFSET, KIND],
+        write_statistics=_described_by(spec),
         write_page_checksum=True,
         store_schema=False,
     )
@@ -121,9 +120,9 @@ def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: 
         raise StorageError("a block without tuples", where=where)
     facts = _Facts(footer, spec, where)
     end = first + metadata.num_rows
-    if (facts.offset_min, facts.offset_max) != (first, end - 1):
+    if facts.offsets not in (None, (first, end - 1)):
         raise StorageError(
-            f"a block's offsets run from {facts.offset_min} to {facts.offset_max}, not {first} to {end - 1}",
+            f"a block's offsets run from {facts.offsets[0]} to {facts.offsets[1]}, not {first} to {end - 1}",
             where=where,
             todo="this is a defect of Strandline; please report it",
         )
@@ -159,20 +158,25 @@ class _Facts:
         nulls = 0
         for g in range(footer.metadata.num_row_groups):
             group = footer.metadata.row_group(g)
-            time, offset, kind = (group.column(names[c]).statistics for c in (spec.time, OFFSET, KIND))
-            if time is None or offset is None or kind is None:
+            found = [group.column(names[c]).statistics for c in _described_by(spec)]
+            if any(statistics is None for statistics in found):
                 raise StorageError(
                     "a row group without statistics, from which a block is described",
                     where=where,
-                    todo=f"let whoever writes it keep them for {spec.time}, {OFFSET} and {KIND}",
+                    todo=f"let whoever writes it keep them for {', '.join(_described_by(spec))}",
                 )
+            time, *stamps = found
             nulls += time.null_count
             if time.null_count < group.num_rows:
                 times += [_integer(time.min_raw), _integer(time.max_raw)]
-            offsets += [offset.min_raw, offset.max_raw]
-            if kind.min_raw != kind.max_raw:
-                raise StorageError("a row group mixes kinds of tuples", where=where)
-            rows[Kind(kind.min_raw).name.lower()] += group.num_rows
+            kind = Kind.RESULT
+            if stamps:
+                offset, kinds = stamps
+                offsets += [offset.min_raw, offset.max_raw]
+                if kinds.min_raw != kinds.max_raw:
+                    raise StorageError("a row group mixes kinds of tuples", where=where)
+                kind = Kind(kinds.min_raw)
+            rows[kind.name.lower()] += group.num_rows
         if nulls:
             raise NullTimeError(
                 f"{nulls} of {footer.metadata.num_rows} tuples have no time ({spec.time} is null)",
@@ -180,8 +184,14 @@ class _Facts:
                 todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
             )
         self.time_min, self.time_max = min(times), max(times)
-        self.offset_min, self.offset_max = min(offsets), max(offsets)
+        self.offsets = (min(offsets), max(offsets)) if offsets else None
+        """The first and the last, if the file says them."""
         self.rows = dict(rows)
+
+
+def _described_by(spec: StreamSpec) -> list[str]:
+    """The columns whose statistics say what a block holds."""
+    return [spec.time, OFFSET, KIND] if spec.is_stamped else [spec.time]
 
 
 def _integer(value: object) -> int:
@@ -201,21 +211,19 @@ def verified(data: bytes, block: Block, where: str) -> bytes:
     return data
 
 
-def decode(data: bytes, spec: StreamSpec, columns: list[str] | None = None) -> pa.Table:
+def decode(
+    data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None, *, check_pages: bool = False
+) -> pa.Table:
     """The tuples of a block in the order of their offsets, types as the stream's schema has them."""
-    wanted = spec.block
-    if columns is not None:
-        names = dict.fromkeys([*columns, OFFSET, KIND])
-        wanted = pa.schema([wanted.field(n) for n in names])
-    table = pq.read_table(pa.BufferReader(data), columns=wanted.names, use_threads=False)
+    names = list(dict.fromkeys([*columns, OFFSET, KIND])) if columns is not None else spec.block.names
+    wanted = pa.schema([spec.stored.field(n) for n in names if n in spec.stored.names])
+    source = pa.BufferReader(data)
+    table = pq.read_table(source, columns=wanted.names, use_threads=False, page_checksum_verification=check_pages)
     table = table.select(wanted.names).cast(wanted)
+    if not spec.is_stamped:
+        rows = len(table) if wanted.names else pq.read_metadata(source).num_rows
+        stamps = _stamps(rows, Kind.RESULT, first)
+        return pa.Table.from_arrays([*table.columns, *stamps], schema=pa.schema([*wanted, *CONTROL_FIELDS]))
     if len(pc.unique(table.column(KIND))) <= 1:
         return table
     return table.take(pc.sort_indices(table.column(OFFSET)))  # row groups of one kind each stand out of order
-
-
-def _by_kind(table: pa.Table) -> Iterator[pa.Table]:
-    """The tuples of one kind after the other, results first."""
-    kinds = table.column(KIND)
-    for kind in sorted(pc.unique(kinds).to_pylist()):
-        yield table.filter(pc.equal(kinds, kind))

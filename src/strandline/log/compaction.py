@@ -112,10 +112,10 @@ def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
     with blocks_.block_writer(sink, log.spec) as writer:
         for kind in Kind:
             for table in _row_groups(_tables(log, run, kind)):
-                writer.write_table(table, row_group_size=blocks_.ROWS_PER_GROUP)
+                writer.write_table(table.select(log.spec.stored.names), row_group_size=blocks_.ROWS_PER_GROUP)
     data = sink.getvalue()
     first, end, partition = run[0].first, run[-1].end, run[0].partition
-    file = f"{log.spec.folder(partition)}/{first:020d}-{end:020d}-{unique}.parquet"
+    file = log.spec.file(partition, first, f"{end:020d}-{unique}")
     block = blocks_.describe(data, log.spec, partition, first, file)
     log.storage.create(file, data)
     failpoint("compaction-before-manifest")

@@ -226,7 +226,7 @@ class Log:
     def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
         """The tuples of one block, its checksum verified."""
         data = blocks_.verified(self.storage.read(block.file), block, f"{self.storage.url}/{block.file}")
-        return blocks_.decode(data, self.spec, columns)
+        return blocks_.decode(data, self.spec, block.first, columns)
 
     def read(
         self, partition: int, first: int | None = None, end: int = END, columns: list[str] | None = None

@@ -20,7 +20,8 @@ from strandline.errors import (
 )
 from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
 
-FORMAT = 1
+FORMAT = 2
+_READABLE = (1, FORMAT)
 KEY = "stream.json"
 PARTITIONS_MAX = 10_000
 
@@ -47,9 +48,12 @@ class StreamSpec:
     upstream: Mapping[str, Any] | None = None
     operator: Mapping[str, Any] | None = None
     """What computes this stream: window, aggregates, and the columns in which footprints keep their state."""
+    format: int = FORMAT
     arrow: pa.Schema = field(init=False, repr=False, compare=False)
     block: pa.Schema = field(init=False, repr=False, compare=False)
-    """The columns of a block."""
+    """The columns of a block as they are read, `_offset` and `_kind` among them."""
+    stored: pa.Schema = field(init=False, repr=False, compare=False)
+    """The columns in a block's file."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", normalised(self.schema))
@@ -57,11 +61,20 @@ class StreamSpec:
         object.__setattr__(self, "arrow", arrow_schema(self.schema))
         footprints = [(name, kind) for name, kind in (self.operator or {}).get("footprints", ())]
         object.__setattr__(self, "block", block_schema(self.arrow, footprints))
+        object.__setattr__(self, "stored", self.block if self.is_stamped else self.arrow)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the tuples' own columns."""
         return tuple(f["name"] for f in fields_of(self.schema))
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether files have `_offset` and `_kind`: where footprints stand between the results, and in format 1.
+
+        In other files tuple i is a result with the offset `first + i`, so two columns would say nothing.
+        """
+        return self.operator is not None or self.format == 1
 
     @property
     def time_is_timestamp(self) -> bool:
@@ -84,10 +97,14 @@ class StreamSpec:
         """Where the blocks of a partition (or of the late side log) lie."""
         return "late" if partition == self.late else f"blocks/p{partition:05d}"
 
+    def file(self, partition: int, first: int, unique: str) -> str:
+        """The name of a block, used once. It begins with the first offset: a file alone tells where tuples stand."""
+        return f"{self.folder(partition)}/{first:020d}-{unique}.parquet"
+
     def to_json(self) -> bytes:
         """The bytes of stream.json."""
         body = {
-            "format": FORMAT,
+            "format": self.format,
             "id": self.id,
             "schema": self.schema,
             "key": list(self.key),
@@ -113,9 +130,9 @@ class StreamSpec:
             raise NotAStreamError(
                 "stream.json is not one of Strandline's", where=where, todo="choose another path, or restore the file"
             ) from None
-        if version != FORMAT:
+        if version not in _READABLE:
             raise FormatVersionError(
-                f"the stream has format version {version}, this Strandline reads version {FORMAT}",
+                f"the stream has format version {version}, this Strandline reads versions up to {FORMAT}",
                 where=where,
                 todo="upgrade Strandline",
             )
@@ -138,6 +155,7 @@ class StreamSpec:
                 created_us=body["created_us"],
                 upstream=body["upstream"],
                 operator=body.get("operator"),
+                format=version,
             )
         except KeyError as missing:
             raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore the file") from None

@@ -219,7 +219,7 @@ class _Tables:
             return None
         spec = output.spec
         data = blocks_.encode_parts(self._parts, spec, step.output_end)
-        file = f"{spec.folder(step.partition)}/{step.attempt}.parquet"
+        file = spec.file(step.partition, step.output_end, step.attempt)
         block = blocks_.describe(data, spec, step.partition, step.output_end, file)
         output.storage.create(file, data)
         return block

@@ -9,12 +9,10 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from strandline.failpoint import failpoint
-from strandline.log.block import Block, Kind, describe, encode
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.block import Block, Kind, describe, encode_parts
 from strandline.log.log import Log
 from strandline.log.manifest import block_from_json, block_json
 from strandline.log.spec import StreamSpec
@@ -60,19 +58,14 @@ def _task(place: Place, spec_json: bytes, ends: tuple[int, ...], name: str) -> C
             return
         partition = context.partitionId()
         tuples = pa.Table.from_batches(arrived).rename_columns(list(spec.columns))
-        data = encode(_with_control(tuples, spec, ends[partition]), spec)
+        first = ends[partition]
+        data = encode_parts([(Kind.RESULT, tuples.cast(spec.arrow).combine_chunks().columns)], spec, first)
         # Every attempt has a file of its own; those that Spark does not accept are collected later.
-        file = f"{spec.folder(partition)}/{name}-{context.taskAttemptId()}.parquet"
-        block = describe(data, spec, partition, ends[partition], file)
+        file = spec.file(partition, first, f"{name}-{context.taskAttemptId()}")
+        block = describe(data, spec, partition, first, file)
         failpoint("during-seal")
         place.storage().create(file, data)
         answer = json.dumps({"partition": partition, **block_json(block)})
         yield pa.RecordBatch.from_pydict({"block": [answer]}, schema=_RESULT)
 
     return write_block
-
-
-def _with_control(table: pa.Table, spec: StreamSpec, first: int) -> pa.Table:
-    offsets = pa.array(np.arange(first, first + len(table), dtype=np.int64))
-    kinds = pa.array(np.full(len(table), Kind.RESULT, dtype=np.int8))
-    return table.append_column(OFFSET, offsets).append_column(KIND, kinds).cast(block_schema(spec.arrow))

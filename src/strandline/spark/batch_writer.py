@@ -81,7 +81,8 @@ class BatchWriter(BatchHandler):
 
 
 def _block_writer(place: Place, log: Log, choice: str | None) -> NativeBlocks | ArrowBlocks:
-    on_files = isinstance(log.storage, LocalStorage)
+    # Spark writes the tuples' own columns; streams of format 1 have more.
+    on_files = isinstance(log.storage, LocalStorage) and not log.spec.is_stamped
     if choice not in (None, "native", "arrow") or (choice == "native" and not on_files):
         raise OptionError(
             f"blocks={choice!r} does not work here",

@@ -86,8 +86,7 @@ class NativeBlocks:
             staging = self._written_by_spark(df, base, f"{name}-late", split_late=True)
         failpoint("before-seal")
         written = [
-            _Written(str(path), f"{spec.folder(partition)}/{name}.parquet", partition, base.ends[partition])
-            for partition, path in _parts(staging)
+            _Written(str(path), spec.file(p, base.ends[p], name), p, base.ends[p]) for p, path in _parts(staging)
         ]
         blocks = _seal_all(df, self._place, spec, written)
         shutil.rmtree(staging, ignore_errors=True)
@@ -102,8 +101,8 @@ class NativeBlocks:
         """
         staging = self._log.storage.local_path(f"staging/{name}")
         assert staging is not None, "only for file systems"
-        numbered = self._rows.numbered(self._rows.ordered(df, base, split_late=split_late), base)
-        numbered.write.options(**_OPTIONS).parquet(spark_file_url(staging))
+        ordered = self._rows.ordered(df, base, split_late=split_late)
+        ordered.write.options(**_OPTIONS).parquet(spark_file_url(staging))
         return staging
 
     def _configure(self, df: DataFrame) -> None:

@@ -1,6 +1,6 @@
-"""A batch on its way into blocks: to its partition, in order, with offsets; all of it in Spark's own plan.
+"""A batch on its way into blocks: to its partition, in order; all of it in Spark's own plan.
 
-The numbers that change from batch to batch (offsets, boundary) sit in array literals, which Spark passes to its
+The numbers that change from batch to batch (the boundaries) sit in array literals, which Spark passes to its
 generated code by reference. As plain literals they would be compiled into it, and every batch would pay for a new
 compilation and a cold start.
 """
@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from strandline.log.block import Kind
-from strandline.log.columns import KIND, OFFSET, fields_of, has_map
+from strandline.log.columns import fields_of, has_map
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
 from strandline.units import time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_ROW = (1 << 33) - 1
-"""The bits of monotonically_increasing_id() that count rows; those above hold the partition."""
 
 _JSON = {f"{kind}Format": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" for kind in ("timestamp", "timestampNTZ")}
 """Spark's default leaves the microseconds out, and with them what may set two rows apart."""
@@ -36,7 +32,6 @@ class Rows:
         self._late = F.lit(spec.late)
         self._time = quoted(spec.time)
         self._order = _order(spec)
-        self._kind = F.lit(int(Kind.RESULT)).cast("tinyint").alias(KIND)
         self.columns = [quoted(c) for c in spec.columns]
 
     def ordered(self, df: DataFrame, state: LogState, *, split_late: bool = True) -> DataFrame:
@@ -52,14 +47,6 @@ class Rows:
             is_late = self._time < F.get(boundaries, partition)
             partition, partitions = F.when(is_late, self._late).otherwise(partition), partitions + 1
         return df.repartitionById(partitions, partition).sortWithinPartitions(*self._order)
-
-    def numbered(self, df: DataFrame, state: LogState) -> DataFrame:
-        """The ordered batch with its offsets and kinds."""
-        from pyspark.sql import functions as F
-
-        firsts = ", ".join(f"{end}L" for end in state.ends)
-        offset = f"element_at(array({firsts}), spark_partition_id() + 1) + (monotonically_increasing_id() & {_ROW}L)"
-        return df.select(*self.columns, F.expr(offset).alias(OFFSET), self._kind)
 
 
 def quoted(name: str) -> Column:

@@ -302,11 +302,13 @@ def _native(
     schema = spark_schema(log.spec, positions=False)
     if not blocks:
         return spark.createDataFrame([], spark_schema(log.spec, positions=positions))
-    full = StructType([*schema.fields, StructField(OFFSET, LongType()), StructField(KIND, ByteType())])
+    stamps = [StructField(OFFSET, LongType()), StructField(KIND, ByteType())] if log.spec.is_stamped else []
     paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
     with _listing_here(spark):
-        df = spark.read.schema(full).options(**_READING).parquet(*paths)
-    file = df.metadataColumn("_metadata")["file_path"]  # whatever columns of that name the tuples have
+        df = spark.read.schema(StructType([*schema.fields, *stamps])).options(**_READING).parquet(*paths)
+    metadata = df.metadataColumn("_metadata")  # whatever columns of that name the tuples have
+    file = metadata["file_path"]
+    offset = F.col(OFFSET) if stamps else _first(file) + metadata["row_index"]
     if any(b.rows.get("result", 0) != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))
     if time_from is not None:
@@ -316,13 +318,13 @@ def _native(
     low = {b.file: firsts[b.partition] for b in blocks if firsts.get(b.partition, 0) > b.first}
     high = {b.file: ends[b.partition] for b in blocks if ends.get(b.partition, END) < b.end}
     if low:
-        df = df.where(F.col(OFFSET) >= F.coalesce(_per_file(file, low), F.lit(0)))
+        df = df.where(offset >= F.coalesce(_per_file(file, low), F.lit(0)))
     if high:
-        df = df.where(F.col(OFFSET) < F.coalesce(_per_file(file, high), F.lit(END)))
+        df = df.where(offset < F.coalesce(_per_file(file, high), F.lit(END)))
     columns = [rows.quoted(c) for c in log.spec.columns]
     if positions:
         number = F.regexp_extract(file, r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
-        columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), F.col(OFFSET)]
+        columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), offset.alias(OFFSET)]
     return df.select(*columns)
 
 
@@ -336,6 +338,13 @@ def _listing_here(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(setting, str(before))
+
+
+def _first(file: Column) -> Column:
+    """The offset of a file's first tuple, with which its name begins."""
+    from pyspark.sql import functions as F
+
+    return F.substring(F.substring_index(file, "/", -1), 1, 20).cast("long")
 
 
 def _per_file(file: Column, offsets: Mapping[str, int]) -> Column:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.log import block as blocks_
 from strandline.log.block import Block, Kind
@@ -42,12 +44,22 @@ def item_table(spec: StreamSpec, first: int, rows: Sequence[Item]) -> pa.Table:
     return pa.table([pa.array(values[f.name], pa.int64()).cast(f.type) for f in schema], schema=schema)
 
 
+def encode(table: pa.Table, spec: StreamSpec) -> bytes:
+    """The bytes of a block that holds whatever the table says, also what no writer would write."""
+    sink = io.BytesIO()
+    with blocks_.block_writer(sink, spec) as writer:
+        for kind in sorted(pc.unique(table.column(KIND)).to_pylist()):
+            piece = table.filter(pc.equal(table.column(KIND), kind))
+            writer.write_table(piece.select(spec.stored.names), row_group_size=blocks_.ROWS_PER_GROUP)
+    return sink.getvalue()
+
+
 def write_items(
     storage: Storage, spec: StreamSpec, partition: int, first: int, rows: Sequence[Item], attempt: str
 ) -> Block:
     """Writes a block that no manifest names yet."""
-    file = f"{spec.folder(partition)}/{first:020d}-{attempt}.parquet"
-    data = blocks_.encode(item_table(spec, first, rows), spec)
+    file = spec.file(partition, first, attempt)
+    data = encode(item_table(spec, first, rows), spec)
     block = blocks_.describe(data, spec, partition, first, file)
     storage.create(file, data)
     return block

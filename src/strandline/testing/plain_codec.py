@@ -33,6 +33,10 @@ class PlainTable(list[tuple[int, Item]]):
         """As Arrow's."""
         return PlainTable(self[offset : offset + length])
 
+    def select(self, names: Sequence[str]) -> PlainTable:
+        """As Arrow's; items have all columns or none."""
+        return self
+
 
 class PlainWriter:
     """Takes tables and leaves their JSON in a sink, where the real codec has a Parquet writer."""
@@ -130,8 +134,8 @@ class PlainLeaf:
 def plain_codec() -> Iterator[None]:
     """Inside, the log of items (see `strandline.testing.items`) keeps its blocks and leaves as JSON."""
     with (
-        mock.patch.object(items, "item_table", _table),
-        mock.patch.multiple(blocks_, encode=_encode, describe=_describe, decode=_decode, block_writer=PlainWriter),
+        mock.patch.multiple(items, item_table=_table, encode=_encode),
+        mock.patch.multiple(blocks_, describe=_describe, decode=_decode, block_writer=PlainWriter),
         mock.patch.object(compaction, "pa", SimpleNamespace(concat_tables=_concatenated)),
         mock.patch.object(index, "Leaf", PlainLeaf),
     ):
@@ -146,7 +150,7 @@ def _encode(table: PlainTable, spec: StreamSpec | None = None) -> bytes:
     return json.dumps(table).encode()
 
 
-def _decode(data: bytes, spec: StreamSpec, columns: list[str] | None = None) -> PlainTable:
+def _decode(data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None) -> PlainTable:
     return PlainTable((offset, tuple(item)) for offset, item in json.loads(data))
 
 
