@@ -132,7 +132,7 @@ FUSED = [
     Life("before-output"),  # the input is published, the output is not
     Life("before-output"),  # and again
     Life("after-manifest@3", policy="tight"),
-    Life("before-spark-commit", lost="state"),
+    Life("before-spark-commit@2", lost="state"),  # by then the operator has taken in the first batch of this life
     Life("during-recovery", retried=True, lost="state"),
 ]
 # Over a stream, a driver takes in all that is left unless it dies before: a batch a commit.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
@@ -27,7 +28,7 @@ class BatchHandler(ABC):
     def __init__(self, place: Place) -> None:
         self.place = place
         self.progress: Mapping[str, Any] = {}
-        self.failure: StrandlineError | None = None
+        self.failure: Exception | None = None
         self._spark_query: StreamingQuery | None = None
         self._query = ""
         self._run = ""
@@ -45,6 +46,20 @@ class BatchHandler(ABC):
         self._query, self._run = str(spark_query.id), str(spark_query.runId)
         self._started.set()
 
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the last batch did."""
+        return self.progress
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is work left that Spark does not know of."""
+        return False
+
+    def settle(self, timeout_s: float | None) -> bool:
+        """Waits for such work; False if it takes longer."""
+        return True
+
     def finish(self, timeout_s: float) -> None:
         """Returns when the batch under way is published; no other begins."""
         self._stopping = True
@@ -57,18 +72,24 @@ class BatchHandler(ABC):
         with self._at_work:
             if self._stopping:
                 self._wait_for_the_end()
-            try:
+            with self._in_words():
                 self.handle(df, batch)
-            except StrandlineError as problem:
-                self.failure = problem
+
+    @contextlib.contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """Errors as what they mean, and kept: Spark hands them on as text."""
+        try:
+            yield
+        except StrandlineError as problem:
+            self.failure = problem
+            raise
+        except Exception as problem:
+            if _was_interrupted(problem):
+                raise InterruptedError(_INTERRUPTED) from None
+            if (found := failure_in(str(problem), self.place.url)) is None:
                 raise
-            except Exception as problem:
-                if _was_interrupted(problem):
-                    raise InterruptedError(_INTERRUPTED) from None
-                if (found := failure_in(str(problem), self.place.url)) is None:
-                    raise
-                self.failure = found
-                raise found from None
+            self.failure = found
+            raise found from None
 
     def _wait_for_the_end(self) -> None:
         while self._spark_query is not None and self._spark_query.isActive:

@@ -95,7 +95,8 @@ class Entry:
         if operator is None:
             writer = BatchWriter(self._place, log, checkpoint, blocks=blocks, retention_=retention)
         else:
-            job = operator.job(self._df.sparkSession, self._place, log)
+            # With a handle of its own, because it reads the stream while this one is being appended to.
+            job = operator.job(self._df.sparkSession, self._place, self._place.open())
             writer = FusedBatches(self._place, log, checkpoint, job, blocks=blocks, retention_=retention)
             # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
             writer.catch_up()

@@ -1,12 +1,16 @@
 """What Spark calls when an operator may have something to do.
 
 Over a stream, Spark's query is only a clock with a good reason to tick: the operator takes in whatever the input holds,
-from where its own manifests say it stands. Fused with an entry point, the same happens after each batch is published.
+from where its own manifests say it stands. Fused with an entry point, the same happens after each batch is published,
+while Spark is at the next one already.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.failpoint import failpoint
@@ -14,6 +18,7 @@ from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.batch_writer import BatchWriter
+from strandline.spark.follower import Follower
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.spark_checkpoint import FOLDER, SparkCheckpoint
@@ -41,7 +46,11 @@ class OperatorBatches(BatchHandler):
 
 
 class FusedBatches(BatchWriter):
-    """An entry point with an operator on the rows it has just published."""
+    """An entry point with an operator that follows it, at most one batch behind.
+
+    What Spark commits is that the input is published. The operator needs nothing else: should it be stopped before it
+    has taken that in, it will find it in the stream.
+    """
 
     def __init__(
         self,
@@ -55,6 +64,27 @@ class FusedBatches(BatchWriter):
     ) -> None:
         super().__init__(place, log, checkpoint, blocks=blocks, retention_=retention_)
         self._job = job
+        self._operator = Follower("strandline-operator")
+        self._operator_report: Mapping[str, Any] = {}
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the last batch did, and what the operator made of what it has taken in."""
+        return {**self.progress, **self._operator_report}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the operator is still at work."""
+        return self._operator.is_busy
+
+    def settle(self, timeout_s: float | None) -> bool:
+        """Waits for the operator."""
+        return self._operator.wait(timeout_s)
+
+    def finish(self, timeout_s: float) -> None:
+        """Returns when the batch under way is published and the operator has taken it in."""
+        super().finish(timeout_s)
+        self._operator.wait(timeout_s)
 
     def catch_up(self) -> None:
         """Lets the operator take in what is published, before the query starts."""
@@ -65,11 +95,27 @@ class FusedBatches(BatchWriter):
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, then lets the operator take in what is published: never the rows that came again."""
         self._publish(df, batch)
-        entry = dict(self.progress)
-        report = self._job.catch_up(Writer(self._query, self._run, batch), lambda: True)
-        if report is not None:
-            self.progress = {**{k: v for k, v in entry.items() if k not in report}, **report}
+        self._operator.hand_over(lambda: self._follow(batch))
         failpoint("before-spark-commit")
+
+    def _follow(self, batch: int) -> None:
+        try:
+            with self._in_words():
+                report = self._job.catch_up(Writer(self._query, self._run, batch), lambda: True)
+                self._operator_report = report or self._operator_report
+        except Exception as problem:
+            self.failure = self.failure or problem
+            # The next batch will raise it, if there is one.
+            threading.Thread(target=self._end, daemon=True).start()
+            raise
+
+    def _end(self) -> None:
+        """Ends the query once it is idle: an operator that has failed is not to go unnoticed for want of input."""
+        with self._at_work:
+            query = self._spark_query
+        with contextlib.suppress(Exception):  # whoever stopped it, or Spark, was faster
+            if query is not None and query.isActive:
+                query.stop()
 
 
 def ticking_checkpoint(place: Place) -> Place:

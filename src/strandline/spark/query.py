@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from strandline.clock import stopwatch_s
 from strandline.errors import OptionError
 from strandline.spark.failure import failure_in
 from strandline.units import duration_us
@@ -28,26 +29,32 @@ class Query:
     @property
     def progress(self) -> dict[str, Any]:
         """What the last batch did: tuples, late tuples, bytes, offsets, boundary, seconds; empty before the first."""
-        return dict(self._writer.progress)
+        return dict(self._writer.report)
 
     @property
     def is_active(self) -> bool:
         """Whether the query still runs."""
-        return bool(self.spark_query.isActive)
+        return bool(self.spark_query.isActive) or self._writer.is_busy
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits until the query ends (True) or `timeout` seconds have passed (False); raises what stopped it."""
+        began_s = stopwatch_s()
         try:
             # Spark takes a float as well, whatever its annotation says; without a timeout it returns None at the end.
             ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
         except Exception as problem:
             raise self._translated(problem) from problem
-        return ended is not False
+        left_s = None if timeout is None else max(0.0, timeout - (stopwatch_s() - began_s))
+        if ended is False or not self._writer.settle(left_s):
+            return False
+        if self._writer.failure is not None:
+            raise self._writer.failure
+        return True
 
     def exception(self) -> BaseException | None:
         """What stopped the query; None if it runs or ended well."""
         problem = self.spark_query.exception()
-        return None if problem is None else self._translated(problem)
+        return self._writer.failure if problem is None else self._translated(problem)
 
     def stop(self) -> None:
         """Stops the query after the batch under way, or without it if that takes longer than a minute.

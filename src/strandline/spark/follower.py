@@ -1,0 +1,31 @@
+"""Work that follows another's, in a thread of its own: at most one piece behind, in order, and its failure not lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+
+
+class Follower:
+    """Does one piece of work while whoever hands it over prepares the next."""
+
+    def __init__(self, name: str) -> None:
+        # The same thread for all pieces: Spark keeps a thread in the JVM for each of ours.
+        self._thread = ThreadPoolExecutor(1, name)
+        self._piece: Future[None] | None = None
+
+    def hand_over(self, work: Callable[[], None]) -> None:
+        """Starts the work once the piece before it is done. Raises what stopped that one."""
+        if self._piece is not None:
+            self._piece.result()
+        self._piece = self._thread.submit(work)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is at work."""
+        return self._piece is not None and not self._piece.done()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Waits until it has nothing to do; False if that takes longer. What stopped it is not raised here."""
+        return self._piece is None or bool(wait_for([self._piece], timeout_s).done)

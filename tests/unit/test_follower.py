@@ -1,0 +1,48 @@
+"""Work behind other work: one piece at a time, in order, at most one behind; a failure is raised, not lost."""
+
+import threading
+import time
+
+import pytest
+
+from strandline.spark.follower import Follower
+
+
+@pytest.fixture
+def follower() -> Follower:
+    return Follower("test")
+
+
+def test_a_piece_runs_beside_its_giver_and_the_next_waits_for_it(follower: Follower) -> None:
+    may_end, done = threading.Event(), []
+
+    def first() -> None:
+        may_end.wait(10)
+        done.append(1)
+
+    follower.hand_over(first)
+    assert follower.is_busy
+    assert not follower.wait(0.01)
+    threading.Timer(0.05, may_end.set).start()
+    follower.hand_over(lambda: done.append(2))
+    assert done[:1] == [1], "the second piece was taken while the first was not done"
+    assert follower.wait(10)
+    assert done == [1, 2]
+    assert not follower.is_busy
+
+
+def test_what_stopped_a_piece_is_raised_where_the_next_is_handed_over(follower: Follower) -> None:
+    def fail() -> None:
+        raise ValueError("it broke")
+
+    follower.hand_over(fail)
+    assert follower.wait(10), "waiting does not raise"
+    with pytest.raises(ValueError, match="it broke"):
+        follower.hand_over(lambda: pytest.fail("nothing may follow a failure"))
+    time.sleep(0.02)
+    assert not follower.is_busy
+
+
+def test_a_follower_without_work_has_none(follower: Follower) -> None:
+    assert not follower.is_busy
+    assert follower.wait(0)
