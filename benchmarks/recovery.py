@@ -6,7 +6,8 @@ Spark, which would start the task, and the imports of a new process. The files w
 system has them in memory. Kernels are compiled before; `cold_s` is a recovery in a new process, which loads them from
 Numba's cache.
 
-The state that was recovered is compared, window by window, with the one that the operator had when it stopped.
+The state that was recovered is compared, window by window, with the one that the operator had when it stopped. What the
+number of open windows adds to a batch is in `batch_cost.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import xxhash
 
 import strandline as sl
 from benchmarks.averages import Averages, Items, plan_of
+from benchmarks.batch_cost import batch_cost, step_cost
 from benchmarks.harness import KEYS, rounds, say, spread, workspace
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
@@ -54,14 +56,16 @@ class _Size:
     """Open windows."""
     many: int
     step: int
-    """Tuples a step over few and many open windows."""
+    """Tuples a batch over few and many open windows."""
     steps: int
+    spark_batches: int
+    """0: without Spark."""
 
 
 SIZES = {
-    "tiny": _Size(1_000, 2_000, 6, 6_000, 2_000, 18, 500, 2_000, 200, 5),
-    "small": _Size(KEYS, 100_000, 30, 600_000, 100_000, 60, 10_000, 1_000_000, 10_000, 30),
-    "large": _Size(KEYS, 100_000, 100, 600_000, 100_000, 200, 10_000, 4_000_000, 10_000, 100),
+    "tiny": _Size(1_000, 2_000, 6, 6_000, 2_000, 18, 500, 2_000, 200, 5, 0),
+    "small": _Size(KEYS, 100_000, 30, 600_000, 100_000, 60, 10_000, 1_000_000, 10_000, 30, 12),
+    "large": _Size(KEYS, 100_000, 100, 600_000, 100_000, 200, 10_000, 4_000_000, 10_000, 100, 40),
 }
 
 
@@ -71,14 +75,16 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
     with workspace() as folder:
         core = _core(sizes, folder, max(5, repeat))
         target = _within_target(sizes, folder)
-        steps = _steps(sizes, folder)
+        costs = step_cost(sizes.few, sizes.many, sizes.step, sizes.steps, folder)
+        if sizes.spark_batches:
+            costs |= batch_cost(sizes.few, sizes.many, sizes.step, sizes.spark_batches, repeat, folder)
     return {
         "benchmark": "recovery",
         "size": size,
         "repeat": max(5, repeat),
         **{k: v for k, v in core.items() if k not in ("results_match", "result_hash")},
         **target,
-        **steps,
+        **costs,
         "results_match": core["results_match"],
         "result_hash": core["result_hash"],
     }
@@ -241,47 +247,4 @@ def _within_target(sizes: _Size, folder: Path) -> dict[str, Any]:
         "measured_to_predicted": round(statistics.median(f["measured_s"] / f["predicted_s"] for f in found), 3),
         "target_results_match": bool(matches),
         "table": found,
-    }
-
-
-# ---------------------------------------------------------------------- a step over many open windows
-
-
-def _steps(sizes: _Size, folder: Path) -> dict[str, Any]:
-    """A step of the same size over few and over many open windows; nothing closes and no footprint is due."""
-    streams = {}
-    for name, keys in (("few", sizes.few), ("many", sizes.many)):
-        stream = _Stream(folder / name, 1_000_000, sl.cec(extent=1 << 40, replay=1 << 40), seed=4)
-        order = stream.rng.permutation(keys)
-        for first in range(0, keys, 500_000):
-            stream.feed(order[first : first + 500_000])
-        streams[name] = (stream, keys)
-    seconds: dict[str, list[float]] = {name: [] for name in streams}
-    touched: dict[str, int] = {}
-    settle = 3  # the first ones put the whole state in place
-    for turn in range(sizes.steps + settle):
-        for name, (stream, keys) in streams.items():
-            ids = stream.rng.integers(0, keys, sizes.step)
-            touched[name] = len(np.unique(ids))
-            taken = stream.feed(ids)
-            if turn >= settle:
-                seconds[name].append(taken)
-    assert all(s.operator.log.state.standings[0].open == keys for s, keys in streams.values())
-    middle = {name: statistics.median(taken) for name, taken in seconds.items()}
-    for name in streams:
-        shutil.rmtree(folder / name)
-    say(
-        f"recovery: a step of {sizes.step:,} tuples takes {middle['few'] * 1000:.1f} ms with {sizes.few:,} open "
-        f"windows, {middle['many'] * 1000:.1f} ms with {sizes.many:,}"
-    )
-    return {
-        "batch_cost_ratio": round(middle["many"] / middle["few"], 3),
-        "batch_cost_ratio_best": round(min(seconds["many"]) / min(seconds["few"]), 3),
-        "batch_cost": {
-            "tuples": sizes.step,
-            "open_windows": {"few": sizes.few, "many": sizes.many},
-            "touched_windows": touched,
-            "step_ms": {name: round(s * 1000, 2) for name, s in middle.items()},
-            "step_ms_best": {name: round(min(s) * 1000, 2) for name, s in seconds.items()},
-        },
     }

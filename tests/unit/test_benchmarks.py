@@ -41,7 +41,7 @@ def test_recovery_finds_the_state_that_was_there(tmp_path: Path) -> None:
     assert result["replayed"] <= 6_000
     assert result["extent"] <= 2 * result["open_windows"]
     assert 0 <= result["within_target"] <= 1
-    assert {"load_s", "replay_s", "predicted_s", "cold_s", "age", "batch_cost_ratio"} <= result.keys()
+    assert {"load_s", "replay_s", "predicted_s", "cold_s", "age", "step_cost_ratio"} <= result.keys()
     assert list(tmp_path.iterdir()) == []
 
 
