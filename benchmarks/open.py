@@ -53,15 +53,15 @@ def _write(path: Path, commits: int) -> None:
     log = Log.create(LocalStorage(path, durability="os"), spec)
     for n in range(commits):
         first = log.state.ends[0]
-        log.append([_block(p, n, first) for p in range(2)])
+        log.append([_block(log.spec, p, n, first) for p in range(2)])
         if (n + 1) % 10_000 == 0:
             say(f"open: {n + 1:,} of {commits:,} commits")
 
 
-def _block(partition: int, n: int, first: int) -> Block:
+def _block(spec: StreamSpec, partition: int, n: int, first: int) -> Block:
     return Block(
         partition=partition,
-        file=f"blocks/p{partition:05d}/{n:012d}-0badcafe-0123456789ab.parquet",
+        file=spec.file(partition, first, f"{n:012d}-0badcafe-0123456789ab"),
         first=first,
         end=first + _TUPLES_PER_BLOCK,
         rows={"result": _TUPLES_PER_BLOCK},

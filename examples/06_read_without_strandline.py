@@ -34,6 +34,6 @@ for partition, blocks in live_blocks(stream).items():
     for block in blocks:
         table = pq.read_table(stream / block["file"], page_checksum_verification=True)
         if "_kind" in table.column_names:  # an operator's: its open windows stand between the results
-            table = table.filter(pq.filters_to_expression([("_kind", "=", 0)]))
-        tuples += table.num_rows  # row i has the offset block["first"] + i
+            table = table.filter(pq.filters_to_expression([("_kind", "=", 0)]))  # and `_offset` says where
+        tuples += table.num_rows  # without these two columns, row i has the offset block["first"] + i
     print(f"partition {partition}: {tuples} tuples in {len(blocks)} files")

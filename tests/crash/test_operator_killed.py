@@ -41,6 +41,7 @@ class Life:
     tasks_die: tuple[str, ...] = ()
     """Where workers die before, so that the query fails and is started again by the same driver."""
     retried: bool = False
+    master: str = "local[2]"
 
     @property
     def dies(self) -> bool:
@@ -89,7 +90,7 @@ class Case:
         if life.retried:
             environment["STRANDLINE_FAILPOINT_ONCE"] = str(marker)
         command = [self.how, self.folder, self.items, self.output, f"--window={self.window}"]
-        options = [f"--policy={life.policy}", f"--master={RETRYING if life.retried else 'local[2]'}"]
+        options = [f"--policy={life.policy}", f"--master={RETRYING if life.retried else life.master}"]
         options += ["--dies"] * life.dies + ["--tasks-die", *life.tasks_die]
         with output_of(self.output).open("ab") as output:
             return subprocess.Popen(

@@ -86,6 +86,8 @@ def test_a_stream_of_format_1_has_offsets_and_kinds_in_its_files_and_keeps_them(
             offsets = [(row["_partition"], row["_offset"]) for row in df.orderBy("_partition", "_offset").collect()]
             ends = {None: 5} if late else sl.stream(str(path)).offsets()
             assert offsets == [(p, offset) for p, end in ends.items() for offset in range(end)]
+    with pytest.raises(sl.OptionError, match="'native' does not work here"):
+        drain(source.df, tmp_path / "old", lateness="1 s", blocks="native")
     files = [pq.read_schema(tmp_path / "old" / block.file).names for block in blocks_of(tmp_path / "old")]
     assert {tuple(names) for names in files} == {("k", "v", "at", "_offset", "_kind")}
 

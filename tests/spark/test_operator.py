@@ -14,6 +14,9 @@ import strandline as sl
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
 from strandline.log.verify import verify
+from strandline.spark import operator_job
+from strandline.spark import query as query_
+from strandline.spark.operator_job import OperatorJob
 
 pytestmark = pytest.mark.spark
 
@@ -457,3 +460,53 @@ def test_a_query_is_active_until_its_operator_has_taken_everything_in(spark, fee
     query.stop()
     entered = sum(sl.stream(str(tmp_path / "t")).offsets().values())
     assert sum(map(len, results(tmp_path / "stopped"))) == entered > 0
+
+
+def test_a_batch_that_fails_is_not_reported_before_the_operator_is_done(spark, feed, items, tmp_path, monkeypatch):
+    """Or whoever starts the query again at once would meet it."""
+    catch_up = OperatorJob.catch_up
+
+    def slowly(self, *arguments):
+        time.sleep(3)
+        return catch_up(self, *arguments)
+
+    monkeypatch.setattr(OperatorJob, "catch_up", slowly)
+    bad = [{**row, "at": None} for row in items(5, first=50)]
+    source = sl.source(feed(items(50), bad).df, str(tmp_path / "s"), key="k", time="at")
+    query = source.window(sl.count_window(1)).aggregate(n=sl.count_all()).start(spark, str(tmp_path / "out"))
+    with pytest.raises(sl.NullTimeError):
+        query.await_termination(60)
+    assert not query.is_active
+    assert sum(map(len, results(tmp_path / "out"))) == 50
+
+
+def test_a_query_stops_in_time_though_its_operator_does_not(spark, feed, items, run, tmp_path, monkeypatch):
+    def forever(task):
+        time.sleep(600)
+
+    source = sl.source(feed(*[items(20, first=20 * i) for i in range(4)]).df, str(tmp_path / "s"), key="k", time="at")
+    counting = source.window(sl.count_window(1)).aggregate(n=sl.count_all())
+    with monkeypatch.context() as patched:
+        patched.setattr(operator_job, "run_task", forever)
+        patched.setattr(query_, "_PATIENCE_S", 1.0)
+        query = counting.start(spark, str(tmp_path / "out"))
+        while not query.progress:
+            time.sleep(0.01)
+        began = time.monotonic()
+        query.stop()
+        assert time.monotonic() - began < 30
+        assert not query.is_active
+        assert query.exception() is None
+    run(counting, tmp_path / "out")
+    assert sum(map(len, results(tmp_path / "out"))) == 80
+
+
+def test_what_fails_at_the_start_is_said_in_the_same_words(spark, feed, run, tmp_path):
+    """What was published before the operator failed is what it takes in first when it is started again."""
+    schema = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
+    rows = [{"k": 1, "v": 1 << 62, "at": i * SECOND} for i in range(4)]
+    source = sl.source(feed(rows, schema=schema).df, str(tmp_path / "items"), key="k", time="at")
+    summing = source.window(sl.count_window(4)).aggregate(total=sl.sum("v"))
+    for _ in range(2):
+        with pytest.raises(sl.StrandlineError, match="does not fit 64 bits"):
+            run(summing, tmp_path / "out")

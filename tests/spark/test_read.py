@@ -5,9 +5,11 @@ import random
 import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
+from strandline.log import block as blocks_
 
 pytestmark = pytest.mark.spark
 
@@ -157,6 +159,20 @@ def test_positions_are_those_of_the_log(spark, path, tuples):
     df = sl.stream(str(path)).read(spark, positions=True)
     assert [f.simpleString() for f in df.schema.fields[-2:]] == ["_partition:int", "_offset:bigint"]
     assert {(r["_partition"], r["_offset"], r["v"]) for r in df.collect()} == {(p, o, v) for p, o, _, v in tuples}
+
+
+def test_positions_are_counted_over_row_groups_that_are_skipped(spark, copy, tuples, monkeypatch):
+    monkeypatch.setattr(blocks_, "ROWS_PER_GROUP", 7)
+    stream = sl.stream(str(copy))
+    assert stream.compact().blocks_after == PARTITIONS
+    joined = max(copy.glob("blocks/p00000/*.parquet"), key=lambda file: file.stat().st_size)
+    assert pq.read_metadata(joined).num_row_groups > 20
+    df = sl.stream(str(copy)).read(spark, since=moment(300), until=moment(330), positions=True)
+    places = {(row["_partition"], row["_offset"], row["v"]) for row in df.collect()}
+    assert places == {(p, o, v) for p, o, t, v in tuples if 300 <= t < 330}
+    df = sl.stream(str(copy)).read(spark, since={0: 100}, until={0: 150, 1: 30}, positions=True)
+    places = {(row["_partition"], row["_offset"], row["v"]) for row in df.collect()}
+    assert places == {(p, o, v) for p, o, _, v in tuples if (p == 0 and 100 <= o < 150) or (p == 1 and o < 30)}
 
 
 def test_sparks_own_reader_prunes_columns_and_pushes_filters(spark, path):

@@ -110,8 +110,8 @@ def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
 def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
     """What the manifest will say of a block, from its bytes and its Parquet footer.
 
-    The block may come from Spark: whatever the footer says that should not be (null times, offsets that are not
-    dense from `first` on) is refused here, before anything is published.
+    The block may come from Spark: whatever the footer says that should not be (null times; where it has offsets, some
+    that are not dense from `first` on) is refused here, before anything is published.
     """
     where = f"{file}, partition {partition}, from offset {first}"
     footer = pq.ParquetFile(pa.BufferReader(data))
@@ -216,14 +216,15 @@ def decode(
 ) -> pa.Table:
     """The tuples of a block in the order of their offsets, types as the stream's schema has them."""
     names = list(dict.fromkeys([*columns, OFFSET, KIND])) if columns is not None else spec.block.names
-    wanted = pa.schema([spec.stored.field(n) for n in names if n in spec.stored.names])
+    wanted = pa.schema([spec.stored.field(n) for n in names if spec.is_stamped or n not in (OFFSET, KIND)])
     source = pa.BufferReader(data)
     table = pq.read_table(source, columns=wanted.names, use_threads=False, page_checksum_verification=check_pages)
     table = table.select(wanted.names).cast(wanted)
     if not spec.is_stamped:
         rows = len(table) if wanted.names else pq.read_metadata(source).num_rows
         stamps = _stamps(rows, Kind.RESULT, first)
-        return pa.Table.from_arrays([*table.columns, *stamps], schema=pa.schema([*wanted, *CONTROL_FIELDS]))
+        table = pa.Table.from_arrays([*table.columns, *stamps], schema=pa.schema([*wanted, *CONTROL_FIELDS]))
+        return table.select(names)
     if len(pc.unique(table.column(KIND))) <= 1:
         return table
     return table.take(pc.sort_indices(table.column(OFFSET)))  # row groups of one kind each stand out of order

@@ -57,11 +57,11 @@ class BatchHandler(ABC):
         return False
 
     def settle(self, timeout_s: float | None) -> bool:
-        """Waits for such work; False if it takes longer."""
+        """Waits for such work, once Spark's query has ended; False if it takes longer."""
         return True
 
     def finish(self, timeout_s: float) -> None:
-        """Returns when the batch under way is published; no other begins."""
+        """Returns when the batch under way is published, or when that has taken too long; no other begins."""
         self._stopping = True
         if self._at_work.acquire(timeout=timeout_s):
             self._at_work.release()
@@ -70,10 +70,11 @@ class BatchHandler(ABC):
         """For Spark."""
         self._started.wait()
         with self._at_work:
-            if self._stopping:
-                self._wait_for_the_end()
-            with self._in_words():
-                self.handle(df, batch)
+            if not self._stopping:
+                with self._in_words():
+                    self.handle(df, batch)
+                return
+        self._wait_for_the_end()
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:

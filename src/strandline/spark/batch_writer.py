@@ -81,12 +81,12 @@ class BatchWriter(BatchHandler):
 
 
 def _block_writer(place: Place, log: Log, choice: str | None) -> NativeBlocks | ArrowBlocks:
-    # Spark writes the tuples' own columns; streams of format 1 have more.
-    on_files = isinstance(log.storage, LocalStorage) and not log.spec.is_stamped
-    if choice not in (None, "native", "arrow") or (choice == "native" and not on_files):
+    # Spark writes the tuples' own columns; the files of format 1 have more.
+    by_spark = isinstance(log.storage, LocalStorage) and not log.spec.is_stamped
+    if choice not in (None, "native", "arrow") or (choice == "native" and not by_spark):
         raise OptionError(
             f"blocks={choice!r} does not work here",
-            where=log.storage.url,
-            todo='leave it out, or use "arrow" (or "native" on file systems)',
+            where=f"{log.storage.url} (format {log.spec.format})",
+            todo='leave it out, or use "arrow" ("native" is for file systems, and for streams of format 2)',
         )
-    return NativeBlocks(place, log) if choice != "arrow" and on_files else ArrowBlocks(place, log)
+    return NativeBlocks(place, log) if choice != "arrow" and by_spark else ArrowBlocks(place, log)

@@ -29,3 +29,7 @@ class Follower:
     def wait(self, timeout_s: float | None) -> bool:
         """Waits until it has nothing to do; False if that takes longer. What stopped it is not raised here."""
         return self._piece is None or bool(wait_for([self._piece], timeout_s).done)
+
+    def close(self) -> None:
+        """Lets go of the thread; nothing may be handed over afterwards."""
+        self._thread.shutdown(wait=False)

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from strandline.clock import stopwatch_s
 from strandline.failpoint import failpoint
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -66,11 +67,13 @@ class FusedBatches(BatchWriter):
         self._job = job
         self._operator = Follower("strandline-operator")
         self._operator_report: Mapping[str, Any] = {}
+        self._is_cancelled = False
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What the last batch did, and what the operator made of what it has taken in."""
-        return {**self.progress, **self._operator_report}
+        """What the last batch did, and what the operator did last; `commit` is that of the operator's stream."""
+        entry = {name: value for name, value in self.progress.items() if name != "commit"}
+        return {**entry, **self._operator_report}
 
     @property
     def is_busy(self) -> bool:
@@ -79,18 +82,25 @@ class FusedBatches(BatchWriter):
 
     def settle(self, timeout_s: float | None) -> bool:
         """Waits for the operator."""
-        return self._operator.wait(timeout_s)
+        is_done = self._operator.wait(timeout_s)
+        if is_done:
+            self._operator.close()
+        return is_done
 
     def finish(self, timeout_s: float) -> None:
-        """Returns when the batch under way is published and the operator has taken it in."""
+        """Returns when the batch under way is published and the operator has taken it in; it is stopped if it must."""
+        began_s = stopwatch_s()
         super().finish(timeout_s)
-        self._operator.wait(timeout_s)
+        if not self._operator.wait(max(0.0, timeout_s - (stopwatch_s() - began_s))):
+            self._is_cancelled = True
+            self._job.cancel()
 
     def catch_up(self) -> None:
         """Lets the operator take in what is published, before the query starts."""
         last = self._log.state.writer
         if last is not None:
-            self._job.catch_up(last, lambda: True)
+            with self._in_words():
+                self._job.catch_up(last, lambda: True)
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, then lets the operator take in what is published: never the rows that came again."""
@@ -101,9 +111,13 @@ class FusedBatches(BatchWriter):
     def _follow(self, batch: int) -> None:
         try:
             with self._in_words():
-                report = self._job.catch_up(Writer(self._query, self._run, batch), lambda: True)
+                self._job.become_cancellable()
+                report = self._job.catch_up(Writer(self._query, self._run, batch), lambda: not self._is_cancelled)
                 self._operator_report = report or self._operator_report
         except Exception as problem:
+            if self._is_cancelled:
+                self.failure = None  # somebody stopped the query, and would not wait
+                return
             self.failure = self.failure or problem
             # The next batch will raise it, if there is one.
             threading.Thread(target=self._end, daemon=True).start()
@@ -111,6 +125,7 @@ class FusedBatches(BatchWriter):
 
     def _end(self) -> None:
         """Ends the query once it is idle: an operator that has failed is not to go unnoticed for want of input."""
+        self._stopping = True
         with self._at_work:
             query = self._spark_query
         with contextlib.suppress(Exception):  # whoever stopped it, or Spark, was faster

@@ -73,6 +73,14 @@ class OperatorJob:
             look_after(self.output, before, self._retention)
         return report
 
+    def become_cancellable(self) -> None:
+        """For a thread of our own: Spark cancels the jobs of its queries' threads, not of ours."""
+        self._context.setJobGroup(self._consumer, f"operator of {self._output_place.url}", interruptOnCancel=True)
+
+    def cancel(self) -> None:
+        """Ends the steps that run; what they would have published is computed again."""
+        self._context.cancelJobGroup(self._consumer)
+
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
         tasks = [self._task(step) for step in steps]
         hosts = [step.before.host if step.before else "" for step in steps]

@@ -58,12 +58,12 @@ def run_task(task: OperatorTask) -> Done:
         )
     finally:
         cache.close()
-        _spare_the_collector()
+        _spare_the_collector(task.plan)
 
 
-@lru_cache(maxsize=1)
-def _spare_the_collector() -> None:
-    """Once in a worker: what is loaded by now stays, and need not be looked at again.
+@lru_cache(maxsize=16)
+def _spare_the_collector(plan: Plan) -> None:
+    """Once in a worker for each plan: what its first task has loaded stays, and need not be looked at again.
 
     Spark's workers collect garbage after every task. With compilers and Arrow in memory that took twice as long as a
     step, on the cores that the next batch was waiting for.

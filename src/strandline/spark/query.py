@@ -39,13 +39,17 @@ class Query:
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits until the query ends (True) or `timeout` seconds have passed (False); raises what stopped it."""
         began_s = stopwatch_s()
+
+        def left_s() -> float | None:
+            return None if timeout is None else max(0.0, timeout - (stopwatch_s() - began_s))
+
         try:
             # Spark takes a float as well, whatever its annotation says; without a timeout it returns None at the end.
             ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
         except Exception as problem:
+            self._writer.settle(left_s())  # whoever starts the query again must not meet it
             raise self._translated(problem) from problem
-        left_s = None if timeout is None else max(0.0, timeout - (stopwatch_s() - began_s))
-        if ended is False or not self._writer.settle(left_s):
+        if ended is False or not self._writer.settle(left_s()):
             return False
         if self._writer.failure is not None:
             raise self._writer.failure
@@ -63,6 +67,7 @@ class Query:
         """
         self._writer.finish(timeout_s=_PATIENCE_S)
         self.spark_query.stop()
+        self._writer.settle(timeout_s=_PATIENCE_S)
 
     def _translated(self, problem: Exception) -> Exception:
         return self._writer.failure or failure_in(str(problem), self._writer.place.url) or problem

@@ -351,7 +351,7 @@ def _per_file(file: Column, offsets: Mapping[str, int]) -> Column:
     """A bound that holds only for the files it cuts."""
     from pyspark.sql import functions as F
 
-    # Blocks of one batch have the same name in each partition's folder.
+    # Files in the folders of two partitions may have the same name.
     names = {"/".join(name.split("/")[-2:]): offset for name, offset in offsets.items()}
     pairs = [F.lit(part) for pair in names.items() for part in pair]
     return F.create_map(*pairs)[F.substring_index(file, "/", -2)]
