@@ -39,12 +39,12 @@ class Tables:
     def encode_parts(self, parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
         tables = []
         for kind, columns in parts:
-            tables.append(blocks_.stamped(columns, kind, spec, first))
+            tables.append(blocks_.stamped(columns, kind, spec, first).select(spec.stored.names))
             first += len(columns[0])
         return self.keep(tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks())
 
     def describe(self, data: bytes, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
-        table = self._tables[data]
+        table = self._stamped(data, spec, first)
         offsets = np.sort(table.column(OFFSET).to_numpy())
         if not np.array_equal(offsets, np.arange(first, first + len(table))) or not len(table):
             raise ValueError(f"{file}: offsets are not dense from {first} on")
@@ -63,10 +63,14 @@ class Tables:
         )
 
     def decode(self, data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None) -> pa.Table:
-        table = self._tables[data]
+        table = self._stamped(data, spec, first)
         if columns is not None:
             table = table.select(list(dict.fromkeys([*columns, OFFSET, KIND])))
         return table
+
+    def _stamped(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
+        table = self._tables[data]
+        return table if spec.is_stamped else blocks_.stamped(table.combine_chunks().columns, Kind.RESULT, spec, first)
 
     def writer(self, sink: io.BytesIO, spec: StreamSpec) -> TableWriter:
         return TableWriter(self, sink)
@@ -86,8 +90,9 @@ class TableWriter:
     def __exit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         if kind is None:
             table = pa.concat_tables(self._pieces).combine_chunks()
-            # In the order of the offsets, as the real codec gives them back.
-            self._sink.write(self._tables.keep(table.take(pc.sort_indices(table.column(OFFSET)))))
+            if OFFSET in table.column_names:  # in their order, as the real codec gives the tuples back
+                table = table.take(pc.sort_indices(table.column(OFFSET)))
+            self._sink.write(self._tables.keep(table))
 
     def write_table(self, table: pa.Table, row_group_size: int) -> None:
         self._pieces.append(table)
