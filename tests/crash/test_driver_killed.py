@@ -17,11 +17,13 @@ CRASHES = [
     # later
     pytest.param(["during-seal@3"], marks=pytest.mark.slow),
     pytest.param(["after-seal@2"], marks=pytest.mark.slow),
-    ["before-spark-commit@3"],
+    pytest.param(["before-spark-commit@3"], marks=pytest.mark.slow),
     # twice in a row: the second time while the batch is repeated, or in the one after it
     pytest.param(["before-manifest@2", "before-manifest"], marks=pytest.mark.slow),
-    ["after-manifest@2", "after-manifest"],
+    pytest.param(["after-manifest@2", "after-manifest"], marks=pytest.mark.slow),
 ]
+"""In every run a query with an operator behind it dies after a manifest and before Spark's commit, too: see
+`test_operator_killed.py`."""
 
 
 @pytest.mark.parametrize("crashes", CRASHES, ids="-then-".join)
