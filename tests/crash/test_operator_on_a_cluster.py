@@ -25,7 +25,7 @@ def executors(session: int) -> list[int]:
     return [pid for pid, command in processes(session) if "CoarseGrainedExecutorBackend" in command]
 
 
-def test_an_executor_killed_in_mid_stream_costs_no_recovery_and_changes_no_result(folder: Path, tmp_path: Path) -> None:
+def test_an_executor_killed_in_mid_stream_changes_no_result_and_leaves_the_state(folder: Path, tmp_path: Path) -> None:
     case = Case(tmp_path, "fused", "sliding count", folder)
     child = case.start(CLUSTER, tmp_path / "nobody")
     while not list(case.output.glob("commits/*.json")) and child.poll() is None:

@@ -128,6 +128,7 @@ def test_over_a_stream_and_fused_give_the_same_results(spark, feed, items, run, 
     assert sum(map(len, results(tmp_path / "over"))) == sum(len(range(k, 900, 7)) // 10 for k in range(7))
     assert fused["input_commit"] == over["input_commit"]
     assert over["commit"] == 2, "a commit of the input a batch"
+    assert 0 <= fused["commit"] <= 2, "one that follows may find two commits of the input at once"
     assert fused["tuples"] == 300, "progress has what entered"
     assert fused["open_windows"] == over["open_windows"], "and what the operator made of it"
 

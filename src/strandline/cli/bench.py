@@ -17,7 +17,7 @@ WORKLOADS = ("persist", "replay", "open", "kernel", "aggregate", "recovery")
 
 def bench(
     name: Annotated[str, typer.Argument(help=f"What to measure: {', '.join(WORKLOADS)}.")],
-    size: Annotated[str, typer.Option(help="small (about a minute) or large.")] = "small",
+    size: Annotated[str, typer.Option(help="small (a minute or two) or large.")] = "small",
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the best counts.")] = 3,
     as_json: Annotated[
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")

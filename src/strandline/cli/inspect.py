@@ -32,7 +32,7 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show schema, partitions, offsets, time range, rates, size, late tuples and consumers.
+    """Show schema, partitions, offsets, time range, rates, size, late tuples, consumers, and an operator's state.
 
     Opens no block, so it is quick however long the stream is, and may be used while others write. With --json, times
     are microseconds since 1970 UTC, or the numbers of an integer time column.

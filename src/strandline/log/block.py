@@ -75,7 +75,10 @@ def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamS
     sink = io.BytesIO()
     with block_writer(sink, spec) as writer:
         for kind, columns in parts:
-            table = stamped(columns, kind, spec, first).select(spec.stored.names)
+            if spec.is_stamped:
+                table = stamped(columns, kind, spec, first)
+            else:
+                table = pa.Table.from_arrays(list(columns), schema=spec.stored)
             writer.write_table(table, row_group_size=ROWS_PER_GROUP)
             first += len(columns[0])
     return sink.getvalue()

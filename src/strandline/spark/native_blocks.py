@@ -80,14 +80,14 @@ class NativeBlocks:
         self._configure(df)
         self._expect_late -= 1
         staging = self._written_by_spark(df, base, name, split_late=self._expect_late > 0)
-        if self._expect_late <= 0 and _has_late(staging, spec, base):
+        parts = _parts(staging)
+        if self._expect_late <= 0 and _has_late(parts, spec, base):
             shutil.rmtree(staging, ignore_errors=True)
             self._expect_late = _LATE_MEMORY
             staging = self._written_by_spark(df, base, f"{name}-late", split_late=True)
+            parts = _parts(staging)
         failpoint("before-seal")
-        written = [
-            _Written(str(path), spec.file(p, base.ends[p], name), p, base.ends[p]) for p, path in _parts(staging)
-        ]
+        written = [_Written(str(path), spec.file(p, base.ends[p], name), p, base.ends[p]) for p, path in parts]
         blocks = _seal_all(df, self._place, spec, written)
         shutil.rmtree(staging, ignore_errors=True)
         failpoint("after-seal")
@@ -113,9 +113,9 @@ class NativeBlocks:
             self._configured = True
 
 
-def _has_late(staging: Path, spec: StreamSpec, base: LogState) -> bool:
+def _has_late(parts: Sequence[tuple[int, Path]], spec: StreamSpec, base: LogState) -> bool:
     """Whether a file begins before the boundary of its partition: the rows are in the order of time."""
-    found = ((path, base.boundaries[p]) for p, path in _parts(staging) if p < spec.late)
+    found = ((path, base.boundaries[p]) for p, path in parts if p < spec.late)
     return any(boundary is not None and earliest(path, spec) < boundary for path, boundary in found)
 
 
