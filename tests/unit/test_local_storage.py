@@ -1,11 +1,13 @@
 """What the local filesystem adds to the behaviour suite: durability, full disks, crashes, foreign files."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import shutil
 import signal
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -359,3 +361,19 @@ def test_a_relative_root_is_fixed_when_the_storage_is_made(tmp_path: Path, monke
     assert (tmp_path / "stream" / "a").read_bytes() == b"value"
     assert storage.url == str(tmp_path / "stream")
     assert storage.local_path("b/c") == tmp_path / "stream" / "b" / "c"
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.ENOSPC, True), (errno.ENOTSUP, False)])
+def test_on_macos_an_error_of_the_disk_is_told_and_a_filesystem_without_full_syncs_is_synced_as_it_can_be(
+    number: int, is_told: bool, storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", failing(number))
+    if is_told:
+        with pytest.raises(StorageError):
+            storage.create("a", b"1")
+        assert keys_of(storage) == []
+    else:
+        storage.create("a", b"1")
+        assert storage.read("a") == b"1"

@@ -18,6 +18,8 @@ _RENAME_NOREPLACE = 1
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 # What `fsync` says of a folder where the filesystem has no such thing; there is nothing better to do.
 _NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.EBADF})
+# What macOS says where a filesystem cannot be told to empty the cache of its drive.
+_NO_FULL_SYNC = frozenset({errno.EINVAL, errno.ENOTTY, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 def write_new_file(path: str, data: bytes, *, sync: bool) -> None:
@@ -137,7 +139,11 @@ def _sync_descriptor(descriptor: int) -> None:
         import fcntl
 
         # On macOS fsync stops at the cache of the drive.
-        with suppress(OSError):
+        try:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
+        except OSError as error:
+            # Any other error is of the disk, and the fsync below might not hear of it again.
+            if error.errno not in _NO_FULL_SYNC:
+                raise
     os.fsync(descriptor)

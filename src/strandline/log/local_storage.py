@@ -93,14 +93,28 @@ class LocalStorage:
                 raise KeyMissingError(f"there is no file {origin} to adopt", where=path)
             if os.path.realpath(origin) == os.path.realpath(path):
                 raise KeyExistsError("the file to adopt is there already", where=path)
-            if self._sync:
-                durable_file.sync_file(origin)
+            self.secure(origin)
             self._make_folder(os.path.dirname(path))
             self._link(origin, path)
             # The new name first: a power loss must not take both.
             self._sync_folder_of(path)
             with suppress(FileNotFoundError):
                 os.unlink(origin)
+
+    def secure(self, source: Path | str) -> None:
+        """Makes a file durable that somebody else wrote on this filesystem; removes it and raises if that fails.
+
+        Removes it, because a failed write-back is told once: the next sync of the file would find nothing wrong with
+        it, and whoever tries again would take for durable what is lost.
+        """
+        if self._sync:
+            path = os.path.abspath(source)
+            with self._errors_of("sync a file to become", path):
+                try:
+                    durable_file.sync_file(path)
+                except OSError:
+                    durable_file.remove_if_there(path)
+                    raise
 
     def read(self, key: str) -> bytes:
         path = self._path(key)

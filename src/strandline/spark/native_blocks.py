@@ -7,11 +7,9 @@ left to us costs little: a checksum over bytes that are still in the page cache,
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import re
 import shutil
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +21,6 @@ import pyarrow.parquet as pq
 
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
-from strandline.log import durable_file
 from strandline.log.block import Block, describe, earliest
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
@@ -153,28 +150,20 @@ def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
     try:
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        syncing = _sync_meanwhile(path, place)
-        # Left to the collector: it cannot be closed while an error of `describe` refers to it.
-        block = describe(memoryview(data), spec, written.partition, written.first, written.key)
-        syncing.join()
+        with ThreadPoolExecutor(1) as disk:
+            # The disk works while the checksum is computed. What it has to say counts: it says it once.
+            syncing = disk.submit(storage.secure, path) if path != target else None
+            # Left to the collector: it cannot be closed while an error of `describe` refers to it.
+            block = describe(memoryview(data), spec, written.partition, written.first, written.key)
+            if syncing is not None:
+                syncing.result()
     except (FileNotFoundError, pa.ArrowInvalid) as problem:
         raise StorageError(
             f"a file that Spark has written cannot be read here: {problem}",
             where=written.path,
-            todo="on a cluster the stream's path must be shared by all machines (NFS or an object store)",
+            todo="on a cluster the stream's path must be shared by all machines (NFS or an object store); "
+            "if an earlier attempt says that its disk failed, mend that",
         ) from problem
     if path != target:
         storage.adopt(path, written.key)
     return block
-
-
-def _sync_meanwhile(path: Path, place: Place) -> threading.Thread:
-    """Lets the disk work while the checksum is computed. `adopt` syncs again, which costs nothing then and may fail."""
-
-    def sync() -> None:
-        with contextlib.suppress(OSError):
-            durable_file.sync_file(str(path))
-
-    thread = threading.Thread(target=sync if place.durability == "fsync" else lambda: None)
-    thread.start()
-    return thread
