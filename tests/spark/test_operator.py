@@ -392,6 +392,7 @@ def test_the_input_is_kept_as_far_as_a_recovery_would_need_it(spark, feed, drain
     id_ = Log.open(open_storage(str(tmp_path / "o"))).spec.id
     oldest = [r["oldest_input"] for r in sl.stream(str(tmp_path / "o")).recovery()]
     consumer = {c.name: c for c in stream.describe().consumers}[f"operator-{id_}"]
+    assert consumer.writes == str(tmp_path / "o")
     assert len(oldest) == 2
     with pytest.raises(sl.ConsumerError, match=f"operator-{id_}"):
         stream.truncate(before=stream.offsets())

@@ -34,7 +34,7 @@ SECOND = 1_000_000
 NOON = 1_769_860_800 * SECOND
 """2026-01-31 12:00 UTC"""
 COMMITS = 12
-COMMANDS = ["inspect", "tail", "replay", "verify", "compact", "truncate", "collect"]
+COMMANDS = ["inspect", "tail", "replay", "verify", "compact", "truncate", "consumers", "collect"]
 
 
 @pytest.fixture(scope="module")
@@ -416,6 +416,82 @@ def test_truncate_is_refused_with_the_consumer_named(log: Log, path: str) -> Non
     assert error["kind"] == "ConsumerError"
     assert "'average'" in error["error"]
     assert lines("inspect", path, "--json")[0]["tuples"] == 120
+
+
+# ---------------------------------------------------------------------- consumers
+
+
+def test_consumers_shows_who_holds_back_what_and_since_when(log: Log, path: str) -> None:
+    register(log, "report", [57, 60])
+    assert isinstance(log.clock, ManualClock)
+    log.clock.advance(2 * 86_400)
+    register(log, "operator-1f", [12, 50], writes="streams/averages")
+    sizes = {p: [b.size_bytes for b in log.blocks(p)] for p in (0, 1)}
+    (body,) = lines("consumers", path, "--json")
+    report, operator = body["consumers"]
+    assert (report["name"], report["writes"], report["needs"]) == ("report", "", [57, 60])
+    # Blocks of five tuples: the one with the mark is kept whole.
+    assert (report["held_tuples"], report["held_bytes"]) == (5, sizes[0][-1])
+    assert (report["alone_tuples"], report["alone_bytes"]) == (0, 0)
+    assert (operator["name"], operator["writes"], operator["needs"]) == ("operator-1f", "streams/averages", [12, 50])
+    assert operator["held_tuples"] == 50 + 10
+    assert operator["held_bytes"] == sum(sizes[0][2:]) + sum(sizes[1][-2:])
+    assert operator["alone_tuples"] == 45 + 10
+    assert operator["alone_bytes"] == operator["held_bytes"] - sizes[0][-1]
+    assert operator["updated_us"] - report["updated_us"] == 2 * 86_400 * SECOND
+    text = good("consumers", path)
+    for expected in ("operator-1f", "operator that writes streams/averages", "0:12, 1:50", "reader", "0:57", " ago"):
+        assert expected in text
+
+
+def test_what_a_consumer_holds_alone_is_what_truncation_drops_once_it_is_forgotten(log: Log, path: str) -> None:
+    register(log, "report", [40, 57])
+    register(log, "old", [12, 50])
+    (body,) = lines("consumers", path, "--json")
+    alone = body["consumers"][1]["alone_tuples"]
+    good("truncate", path, "--before-offset", "12")
+    refused("truncate", path, "--before-offset", "40")
+    before = lines("inspect", path, "--json")[0]["tuples"]
+    (body,) = lines("consumers", path, "--forget", "old", "--json")
+    assert body["forgotten"]["name"] == "old"
+    assert [c["name"] for c in body["consumers"]] == ["report"]
+    good("truncate", path, "--before-offset", "40", "--partition", "0")
+    good("truncate", path, "--before-offset", "55", "--partition", "1")
+    after = lines("inspect", path, "--json")[0]["tuples"]
+    assert before - after == alone + 40  # in partition 1 nobody needed what lies before offset 50
+
+
+def test_consumers_forget_says_what_it_let_go(log: Log, path: str) -> None:
+    register(log, "report", [50, 60])
+    register(log, "other", [60, 60])
+    text = " ".join(good("consumers", path, "--forget", "report").split())
+    assert "Forgotten: report, reader. It held back 10 tuples" in text
+    assert "nobody else needs 10 of them" in text
+    assert "No consumer" not in good("consumers", path)
+    assert "It held nothing back" in good("consumers", path, "--forget", "other")
+    assert "No consumer is registered" in good("consumers", path)
+
+
+def test_consumers_forgets_nobody_it_does_not_know(log: Log, path: str) -> None:
+    assert "nothing to do" in refused("consumers", path, "--forget", "report")["todo"]
+    register(log, "report", [0, 0])
+    register(log, "other", [0, 0])
+    error = refused("consumers", path, "--forget", "reprot")
+    assert error["kind"] == "OptionError"
+    assert "'reprot'" in error["error"]
+    assert "report, other" in error["todo"]
+    assert len(lines("consumers", path, "--json")[0]["consumers"]) == 2
+
+
+def test_consumers_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    log = Log.create(LocalStorage(tmp_path, durability="os"), item_spec(100, time_type="timestamp"))
+    append_items(log, {p: [(0, 0, NOON)] for p in range(100)})
+    register(log, "operator-a81bc81b-dead-4e5d-abff-90865d1e13b1", [0] * 100, writes=f"file://{'a-long-folder/' * 9}")
+    shown = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, ["consumers", str(tmp_path)]).stdout
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert "operator-a81bc81b" in shown
+    assert "0:0, 1:0" in shown
+    assert "…" in shown
 
 
 def test_truncate_needs_one_bound(path: str) -> None:

@@ -12,6 +12,7 @@ from strandline.cli.arguments import JSON
 from strandline.cli.bench import bench
 from strandline.cli.collect import collect
 from strandline.cli.compact import compact
+from strandline.cli.consumers import consumers
 from strandline.cli.demo import demo
 from strandline.cli.inspect import inspect
 from strandline.cli.replay import replay
@@ -94,6 +95,7 @@ _add(replay, 'replay streams/items --since "2026-01-31 12:00" --speed 10x')
 _add(verify, "verify streams/items")
 _add(compact, "compact streams/items --target-size 64MB")
 _add(truncate, 'truncate streams/items --before "2026-01-01" --dry-run')
+_add(consumers, "consumers streams/items --forget report")
 _add(collect, 'collect streams/items --grace "2 h"')
 _add(bench, "bench persist --size small --json")
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from strandline.cli import terminal
 from strandline.cli.arguments import AsJson, StreamPath, open_log
 from strandline.cli.chart import bars
-from strandline.cli.terminal import ACCENT, QUIET, count, facts_table, moment, panel, plural, rows_table, size
+from strandline.cli.terminal import ACCENT, QUIET, ago, count, facts_table, moment, panel, plural, rows_table, size
 
 if TYPE_CHECKING:
     from strandline.log.log import Log
@@ -100,7 +100,7 @@ def _stream(s: Summary, now_us: int) -> RenderableType:
     facts.add_row("size", f"{size(s.size_bytes)} in {plural(s.blocks, 'block')}, {plural(s.commits, 'commit')}")
     facts.add_row("time", f"{_time(s, s.time_min)} … {_time(s, s.time_max)}")
     facts.add_row("rate", _rates(s))
-    facts.add_row("published", f"{moment(s.published_us)} [{QUIET}]{_ago(s.published_us, now_us)}[/]")
+    facts.add_row("published", f"{moment(s.published_us)} [{QUIET}]{ago(s.published_us, now_us)}[/]")
     if s.writer is not None:
         facts.add_row("writer", Text(f"query {s.writer.query}, run {s.writer.run}, batch {s.writer.batch}"))
     return facts
@@ -194,7 +194,7 @@ def _consumers(s: Summary, now_us: int) -> RenderableType:
         shown = ", ".join(f"{p}:{count(need)}" for p, need in enumerate(c.needs[:8]))
         more = ", …" if len(c.needs) > 8 else ""
         behind = Text(count(c.lag_tuples), style="" if c.lag_tuples else "green")
-        table.add_row(Text(c.name), behind, shown + more, _ago(c.updated_us, now_us))
+        table.add_row(Text(c.name), behind, shown + more, ago(c.updated_us, now_us))
     return table
 
 
@@ -210,11 +210,3 @@ def _second(s: Summary, value: int | None) -> str:
 
 def _span(s: Summary, value: int) -> str:
     return terminal.duration(value) if s.time_is_timestamp else count(value)
-
-
-def _ago(us: int | None, now_us: int) -> str:
-    if us is None:
-        return "never"
-    seconds = (now_us - us) // 1_000_000
-    ago = f"{terminal.duration(seconds * 1_000_000)} ago" if seconds > 0 else "just now"
-    return ago

@@ -114,6 +114,14 @@ def moment(us: int | None) -> str:
     return time_text(us, is_timestamp=True).partition(".")[0]
 
 
+def ago(us: int | None, now_us: int) -> str:
+    """How long before now: 3 d ago, just now, never."""
+    if us is None:
+        return "never"
+    seconds = (now_us - us) // 1_000_000
+    return f"{duration(seconds * 1_000_000)} ago" if seconds > 0 else "just now"
+
+
 def plural(number: int, noun: str) -> str:
     """1 block, 2 blocks."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

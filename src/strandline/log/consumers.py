@@ -28,9 +28,11 @@ class Consumer:
     needs: tuple[int, ...]
     """Per partition, the first offset it still needs."""
     updated_us: int
+    writes: str = ""
+    """Of an operator: the stream it writes, as far as it has said so."""
 
 
-def register(log: Log, name: str, needs: Sequence[int]) -> Consumer:
+def register(log: Log, name: str, needs: Sequence[int], writes: str = "") -> Consumer:
     """Says that the consumer needs the tuples from `needs` on; raises if some of them are gone already."""
     key = _key(name)
     if len(needs) != log.spec.partitions:
@@ -43,8 +45,8 @@ def register(log: Log, name: str, needs: Sequence[int]) -> Consumer:
     updated_us = log.clock.now_us()
     if known is not None:  # it may have been unregistered in this instant
         body = {"format": FORMAT, "name": name, "needs": list(needs), "updated_us": updated_us, "seq": known.seq}
-        log.storage.put(key, seal(body))
-    return Consumer(name, tuple(needs), updated_us)
+        log.storage.put(key, seal({**body, "writes": writes} if writes else body))
+    return Consumer(name, tuple(needs), updated_us, writes)
 
 
 def unregister(log: Log, name: str) -> None:
@@ -90,7 +92,7 @@ def _consumer(log: Log, registered: Registration) -> Consumer:
         body = {}
     if body.get("seq") != registered.seq:
         return Consumer(registered.name, registered.needs, registered.published_us)
-    return Consumer(registered.name, tuple(body["needs"]), body["updated_us"])
+    return Consumer(registered.name, tuple(body["needs"]), body["updated_us"], body.get("writes", ""))
 
 
 def _key(name: str) -> str:

@@ -18,7 +18,7 @@ from strandline.log.columns import fields_of, type_name
 from strandline.log.consumers import Consumer, consumers
 from strandline.log.index import Child, Index, covers
 from strandline.log.leaf import Ints, Leaf
-from strandline.log.log import Log
+from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.state import LogState
 
@@ -44,14 +44,23 @@ class PartitionSummary:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSummary:
-    """A registered consumer and how far it is behind."""
+    """A registered consumer, how far it is behind, and what it holds back: blocks that no truncation drops."""
 
     name: str
+    writes: str
+    """Of an operator: the stream it writes, as far as it has said so."""
     needs: tuple[int, ...]
     lag: tuple[int, ...]
     """Per partition, tuples that it has not read yet."""
     lag_tuples: int
+    held_tuples: int
+    """In the blocks that it needs, the one with its mark included."""
+    held_bytes: int
+    alone_tuples: int
+    """Those of them that no other consumer needs: what could be truncated if this one went."""
+    alone_bytes: int
     updated_us: int
+    """When it was last heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +166,7 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         rate_seconds=rate_seconds,
         rate_overall=rate_overall,
         writer=state.writer,
-        consumers=tuple(_consumer(c, state) for c in consumers(log)),
+        consumers=_consumers(list(consumers(log)), entries, state),
         histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets, spec.late),
         operator=_operator(log),
     )
@@ -193,9 +202,29 @@ def _operator(log: Log) -> OperatorSummary | None:
     )
 
 
-def _consumer(consumer: Consumer, state: LogState) -> ConsumerSummary:
-    lag = tuple(max(0, end - need) for need, end in zip(consumer.needs, state.ends, strict=False))
-    return ConsumerSummary(consumer.name, consumer.needs, lag, sum(lag), consumer.updated_us)
+def _consumers(registered: Sequence[Consumer], entries: _Entries, state: LogState) -> tuple[ConsumerSummary, ...]:
+    summaries = []
+    for consumer in registered:
+        lag = tuple(max(0, end - need) for need, end in zip(consumer.needs, state.ends, strict=False))
+        others = [c.needs for c in registered if c is not consumer]
+        held = entries.since(consumer.needs)
+        marks = zip(consumer.needs, *others, strict=True)
+        shared = entries.since([max(own, min(rest, default=END)) for own, *rest in marks])
+        summaries.append(
+            ConsumerSummary(
+                name=consumer.name,
+                writes=consumer.writes,
+                needs=consumer.needs,
+                lag=lag,
+                lag_tuples=sum(lag),
+                held_tuples=held[0],
+                held_bytes=held[1],
+                alone_tuples=held[0] - shared[0],
+                alone_bytes=held[1] - shared[1],
+                updated_us=consumer.updated_us,
+            )
+        )
+    return tuple(summaries)
 
 
 # ---------------------------------------------------------------------- blocks, a leaf at a time
@@ -239,6 +268,12 @@ class _Entries:
             )
             for p in range(many)
         ]
+
+    def since(self, offsets: Sequence[int]) -> tuple[int, int]:
+        """Tuples and bytes of the blocks that hold an offset of their partition's or a later one; none is late."""
+        partition, first, end, _, _, size_bytes = self._numbers
+        held = end > np.asarray([*offsets, END], dtype=np.int64)[partition]
+        return int((end - first)[held].sum()), int(size_bytes[held].sum())
 
     def histogram(self, lowest: int, highest: int, buckets: int, late: int) -> Histogram:
         """The tuples of the partitions, without the late side log, over time."""

@@ -55,7 +55,7 @@ class OperatorJob:
         """Keeps the input from being truncated past what a recovery would need."""
         starts = self.input.state.starts[: self.input.spec.partitions]
         needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
-        consumers.register(self.input, self._consumer, needs)
+        consumers.register(self.input, self._consumer, needs, writes=self._output_place.url)
         self._registered_s = stopwatch_s()
 
     def catch_up(self, writer: Writer, go_on: Callable[[], bool]) -> Mapping[str, Any] | None:

@@ -1,0 +1,103 @@
+"""`strandline consumers`: who keeps a stream from being truncated, and letting go of those that will not come back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from strandline.cli.arguments import AsJson, StreamPath, open_log
+from strandline.cli.terminal import QUIET, ago, count, out, panel, plural, print_json, rows_table, size
+from strandline.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from strandline.log.log import Log
+    from strandline.log.summary import ConsumerSummary
+
+_OFFSETS_SHOWN = 8
+
+
+def consumers(
+    path: StreamPath,
+    forget: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Let go of what this consumer needs.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who keeps tuples of a stream from being truncated, how many, and when they were last heard of.
+
+    Consumers are operators and readers with a name. One that will not come back holds on to its tuples until it is
+    forgotten. One that is forgotten and still runs registers again with its next batch.
+    """
+    from strandline.log.summary import summary
+
+    log = open_log(path)
+    known = summary(log).consumers
+    gone = None
+    if forget is not None:
+        gone = _forget(log, forget, known)
+        known = summary(log).consumers
+    if as_json:
+        body = {} if gone is None else {"forgotten": asdict(gone)}
+        print_json({**body, "consumers": [asdict(c) for c in known]})
+    elif gone is not None:
+        out().print(_let_go(gone))
+    elif not known:
+        out().print("No consumer is registered: everything may be truncated.")
+    else:
+        out().print(panel(_table(known, log.clock.now_us()), "consumers"))
+
+
+def _forget(log: Log, name: str, known: Sequence[ConsumerSummary]) -> ConsumerSummary:
+    from strandline.log.consumers import unregister
+
+    found = next((c for c in known if c.name == name), None)
+    if found is None:
+        names = ", ".join(c.name for c in known)
+        raise OptionError(
+            f"there is no consumer {name!r}",
+            where=log.storage.url,
+            todo=f"choose one of {names}" if names else "nothing to do: no consumer is registered",
+        )
+    unregister(log, name)
+    return found
+
+
+def _let_go(c: ConsumerSummary) -> Text:
+    text = Text.assemble(("Forgotten: ", "bold"), f"{c.name}, {_what(c)}. ")
+    if not c.held_tuples:
+        return text.append("It held nothing back.")
+    text.append(f"It held back {plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}); ")
+    if not c.alone_tuples:
+        return text.append("others need all of them.")
+    text.append(f"nobody else needs {count(c.alone_tuples)} of them ({size(c.alone_bytes)}): they may go with ")
+    return text.append("strandline truncate", style="bold").append(" or the stream's retention.")
+
+
+def _table(known: Sequence[ConsumerSummary], now_us: int) -> RenderableType:
+    numbers = ("holds back", "size", "only for it", "heard of")
+    table = rows_table("consumer", *numbers, right=numbers)
+    for column in table.columns[1:]:
+        column.no_wrap = True
+    for c in known:
+        needs = ", ".join(f"{p}:{need}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
+        more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
+        table.add_row(
+            Text.assemble(c.name, (f"\n{_what(c)}\nneeds from {needs}{more}", QUIET)),
+            count(c.held_tuples),
+            size(c.held_bytes),
+            size(c.alone_bytes),
+            ago(c.updated_us, now_us),
+        )
+    return table
+
+
+def _what(c: ConsumerSummary) -> str:
+    if c.writes:
+        return f"operator that writes {c.writes}"
+    return "operator" if c.name.startswith("operator-") else "reader"
