@@ -25,7 +25,8 @@
     │   └── KeyMissingError      a key that should be there is not
     └── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
 
-Whatever is raised, what was published stays published and readable.
+Whatever is raised, what was published stays published and readable. `StrandlineWarning` is for what does not stop
+anything and that somebody should know.
 """
 
 from __future__ import annotations
@@ -147,3 +148,7 @@ class KeyMissingError(StorageError):
 
 class SparkCheckpointError(StrandlineError):
     """Spark's own checkpoint is lost or stale and cannot be rebuilt."""
+
+
+class StrandlineWarning(UserWarning):
+    """Nothing has stopped, but somebody should know."""
