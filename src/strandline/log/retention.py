@@ -50,7 +50,7 @@ def truncate(
                         f"consumer {consumer.name!r} still needs partition {p} from offset {need}; "
                         f"truncating would drop up to offset {starts[p] - 1}",
                         where=log.storage.url,
-                        todo=f"truncate less, let {consumer.name!r} catch up, or unregister it (`strandline consumers`)",
+                        todo=f"truncate less, let {consumer.name!r} catch up, or unregister it: `strandline consumers`",
                     )
                 starts[p] = _block_start(log, p, need)
         for p, standing in enumerate(state.standings):
