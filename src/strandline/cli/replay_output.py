@@ -63,18 +63,20 @@ class _Parquet(Output):
         super().__init__()
         self._writer = writer
         self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
         self.path = path
 
     def write(self, table: pa.Table) -> None:
         super().write(table)
         self._waiting.append(table)
-        if sum(len(t) for t in self._waiting) >= _ROWS_PER_GROUP:
+        self._waiting_rows += len(table)
+        if self._waiting_rows >= _ROWS_PER_GROUP:
             self.flush()
 
     def flush(self) -> None:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=_ROWS_PER_GROUP)
-            self._waiting = []
+            self._waiting, self._waiting_rows = [], 0
 
 
 @contextmanager

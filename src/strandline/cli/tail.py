@@ -41,11 +41,13 @@ def tail(
     positions = [OFFSET] if late else [PARTITION, OFFSET]
     show = _printer(as_json, [*positions, *_time_first(log)])
     newest: deque[pa.Table] = deque()
+    held = 0
     for run in merged(log, partitions, firsts={p: _first_of_last(log, p, number) for p in partitions}):
         newest.append(run.table)
+        held += len(run.table)
         # Of what is merged, only the last N tuples are wanted.
-        while sum(len(t) for t in newest) - len(newest[0]) >= number:
-            newest.popleft()
+        while held - len(newest[0]) >= number:
+            held -= len(newest.popleft())
     _show_last(newest, number, show)
     while follow:
         seen = log.state.ends

@@ -135,11 +135,13 @@ def _tables(log: Log, run: Sequence[Block], kind: Kind) -> Iterator[pa.Table]:
 def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Tables gathered until they fill a row group."""
     waiting: list[pa.Table] = []
+    rows = 0
     for table in tables:
         waiting.append(table)
-        if sum(len(t) for t in waiting) >= blocks_.ROWS_PER_GROUP:
+        rows += len(table)
+        if rows >= blocks_.ROWS_PER_GROUP:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, rows = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
 

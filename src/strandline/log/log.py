@@ -29,7 +29,7 @@ from strandline.errors import (
 )
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
-from strandline.log import index, manifest, spec, tail
+from strandline.log import index, manifest, spec
 from strandline.log.block import Block
 from strandline.log.failures import lost_block, second_writer, unindexed
 from strandline.log.index import Index, Snapshot
@@ -38,6 +38,7 @@ from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
 from strandline.log.state import LogState
 from strandline.log.storage import Storage, is_temporary
+from strandline.log.tail import Tail
 
 END = (1 << 63) - 1
 
@@ -51,7 +52,7 @@ class Log:
         self.clock = clock
         self._index = Index(storage)
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
-        self._tail: list[Manifest] = []
+        self._tail = Tail()
         self.state = self._snapshot.state
 
     # ------------------------------------------------------------------ opening
@@ -102,7 +103,7 @@ class Log:
         log = cls(storage, stream)
         log.state = state
         log._snapshot = Snapshot(stream.id, state)
-        log._tail = [Manifest(state.seq, "append", stream.id, state.published_us, blocks=(b,)) for b in blocks]
+        log._tail = Tail([Manifest(state.seq, "append", stream.id, state.published_us, blocks=tuple(blocks))])
         return log
 
     def reload(self) -> None:
@@ -141,7 +142,7 @@ class Log:
 
     def after(self, seq: int) -> Iterator[Manifest]:
         """The commits after `seq`, up to the last refresh, each read when it is asked for."""
-        in_tail = [m for m in self._tail if m.seq > seq]
+        in_tail = self._tail.after(seq)
         first = in_tail[0].seq if in_tail else self.state.seq + 1
         yield from (self.commit(s) for s in range(seq + 1, first))
         yield from in_tail
@@ -155,7 +156,7 @@ class Log:
         later = self.since(snapshot.state.seq)
         if snapshot.state.seq > self.state.seq:
             self.state = snapshot.state
-        self._snapshot, self._tail = snapshot, later
+        self._snapshot, self._tail = snapshot, Tail(later)
 
     def _apply(self, m: Manifest) -> None:
         if m.stream != self.spec.id:
@@ -202,8 +203,8 @@ class Log:
             try:
                 # One moment's children and tail, should this handle move on while we walk.
                 indexed = self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until)
-                appended = tail.blocks(self._tail, partition, first, end, time_from, time_until)
-                for block in tail.replaced(itertools.chain(indexed, appended), self._tail, partition):
+                appended = self._tail.blocks(partition, first, end, time_from, time_until)
+                for block in self._tail.replaced(itertools.chain(indexed, appended), partition):
                     yield block
                     first, mended = block.end, 0
                 return
@@ -277,7 +278,7 @@ class Log:
     @property
     def tail(self) -> Sequence[Manifest]:
         """The commits since that snapshot."""
-        return self._tail
+        return self._tail.commits
 
     def index_files(self) -> set[str]:
         """The files of the index that this handle uses."""
@@ -378,7 +379,7 @@ class Log:
             if len(self._tail) < at_least:
                 return
             try:
-                snapshot = self._index.fold(self._snapshot, self._tail)
+                snapshot = self._index.fold(self._snapshot, self._tail.commits)
             except (CorruptionError, KeyMissingError):
                 snapshot = self._rebuilt()
             self.storage.put(index.ROOT_KEY, snapshot.encode())

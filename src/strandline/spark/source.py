@@ -312,11 +312,13 @@ def _within(table: pa.Table, spec: StreamSpec, options: ReadOptions) -> pa.Table
 def _runs(blocks: Iterator[Block]) -> Iterator[list[Block]]:
     """Neighbouring blocks for one task."""
     run: list[Block] = []
+    size_bytes = 0
     for block in blocks:
         run.append(block)
-        if sum(b.size_bytes for b in run) >= _BYTES_PER_TASK:
+        size_bytes += block.size_bytes
+        if size_bytes >= _BYTES_PER_TASK:
             yield run
-            run = []
+            run, size_bytes = [], 0
     if run:
         yield run
 
