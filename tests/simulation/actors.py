@@ -14,6 +14,7 @@ from strandline.errors import (
     ConsumerError,
     CorruptionError,
     FormatVersionError,
+    KeyExistsError,
     NotAStreamError,
     SecondWriterError,
     StorageError,
@@ -72,6 +73,8 @@ class Process:
 
     def tolerates(self, problem: StrandlineError) -> bool:
         """Whether this is what injected faults and other actors may lead to."""
+        if isinstance(problem, KeyExistsError) and self._flips:
+            return True  # its own key, read back with a wrong bit
         if isinstance(problem, StorageError):
             return problem.todo == "an injected fault"
         if isinstance(problem, CorruptionError | NotAStreamError | FormatVersionError):

@@ -283,7 +283,9 @@ class World:
         elif chance < 0.7:
             self.failpoint = (rng.choice(FAILPOINTS), rng.randint(1, 4))
         elif chance < 0.8:
-            faults = FaultPlan(transient=0.02, ambiguous=0.05)
+            faults = FaultPlan(transient=0.02, ambiguous=0.05, repeated=0.1)
+        elif chance < 0.9:
+            faults = FaultPlan(repeated=0.3)  # of which nothing may be noticed
         try:
             self._start(faults)
             self._work(policy, batches=rng.randint(1, 5))

@@ -60,6 +60,7 @@ class World:
             crash=rng.choice([0.0, 0.01, 0.03]) * has_faults,
             transient=rng.choice([0.0, 0.01]) * has_faults,
             ambiguous=rng.choice([0.0, 0.0, 0.05]) * has_faults,
+            repeated=rng.choice([0.0, 0.05]) * has_faults,
             no_space=rng.choice([0.0, 0.02]) * has_faults,
             flip_on_read=rng.choice([0.0, 0.0, 0.02]) * has_faults,
             slow=rng.choice([0.0, 0.02]),

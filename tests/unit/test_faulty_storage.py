@@ -128,6 +128,17 @@ def test_an_ambiguous_error_did_it_or_was_refused() -> None:
     assert not storage.exists("a")
 
 
+def test_a_repeated_create_finds_its_own_key_and_other_calls_do_not_care() -> None:
+    storage = faulty(FaultPlan(repeated=1.0))
+    with pytest.raises(KeyExistsError):
+        storage.create("a", b"mine")
+    assert storage.read("a") == b"mine"
+    storage.put("a", b"ours")
+    assert storage.read("a") == b"ours"
+    storage.delete("a")
+    assert not storage.exists("a")
+
+
 def test_a_bit_flips_on_read_and_not_at_rest() -> None:
     storage = faulty(FaultPlan(flip_on_read=1.0))
     storage.create("a", bytes(10))

@@ -14,7 +14,7 @@ from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import KeyExistsError, KeyMissingError, OptionError
 from strandline.log.fsspec_storage import FsspecStorage
 from strandline.log.local_storage import LocalStorage
-from strandline.log.storage import Storage
+from strandline.log.storage import Storage, create_once
 from strandline.testing import FaultyStorage, MemoryStorage
 
 KINDS = ["local-fsync", "local-os", "memory", "faulty", "fsspec-memory", "fsspec-s3", "fsspec-webhdfs"]
@@ -281,3 +281,12 @@ def test_of_many_processes_that_create_a_key_one_wins(shared_storage: Storage) -
     assert sorted(round_ for rounds in won.values() for round_ in rounds) == list(range(10))
     for number, rounds in won.items():
         assert {shared_storage.read(f"commits/{round_}") for round_ in rounds} <= {str(number).encode()}
+
+
+def test_who_finds_its_own_bytes_has_made_them(storage: Storage) -> None:
+    storage.create("blocks/a", b"mine")
+    create_once(storage, "blocks/a", b"mine")
+    with pytest.raises(KeyExistsError):
+        create_once(storage, "blocks/a", b"theirs")
+    create_once(storage, "blocks/b", b"mine")
+    assert storage.read("blocks/a") == storage.read("blocks/b") == b"mine"

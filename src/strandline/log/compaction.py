@@ -22,6 +22,7 @@ from strandline.log.columns import KIND
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.log.state import LogState
+from strandline.log.storage import create_once
 
 TARGET_BYTES = 128 << 20
 BLOCKS_MIN = 8
@@ -117,7 +118,7 @@ def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
     first, end, partition = run[0].first, run[-1].end, run[0].partition
     file = log.spec.file(partition, first, f"{end:020d}-{unique}")
     block = blocks_.describe(data, log.spec, partition, first, file)
-    log.storage.create(file, data)
+    create_once(log.storage, file, data)
     failpoint("compaction-before-manifest")
     return block
 

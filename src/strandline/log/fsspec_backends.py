@@ -15,7 +15,7 @@ Not listed: `hdfs` through pyarrow, whose `move` deletes the target and tries ag
 refused; and fsspec's `file`, since `LocalStorage` does that better.
 
 All of these repeat a request whose reply was lost. The second request then finds the key of the first one,
-so that `FileExistsError` may mean the caller's own bytes; the caller has to look.
+so that `FileExistsError` may mean the caller's own bytes; the caller has to look (`storage.create_once`).
 """
 
 from __future__ import annotations

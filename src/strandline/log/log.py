@@ -37,7 +37,7 @@ from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
 from strandline.log.state import LogState
-from strandline.log.storage import Storage, is_temporary
+from strandline.log.storage import Storage, create_once, is_temporary
 from strandline.log.tail import Tail
 
 END = (1 << 63) - 1
@@ -65,8 +65,8 @@ class Log:
         except StreamNotFoundError:
             pass
         try:
-            storage.create(spec.KEY, stream.to_json())
-        except KeyExistsError:  # somebody was faster, or an earlier try of ours did take effect
+            create_once(storage, spec.KEY, stream.to_json())
+        except KeyExistsError:  # somebody was faster
             return cls._open_same(storage, stream, clock)
         return cls(storage, stream, clock)
 
@@ -354,13 +354,10 @@ class Log:
             m = manifest.decode(data, f"{self.storage.url}, about to be published")
             state.apply(m)  # never write what could not be read back
             try:
-                self.storage.create(commit_key(m.seq), data)
-            except KeyExistsError:
-                # A repeated request may find its own bytes; anything else is somebody's commit.
-                if self.storage.read(commit_key(m.seq)) != data:
-                    self.refresh()
-                    continue
-                self.storage.settle("commits")
+                create_once(self.storage, commit_key(m.seq), data)
+            except KeyExistsError:  # somebody else's commit
+                self.refresh()
+                continue
             self._apply(m)
             if len(self._tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)

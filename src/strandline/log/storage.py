@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from strandline.errors import KeyExistsError
+
 Durability = Literal["fsync", "os"]
 
 TEMPORARY_PREFIX = ".tmp-"
@@ -65,3 +67,17 @@ class Storage(Protocol):
 
     def local_path(self, key: str) -> Path | None:
         """Where the key lies (or would lie) in the local filesystem; None if the store is elsewhere."""
+
+
+def create_once(storage: Storage, key: str, data: bytes) -> None:
+    """Writes a key that does not exist; `KeyExistsError` if it holds other bytes than these.
+
+    Clients of stores repeat a request whose reply was lost, and the second one finds the key that the first one made.
+    So a key that holds the very bytes was made by us, or by somebody who made the same of it.
+    """
+    try:
+        storage.create(key, data)
+    except KeyExistsError:
+        if storage.read(key) != data:
+            raise
+        storage.settle(key.rpartition("/")[0])

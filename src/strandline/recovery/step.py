@@ -18,6 +18,7 @@ from strandline.log import block as blocks_
 from strandline.log.block import Block, Kind
 from strandline.log.log import Log
 from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing
+from strandline.log.storage import create_once
 from strandline.operators.operator import Footprints, Operator
 from strandline.operators.plan import Plan
 from strandline.operators.record import INPUT
@@ -221,7 +222,7 @@ class _Tables:
         data = blocks_.encode_parts(self._parts, spec, step.output_end)
         file = spec.file(step.partition, step.output_end, step.attempt)
         block = blocks_.describe(data, spec, step.partition, step.output_end, file)
-        output.storage.create(file, data)
+        create_once(output.storage, file, data)
         return block
 
 

@@ -17,6 +17,7 @@ from strandline.log.log import Log
 from strandline.log.manifest import block_from_json, block_json
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
+from strandline.log.storage import create_once
 from strandline.spark.place import Place
 from strandline.spark.rows import Rows
 
@@ -64,7 +65,7 @@ def _task(place: Place, spec_json: bytes, ends: tuple[int, ...], name: str) -> C
         file = spec.file(partition, first, f"{name}-{context.taskAttemptId()}")
         block = describe(data, spec, partition, first, file)
         failpoint("during-seal")
-        place.storage().create(file, data)
+        create_once(place.storage(), file, data)
         answer = json.dumps({"partition": partition, **block_json(block)})
         yield pa.RecordBatch.from_pydict({"block": [answer]}, schema=_RESULT)
 

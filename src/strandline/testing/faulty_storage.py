@@ -6,6 +6,8 @@ The fault model. At every call, at most one of these happens:
                 object is a dead process: every call raises `Crash` and does nothing, `finally` blocks included
     transient   `StorageError`; nothing was done
     ambiguous   `StorageError`; it was done, or refused, and the answer was lost. Writes and deletes only
+    repeated    the reply was lost, and the store's client sent the request again: a `create` finds its own key and
+                raises `KeyExistsError`; for anything else the second time makes no difference. Writes and deletes only
     no space    `NoSpaceError`; nothing was done. Writes only
     bit flip    one bit is wrong: in what a read returns, or in what a write leaves at rest
     slow        the clock moves on before the call takes effect, so that leases run out and others act first
@@ -39,10 +41,10 @@ from strandline.log.storage_key import checked_key, checked_prefix
 
 _T = TypeVar("_T")
 
-_Fault = Literal["crash", "transient", "ambiguous", "no_space", "flip_on_read", "flip_at_rest", "slow"]
+_Fault = Literal["crash", "transient", "ambiguous", "repeated", "no_space", "flip_on_read", "flip_at_rest", "slow"]
 
-_WRITE_FAULTS: Final[tuple[_Fault, ...]] = ("crash", "transient", "ambiguous", "no_space", "flip_at_rest", "slow")
-_DELETE_FAULTS: Final[tuple[_Fault, ...]] = ("crash", "transient", "ambiguous", "slow")
+_DELETE_FAULTS: Final[tuple[_Fault, ...]] = ("crash", "transient", "ambiguous", "repeated", "slow")
+_WRITE_FAULTS: Final[tuple[_Fault, ...]] = (*_DELETE_FAULTS, "no_space", "flip_at_rest")
 _READ_FAULTS: Final[tuple[_Fault, ...]] = ("crash", "transient", "flip_on_read", "slow")
 _OTHER_FAULTS: Final[tuple[_Fault, ...]] = ("crash", "transient", "slow")
 
@@ -65,6 +67,7 @@ class FaultPlan:
     crash: float = 0.0
     transient: float = 0.0
     ambiguous: float = 0.0
+    repeated: float = 0.0
     no_space: float = 0.0
     flip_on_read: float = 0.0
     flip_at_rest: float = 0.0
@@ -221,6 +224,9 @@ class FaultyStorage:
             raise NoSpaceError("no space left", where=changed_key or "", todo="an injected fault")
         if fault == "slow" and self._medium.clock is not None:
             self._medium.clock.advance(self._plan.slow_s)
+            return effect()
+        if fault == "repeated":
+            effect()
             return effect()
         if fault == "ambiguous":
             with suppress(StorageError):

@@ -15,7 +15,7 @@ from strandline.log.columns import KIND, OFFSET, block_schema
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage
+from strandline.log.storage import Storage, create_once
 
 Item: TypeAlias = tuple[int, int, int]
 
@@ -61,7 +61,7 @@ def write_items(
     file = spec.file(partition, first, attempt)
     data = encode(item_table(spec, first, rows), spec)
     block = blocks_.describe(data, spec, partition, first, file)
-    storage.create(file, data)
+    create_once(storage, file, data)
     return block
 
 
