@@ -31,6 +31,7 @@ from strandline.errors import (
     StreamMismatchError,
     StreamNotFoundError,
     TruncatedError,
+    UnsafeFolderError,
 )
 from strandline.operators.aggregates import (
     Aggregate,
@@ -83,6 +84,7 @@ __all__ = [
     "StreamMismatchError",
     "StreamNotFoundError",
     "TruncatedError",
+    "UnsafeFolderError",
     "Window",
     "Windowed",
     "__version__",

@@ -21,6 +21,7 @@
     │   └── CorruptManifestError a manifest, snapshot or stream.json cannot be trusted
     ├── StorageError             mend the disk or the store, then start again
     │   ├── NoSpaceError         no space left
+    │   ├── UnsafeFolderError    a folder for files of our own belongs to somebody else
     │   ├── KeyExistsError       an exclusive create found the key taken
     │   └── KeyMissingError      a key that should be there is not
     └── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
@@ -136,6 +137,10 @@ class StorageError(StrandlineError):
 
 class NoSpaceError(StorageError):
     """No space left on the device or in the quota."""
+
+
+class UnsafeFolderError(StorageError):
+    """A folder for files of our own belongs to somebody else, or is a link."""
 
 
 class KeyExistsError(StorageError):

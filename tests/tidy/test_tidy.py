@@ -13,7 +13,7 @@ import strandline
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LINES_MAX = 400
-# Numba's cache on disk notices a change only of the file a kernel is in: what is compiled together stays together.
+# To be split by what the kernels do; `kernel_cache` stamps all files of the package, so nothing stands against it.
 MAY_BE_LONG = {"strandline/operators/kernel.py"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 # Written in two pieces, so that this file does not find itself.

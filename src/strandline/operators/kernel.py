@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -33,6 +33,7 @@ from strandline.operators.arrays import (
     State,
     Trace,
 )
+from strandline.operators.kernel_cache import njit
 from strandline.operators.record import (
     BYTES_END,
     CHOSEN,

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError
 from strandline.operators.aggregates import BYTES, DECIMAL_DIGITS_MAX, WORDS
 from strandline.operators.arrays import Bytes, Int64s
 from strandline.operators.columns import Column, bytes_of, from_bytes, from_words, sealed, words_of
+from strandline.operators.kernel_cache import njit
 from strandline.operators.record import LENGTH_BITS, LENGTH_MAX
 
 _FNV_OFFSET, _FNV_PRIME = -3750763034362895579, 1099511628211

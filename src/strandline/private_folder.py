@@ -1,0 +1,56 @@
+"""Folders that nobody else can write to, for files that are believed as they are found.
+
+Kernels are run as they lie on the disk, and states are indexed by compiled code that asks no questions: whoever can
+write these files can do what we can do. A folder below a shared one (`/tmp`) has a name that anybody can guess and
+take first, so it is not enough to make it: it must turn out to be ours.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from strandline.errors import UnsafeFolderError
+
+
+def private_folder(path: Path) -> Path:
+    """The folder at this path, ours and closed to others (0700); made if it is missing.
+
+    Raises UnsafeFolderError if something else is in its place or it belongs to somebody else, OSError if it cannot be
+    made. A folder of our own that others could enter is closed.
+    """
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700, parents=True)
+    found = path.lstat()  # of a link itself, wherever it leads
+    if not stat.S_ISDIR(found.st_mode):
+        raise _unsafe(path, "a link or a file is where a folder of our own should be")
+    if found.st_uid != os.geteuid():
+        raise _unsafe(path, f"the folder belongs to user {found.st_uid}, and this process to user {os.geteuid()}")
+    if found.st_mode & 0o077:
+        _close(path)
+    return path
+
+
+def temporary_folder() -> Path:
+    """The private folder of this user in the system's folder for temporary files, the same in every process."""
+    return private_folder(Path(tempfile.gettempdir()) / f"strandline-{os.geteuid()}")
+
+
+def _close(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
+
+
+def _unsafe(path: Path, what: str) -> UnsafeFolderError:
+    return UnsafeFolderError(
+        what,
+        where=str(path),
+        todo="find out who made it and remove it, or name another folder: STRANDLINE_STATE_DIR for the state of "
+        "operators, NUMBA_CACHE_DIR for compiled kernels",
+    )
