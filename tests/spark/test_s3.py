@@ -52,6 +52,29 @@ def test_a_stream_is_written_and_read_back(bucket, spark, feed, items, replayed,
     assert verify(Log.open(open_storage(url, **options))).problems == ()
 
 
+def test_no_plan_and_no_file_shows_the_options_of_the_storage(bucket, spark, feed, items, tmp_path):
+    url, options = bucket
+    options = {**options, "key": "AKIA-open", "secret": "sesame-7", "default_block_size": 7_654_321}
+    place = {"storage_options": options, "spark_checkpoint_dir": str(tmp_path / "checkpoint")}
+    source = sl.source(feed(items(40)).df, url, key="k", time="at", lateness="1 s", storage_options=options)
+    counted = source.window(sl.time_window("10 s")).aggregate(n=sl.count("v"))
+    query = counted.start(spark, f"{url}-counts", trigger="available-now", **place)
+    assert query.await_termination(120)
+    stream = sl.stream(f"{url}-counts", storage_options=options)
+    shown = [repr(stream), repr(stream.describe()), repr(query.progress)]
+    for df in (stream.read(spark), stream.read_stream(spark)):
+        shown.append(df._jdf.queryExecution().toString())
+        shown.append(df._jdf.queryExecution().analyzed().toJSON())
+    for place_ in (url, f"{url}-counts"):
+        storage = open_storage(place_, **options)
+        shown += [str(storage.read(f.key)) for f in storage.list("") if f.key.endswith(".json")]
+    assert "storage_options_secret=*********(redacted)" in shown[5]
+    for text in shown:
+        assert "sesame-7" not in text
+        assert "AKIA-open" not in text
+        assert "7654321" not in text
+
+
 def test_spark_does_not_write_blocks_into_an_object_store(bucket, feed, items, tmp_path):
     url, options = bucket
     entry = sl.persist(feed(items(5)).df, url, key="k", time="at", storage_options=options)

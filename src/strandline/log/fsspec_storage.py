@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import fsspec
@@ -28,6 +27,7 @@ from strandline.errors import (
     StrandlineError,
 )
 from strandline.log.fsspec_backends import BACKENDS, Backend, s3_error
+from strandline.log.redaction import Redaction, require_no_secret
 from strandline.log.storage import Listed
 from strandline.log.storage_key import checked_key, checked_prefix
 
@@ -52,8 +52,10 @@ class FsspecStorage:
     """
 
     def __init__(self, url: str, **storage_options: Any) -> None:
+        require_no_secret(url)
         self.url = url.rstrip("/")
         self._options = storage_options
+        self._redaction = Redaction(storage_options)
         self._backend = _backend_of(url)
         self._process = -1
         self._filesystem: Any = None
@@ -123,7 +125,7 @@ class FsspecStorage:
         if self._process != os.getpid():
             if self._filesystem is not None:
                 _inherited.append(self._filesystem)
-            self._filesystem, self._root = _connected(self.url, self._backend, self._options)
+            self._filesystem, self._root = _connected(self.url, self._backend, self._options, self._redaction)
             self._process = os.getpid()
         return self._filesystem
 
@@ -136,7 +138,25 @@ class FsspecStorage:
             raise
         # Every package raises errors of its own, from OSError to those of HTTP libraries.
         except Exception as error:
-            raise _storage_error(error, verb, self._where(key)) from error
+            raise self._storage_error(error, verb, key) from self._redaction.cause(error)
+
+    def _storage_error(self, error: Exception, verb: str, key: str) -> StorageError:
+        where, told = self._where(key), self._redaction.text(error)
+        code, status = s3_error(error)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or code in _FULL_CODES or status == _FULL_STATUS or any(word in told for word in _FULL_WORDS):
+            return NoSpaceError(
+                f"no space left to {verb} a key: {told}",
+                where=where,
+                todo="free or add space or quota, then start again; what was published is safe",
+            )
+        if isinstance(error, FileNotFoundError):
+            todo = "create the bucket or container first"
+        elif isinstance(error, PermissionError):
+            todo = "give these credentials the right to read, write, list and delete there"
+        else:
+            todo = "see the cause; when the store works again, start again"
+        return StorageError(f"could not {verb} a key: {type(error).__name__}: {told}", where=where, todo=todo)
 
     def _try_out_exclusive_create(self, filesystem: Any) -> None:
         server = self._backend.server(filesystem, self._root)
@@ -169,16 +189,10 @@ def _backend_of(url: str) -> Backend:
             where=url,
             todo=f"{hint.get(protocol, '')}use one of {', '.join(sorted(BACKENDS))}, or a local path",
         )
-    if urlsplit(url).password is not None:
-        raise OptionError(
-            "the URL holds a password, which would show up in messages and logs",
-            where=url.rpartition("@")[2],
-            todo="give it as an option of the storage",
-        )
     return BACKENDS[protocol]
 
 
-def _connected(url: str, backend: Backend, options: dict[str, Any]) -> tuple[Any, str]:
+def _connected(url: str, backend: Backend, options: dict[str, Any], redaction: Redaction) -> tuple[Any, str]:
     try:
         # No listing may be answered from a cache, as other processes write there too. Connections are shared by all
         # storages of this process with the same options: fsspec keeps them apart from those with cached listings.
@@ -189,8 +203,10 @@ def _connected(url: str, backend: Backend, options: dict[str, Any]) -> tuple[Any
         ) from error
     except (TypeError, ValueError) as error:
         raise OptionError(
-            f"the options do not fit: {error}", where=url, todo="see the options of the fsspec filesystem"
-        ) from error
+            f"the options do not fit: {redaction.text(error)}",
+            where=url,
+            todo="see the options of the fsspec filesystem",
+        ) from redaction.cause(error)
     return filesystem, root.rstrip("/")
 
 
@@ -205,21 +221,3 @@ def _modified_us(info: dict[str, Any]) -> int:
             # HDFS counts in milliseconds, fsspec's memory in seconds.
             return round(value * (1_000 if field == "modificationTime" else 1_000_000))
     raise StorageError(f"the store does not say when {info.get('name')} was written")
-
-
-def _storage_error(error: Exception, verb: str, where: str) -> StorageError:
-    code, status = s3_error(error)
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or code in _FULL_CODES or status == _FULL_STATUS or any(word in str(error) for word in _FULL_WORDS):
-        return NoSpaceError(
-            f"no space left to {verb} a key: {error}",
-            where=where,
-            todo="free or add space or quota, then start again; what was published is safe",
-        )
-    if isinstance(error, FileNotFoundError):
-        todo = "create the bucket or container first"
-    elif isinstance(error, PermissionError):
-        todo = "give these credentials the right to read, write, list and delete there"
-    else:
-        todo = "see the cause; when the store works again, start again"
-    return StorageError(f"could not {verb} a key: {type(error).__name__}: {error}", where=where, todo=todo)

@@ -8,6 +8,7 @@ from typing import Any
 
 from strandline.errors import OptionError
 from strandline.log.local_storage import LocalStorage
+from strandline.log.redaction import require_no_secret
 from strandline.log.storage import Durability, Storage
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
@@ -25,6 +26,7 @@ def open_storage(url: str, durability: Durability = "fsync", **storage_options: 
     '/tmp/items'
     """
     url = os.fspath(url)
+    require_no_secret(url)
     protocol, path = _split(url)
     if "\0" in path:
         raise OptionError("the path of a stream holds a NUL", where=repr(url), todo="remove it")

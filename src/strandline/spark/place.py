@@ -18,7 +18,7 @@ class Place:
 
     url: str
     durability: Durability = "fsync"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         # A relative path means another place to a task, whose working directory is not the program's.

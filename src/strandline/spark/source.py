@@ -46,6 +46,8 @@ from strandline.units import time_value
 
 _ROWS_PER_BATCH = 1 << 16
 _BYTES_PER_TASK = 64 << 20
+SECRET_OPTIONS = "storage_options_secret"
+"""The same as `storage_options`, by a name whose value Spark leaves out of every plan that it shows."""
 _OPTIONS = {
     "path",
     "since",
@@ -56,6 +58,7 @@ _OPTIONS = {
     "max_tuples_per_batch",
     "consumer",
     "storage_options",
+    SECRET_OPTIONS,
 }
 
 
@@ -90,7 +93,7 @@ class ReadOptions:
         if limit is not None and not (limit.isdigit() and int(limit) > 0):
             raise OptionError(f"max_tuples_per_batch={limit!r} is not a positive number", todo="for example 500000")
         return cls(
-            place=Place(values["path"], options=json.loads(values.get("storage_options", "{}"))),
+            place=Place(values["path"], options=_storage_options(values)),
             since=time_value(values["since"], "since") if "since" in values else None,
             until=time_value(values["until"], "until") if "until" in values else None,
             late=_truth(values.get("late", "false"), "late"),
@@ -333,6 +336,17 @@ def _shares(waiting: Sequence[int], limit: int) -> list[int]:
         shares[p] += extra
         rest -= extra
     return shares
+
+
+def _storage_options(values: dict[str, str]) -> dict[str, Any]:
+    text = values.get(SECRET_OPTIONS, values.get("storage_options", "{}"))
+    try:
+        options = json.loads(text)
+    except ValueError:  # which holds the text
+        options = None
+    if not isinstance(options, dict):
+        raise OptionError("storage_options is not a JSON object", todo='write it like {"endpoint_url": "https://…"}')
+    return options
 
 
 def _plain(name: str) -> str:

@@ -163,7 +163,9 @@ class Stream:
         return df
 
     def _options(self, reader: Any) -> Any:
-        return reader.option("path", self._place.url).option("storage_options", json.dumps(dict(self._place.options)))
+        from strandline.spark.source import SECRET_OPTIONS
+
+        return reader.option("path", self._place.url).option(SECRET_OPTIONS, json.dumps(dict(self._place.options)))
 
     # ------------------------------------------------------------------ operators
 
