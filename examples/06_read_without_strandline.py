@@ -15,8 +15,7 @@ def live_blocks(stream: Path) -> dict[int, list[dict]]:
         commit = json.loads(path.read_text())
         if commit["kind"] == "append":  # new blocks
             for p, part in enumerate(commit["partitions"]):
-                if "file" in part:
-                    blocks[p].append(part)
+                blocks[p] += part.get("blocks", [part] if "file" in part else [])  # a large batch has several
         elif commit["kind"] == "compact":  # one block in the place of several
             for new in commit["blocks"]:
                 old = blocks.get(new["partition"], [])  # the late side log is not among ours

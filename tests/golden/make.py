@@ -1,4 +1,4 @@
-"""Makes the golden stream of this format version: `python -m tests.golden.make` writes `tests/golden/v<version>`.
+"""Makes the golden streams: `python -m tests.golden.make` writes `tests/golden/v<version>` and `tests/golden/cut`.
 
 What is there is never written again: those bytes are what streams out there look like. A new format gets a new version
 number, a new folder, and a reader that still reads the old ones.
@@ -7,7 +7,6 @@ number, a new folder, and a reader that still reads the old ones.
 import datetime as dt
 import decimal
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,8 @@ from strandline.testing import MemoryStorage
 VERSIONS = tuple(range(1, FORMAT + 1))
 EXPECTED = Path(__file__).with_name("expected.json")
 """What they all hold."""
+CUT = Path(__file__).with_name("cut")
+CUT_EXPECTED = Path(__file__).with_name("expected_cut.json")
 
 TYPES: dict[str, Any] = {
     "item_id": "long",
@@ -96,10 +97,28 @@ def make(version: int = FORMAT) -> Log:
     return log
 
 
-def append(log: Log, batch: int, rows: dict[int, Sequence[Row]]) -> None:
+def make_cut() -> Log:
+    """A stream whose batches are cut into several blocks a partition, which have commits of format 2."""
+    clock = ManualClock(1_767_268_800_000_000)
+    log = Log.create(MemoryStorage(clock), SPEC, clock)
+    append(log, 0, {0: [row(0, 0)], 1: [row(1, 0)]})
+    append(log, 1, {0: [row(i, 10 * i) for i in range(2, 7)], 1: [row(7, 50)]}, rows_max=2)
+    log.fold()
+    append(log, 2, {1: [row(i, 60) for i in range(8, 11)], 2: [row(i, 5) for i in range(11, 14)]}, rows_max=1)
+    truncate(log, before_offset={1: 1})
+    compact(log, blocks_min=3, unique=lambda: "compacted")
+    append(log, 3, {0: [row(14, 70), row(15, 71)]}, rows_max=1)
+    return log
+
+
+def append(log: Log, batch: int, rows: dict[int, Sequence[Row]], rows_max: int = 1_000) -> None:
     assert isinstance(log.clock, ManualClock)
     log.clock.advance(1)
-    blocks = [write(log, p, log.state.ends[p], tuples, f"batch-{batch}") for p, tuples in rows.items()]
+    blocks = [
+        write(log, p, log.state.ends[p] + at, tuples[at : at + rows_max], f"batch-{batch}")
+        for p, tuples in rows.items()
+        for at in range(0, len(tuples), rows_max)
+    ]
     log.append(blocks, writer=Writer("golden-query", "golden-run", batch), source={"offset": 10 * batch})
 
 
@@ -124,13 +143,18 @@ def plain_rows(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
             yield {**values, "price": str(values["price"]), "item_time": values["item_time"].isoformat()}
 
 
-if __name__ == "__main__":
-    folder = folder_of(FORMAT)
+def freeze(made: Log, folder: Path, expected: Path) -> None:
+    """Writes the files of a stream to a folder that does not exist yet, and beside it what it holds."""
     if folder.exists():
-        sys.exit(f"{folder} is frozen; a change of the format needs a new version")
-    made = make()
+        print(f"{folder} is frozen; a change of the format needs a new version")
+        return
     for listed in made.storage.list(""):
         (folder / listed.key).parent.mkdir(parents=True, exist_ok=True)
         (folder / listed.key).write_bytes(made.storage.read(listed.key))
-    EXPECTED.write_text(json.dumps(content(made), indent=1, ensure_ascii=False) + "\n")
+    expected.write_text(json.dumps(content(made), indent=1, ensure_ascii=False) + "\n")
     print(f"made {folder}: {made.state.seq + 1} commits")
+
+
+if __name__ == "__main__":
+    freeze(make(), folder_of(FORMAT), EXPECTED)
+    freeze(make_cut(), CUT, CUT_EXPECTED)

@@ -21,8 +21,8 @@ def read_stream(folder: Path) -> dict[str, list[dict[str, Any]]]:
         commit = json.loads(path.read_text())
         if commit["kind"] == "append":
             for p, part in enumerate([*commit["partitions"], commit["late"]]):
-                if "file" in part:
-                    files[p][part["first"]] = part["end"], part["file"]
+                for block in part.get("blocks", [part] if "file" in part else []):
+                    files[p][block["first"]] = block["end"], block["file"]
         elif commit["kind"] == "compact":
             for block in commit["blocks"]:
                 blocks = files[block["partition"]]

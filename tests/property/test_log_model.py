@@ -60,8 +60,9 @@ class LogMachine(RuleBasedStateMachine):
         sizes=st.lists(st.integers(0, 3), min_size=PARTITIONS + 1, max_size=PARTITIONS + 1),
         step=st.integers(0, 9),
         seed=st.integers(0, 1000),
+        rows_max=st.none() | st.integers(1, 2),
     )
-    def append(self, sizes: list[int], step: int, seed: int) -> None:
+    def append(self, sizes: list[int], step: int, seed: int, rows_max: int | None = None) -> None:
         rng = Random(seed)
         now = (self.log.state.time_max or 0) + step
         boundary = self.log.state.boundary
@@ -73,8 +74,8 @@ class LogMachine(RuleBasedStateMachine):
                 times = [rng.randint(now - LATENESS if boundary is None else boundary, now) for _ in range(size)]
             batch[p] = [(rng.randint(0, 3), rng.randint(0, 99), t) for t in times]
         self.names += 1
-        append_items(self.log, batch, f"a{self.names}")
-        self.model.append(batch)
+        append_items(self.log, batch, f"a{self.names}", rows_max=rows_max)
+        self.model.append(batch, rows_max)
 
     @rule(target_bytes=st.sampled_from([100, 200, 100_000]), blocks_min=st.integers(2, 3))
     def compact(self, target_bytes: int, blocks_min: int) -> None:

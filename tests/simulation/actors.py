@@ -92,7 +92,9 @@ def write(process: Process, log: Log) -> None:
     batch = log.state.writer.batch + 1 if log.state.writer else 0
     name = process.unique()
     try:
-        append_items(log, process.ledger.batches[batch], name, Writer("query", process.name, batch))
+        writer = Writer("query", process.name, batch)
+        # Whole, or cut into blocks of one or two tuples.
+        append_items(log, process.ledger.batches[batch], name, writer, rows_max=(None, 1, 2)[batch % 3])
     except (SecondWriterError, CollectedError):
         log.refresh()
         return

@@ -96,13 +96,16 @@ class Ledger:
     def _take_append(self, m: Manifest) -> None:
         require(m.writer is not None and m.writer.batch == self.batch + 1, "batch", m.writer, "after", self.batch)
         self.batch += 1
-        expected = {p: rows for p, rows in self.batches[self.batch].items() if rows}
-        require([b.partition for b in m.blocks] == sorted(expected), "batch", self.batch, "lacks a partition")
+        expected = {p: list(rows) for p, rows in self.batches[self.batch].items() if rows}
+        require({b.partition for b in m.blocks} == set(expected), "batch", self.batch, "lacks a partition")
         for b in m.blocks:
-            require(b.first == len(self.rows[b.partition]), b, "is not dense")
-            self.rows[b.partition] += expected[b.partition]
-            require(b.end == len(self.rows[b.partition]), b, "has not the tuples of batch", self.batch)
+            rows = self.rows[b.partition]
+            require(b.first == len(rows), b, "is not dense")
+            rows += expected[b.partition][: b.tuples]
+            del expected[b.partition][: b.tuples]
+            require(b.end == len(rows), b, "has more tuples than batch", self.batch)
             self.live[b.partition].append(b)
+        require(not any(expected.values()), "batch", self.batch, "has more tuples than its blocks:", expected)
 
     def _take_compact(self, m: Manifest) -> None:
         for b in m.blocks:

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
+from strandline.log import block_sequence
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
 
@@ -31,6 +32,42 @@ def test_both_writers_publish_the_same(feed, drain, content, items, tmp_path):
     assert content(tmp_path / "native") == content(tmp_path / "arrow")
     assert facts["native"] == facts["arrow"]
     assert {b[0] for b in facts["native"]} == {0, 1, 2, 3}, "three partitions and the late side log"
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_large_batch_is_cut_into_blocks_that_read_as_one(
+    writer, spark, feed, drain, content, replayed, items, tmp_path, monkeypatch
+):
+    source = feed(items(10, first=100), [*items(400, first=110), *items(100)], items(50, first=520))
+    drain(source.df, tmp_path / "whole", lateness="8 s", blocks=writer)
+    monkeypatch.setattr(block_sequence, "ROWS_MAX", 30)
+    drain(source.df, tmp_path / "cut", lateness="8 s", blocks=writer)
+    blocks = blocks_of(tmp_path / "cut")
+    assert max(b.tuples for b in blocks) == 30
+    assert len(blocks) > 20
+    assert len(blocks_of(tmp_path / "whole")) == 7
+    assert content(tmp_path / "cut") == content(tmp_path / "whole")
+    cut, whole = (sl.stream(str(tmp_path / name)) for name in ("cut", "whole"))
+    for late in (False, True):
+        rows = [
+            df.orderBy("_partition", "_offset").collect()
+            for df in (s.read(spark, late=late, positions=True) for s in (cut, whole))
+        ]
+        assert rows[0] == rows[1]
+    batches = replayed(cut.read_stream(spark, max_tuples_per_batch=100))
+    assert sorted(row["v"] for batch in batches for row in batch) == sorted(r["v"] for r in whole.read(spark).collect())
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_blocks_of_large_tuples_have_fewer_of_them(writer, feed, drain, content, tmp_path, monkeypatch):
+    rows = [{"k": i % 5, "v": f"{i:05d}" * 400, "at": i * 1_000_000} for i in range(1_000)]
+    source = feed(rows, [{**row, "at": row["at"] + 10**9} for row in rows])
+    monkeypatch.setattr(block_sequence, "BYTES_MAX", 50_000)
+    drain(source.df, tmp_path / "s", blocks=writer)
+    assert [r["v"] for rows in content(tmp_path / "s").values() for r in rows].count(rows[7]["v"]) == 2
+    blocks = blocks_of(tmp_path / "s")
+    assert max(b.tuples for b in blocks) <= 50_000 / 2_000
+    assert len(blocks) >= 2 * 1_000 * 2_000 / 50_000
 
 
 @pytest.mark.parametrize("writer", WRITERS)

@@ -79,8 +79,8 @@ def test_a_stream_of_a_newer_format_is_refused(storage: MemoryStorage, log: Log)
 
 
 def test_a_commit_of_a_newer_format_is_refused(storage: MemoryStorage, log: Log) -> None:
-    storage.create(commit_key(0), seal({"format": 2, "kind": "?"}))
-    with pytest.raises(FormatVersionError, match="version 2"):
+    storage.create(commit_key(0), seal({"format": 3, "kind": "?"}))
+    with pytest.raises(FormatVersionError, match="version 3"):
         Log.open(storage)
 
 

@@ -14,7 +14,6 @@ import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -142,9 +141,8 @@ def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: 
     )
 
 
-def earliest(path: Path, spec: StreamSpec) -> int:
+def earliest(metadata: pq.FileMetaData, spec: StreamSpec) -> int:
     """The smallest time in a Parquet file, from its footer; the largest number there is if it holds no time."""
-    metadata = pq.read_metadata(path)
     names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     groups = (metadata.row_group(g).column(names[spec.time]).statistics for g in range(metadata.num_row_groups))
     return min((_integer(s.min_raw) for s in groups if s is not None and s.has_min_max), default=(1 << 63) - 1)

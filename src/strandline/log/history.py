@@ -200,7 +200,7 @@ class History:
 
 def _caught_up(state: LogState, m: Manifest) -> LogState:
     """The state right before an append, from what the append says, never behind what is known."""
-    firsts = {b.partition: b.first for b in m.blocks}
+    firsts = {b.partition: b.first for b in reversed(m.blocks)}  # of several blocks of one partition, the first
     if len(m.ends) != len(state.ends):
         return state
     ends = tuple(max(old, firsts.get(p, end)) for p, (old, end) in enumerate(zip(state.ends, m.ends, strict=True)))

@@ -300,7 +300,7 @@ class Log:
         standings: Sequence[Standing] = (),
         boundaries: Sequence[int | None] | None = None,
     ) -> Manifest:
-        """Publishes the blocks of one batch, over all partitions at once.
+        """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
 
         The blocks were made for the state `base` (by default the newest this handle has seen). If another writer has
         published since, this raises and publishes nothing; compaction and truncation in between do no harm.
@@ -321,7 +321,7 @@ class Log:
                     )
             ends = list(base.ends)
             for b in blocks:
-                ends[b.partition] = b.end
+                ends[b.partition] = max(ends[b.partition], b.end)
             times = [b.time_max for b in blocks if b.partition != self.spec.late]
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
             boundary = None if time_max is None or self.spec.lateness is None else time_max - self.spec.lateness
@@ -330,7 +330,7 @@ class Log:
                 kind="append",
                 stream=self.spec.id,
                 published_us=self.clock.now_us(),
-                blocks=tuple(blocks),
+                blocks=tuple(sorted(blocks, key=lambda b: (b.partition, b.first))),
                 ends=tuple(ends),
                 boundaries=(boundary,) * self.spec.partitions if boundaries is None else tuple(boundaries),
                 standings=tuple(standings),

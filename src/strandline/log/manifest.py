@@ -25,6 +25,9 @@ from strandline.log.block import Block
 from strandline.log.standing import Standing
 
 FORMAT = 1
+SEVERAL_BLOCKS = 2
+"""The format of an append with several blocks of one partition: a reader of format 1 would see none of them."""
+_READABLE = (FORMAT, SEVERAL_BLOCKS)
 CommitKind = Literal["append", "compact", "truncate", "collect", "consumer"]
 
 
@@ -46,7 +49,7 @@ class Manifest:
     stream: str
     published_us: int
     blocks: tuple[Block, ...] = ()
-    """append and compact: at most one a partition; the late side log is partition P."""
+    """append and compact, by partition and offset; the late side log is partition P."""
     ends: tuple[int, ...] = ()
     """append: the end offset of every partition and of the late side log, after this commit."""
     boundaries: tuple[int | None, ...] = ()
@@ -104,9 +107,9 @@ def unseal(data: bytes, where: str) -> dict[str, Any]:
         raise _corrupt(where, str(problem)) from problem
     if not mark or rest != f'{_checksum(text + "}")}"}}\n':
         raise _corrupt(where, "its checksum does not match")
-    if body.get("format") != FORMAT:
+    if body.get("format") not in _READABLE:
         raise FormatVersionError(
-            f"format version {body.get('format')}, this Strandline reads version {FORMAT}",
+            f"format version {body.get('format')}, this Strandline reads versions up to {_READABLE[-1]}",
             where=where,
             todo="upgrade Strandline",
         )
@@ -125,24 +128,24 @@ def _corrupt(where: str, why: str) -> CorruptManifestError:
 
 def _body(m: Manifest) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "format": FORMAT,
+        "format": _format(m),
         "seq": m.seq,
         "kind": m.kind,
         "stream": m.stream,
         "published_us": m.published_us,
     }
     if m.kind == "append":
-        by_partition = {b.partition: b for b in m.blocks}
+        by_partition = _by_partition(m.blocks)
         late = len(m.ends) - 1
         if m.writer is not None:
             body["writer"] = {"query": m.writer.query, "run": m.writer.run, "batch": m.writer.batch}
         body["source"] = m.source
         body["time_max"] = m.time_max
         body["partitions"] = [
-            _part(by_partition.get(p), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
+            _part(by_partition.get(p, ()), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
             for p in range(late)
         ]
-        body["late"] = _part(by_partition.get(late), m.ends[late])
+        body["late"] = _part(by_partition.get(late, ()), m.ends[late])
     elif m.kind == "compact":
         body["blocks"] = [{"partition": b.partition, **block_json(b)} for b in m.blocks]
     elif m.kind == "truncate":
@@ -160,8 +163,24 @@ def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
     return {"operator": standings[partition].to_json()} if standings else {}
 
 
-def _part(block: Block | None, end: int) -> dict[str, Any]:
-    return {"first": end, "end": end} if block is None else block_json(block)
+def _format(m: Manifest) -> int:
+    is_plain = m.kind != "append" or len({b.partition for b in m.blocks}) == len(m.blocks)
+    return FORMAT if is_plain else SEVERAL_BLOCKS
+
+
+def _by_partition(blocks: Sequence[Block]) -> dict[int, list[Block]]:
+    found: dict[int, list[Block]] = {}
+    for block in sorted(blocks, key=lambda b: (b.partition, b.first)):
+        found.setdefault(block.partition, []).append(block)
+    return found
+
+
+def _part(blocks: Sequence[Block], end: int) -> dict[str, Any]:
+    if not blocks:
+        return {"first": end, "end": end}
+    if len(blocks) == 1:
+        return block_json(blocks[0])
+    return {"first": blocks[0].first, "end": blocks[-1].end, "blocks": [block_json(b) for b in blocks]}
 
 
 def block_json(block: Block) -> dict[str, Any]:
@@ -187,9 +206,9 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         return Manifest(
             **common,
             blocks=tuple(
-                block_from_json({**part, "partition": p}, published_us)
+                block_from_json({**block, "partition": p}, published_us)
                 for p, part in enumerate(parts)
-                if "file" in part
+                for block in part.get("blocks", [part] if "file" in part else ())
             ),
             ends=tuple(part["end"] for part in parts),
             boundaries=tuple(part["boundary"] for part in body["partitions"]),

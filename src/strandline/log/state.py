@@ -127,21 +127,11 @@ def _problem(state: LogState, m: Manifest) -> str | None:
     if m.kind == "append":
         if len(m.ends) != len(state.ends):
             return f"it has {len(m.ends) - 1} partitions, not {len(state.ends) - 1}"
-        grown = {b.partition: b for b in m.blocks}
-        if len(grown) != len(m.blocks):
-            return "two blocks for one partition"
-        for p, (old, new) in enumerate(zip(state.ends, m.ends, strict=True)):
-            block = grown.get(p)
-            if (block.first, block.end) != (old, new) if block else old != new:
-                return f"offsets of partition {p} are not dense: they stood at {old}"
-            if block and sum(block.rows.values()) != block.tuples:
-                return f"the block of partition {p} counts {sum(block.rows.values())} rows for {block.tuples} offsets"
+        if problem := _block_problem(state, m):
+            return problem
         for p, (before, after) in enumerate(zip(state.boundaries, m.boundaries, strict=True)):
             if before is not None and (after is None or after < before):
                 return f"the boundary of partition {p} went back from {before} to {after}"
-            block = grown.get(p)
-            if before is not None and block and block.time_min < before:
-                return f"partition {p} has a tuple at {block.time_min}, before the boundary {before}"
         if problem := _standing_problem(state, m):
             return problem
         if state.time_max is not None and (m.time_max is None or m.time_max < state.time_max):
@@ -158,6 +148,26 @@ def _problem(state: LogState, m: Manifest) -> str | None:
             return f"it has {len(m.needs)} offsets for {len(state.boundaries)} partitions"
         if any(need < start for need, start in zip(m.needs, state.starts, strict=False)):
             return f"consumer {m.consumer!r} needs tuples that were dropped"
+    return None
+
+
+def _block_problem(state: LogState, m: Manifest) -> str | None:
+    ends = list(state.ends)
+    for b in m.blocks:
+        p = b.partition
+        if not 0 <= p < len(ends):
+            return f"there is no partition {p}"
+        if b.first != ends[p] or b.end <= b.first:
+            return f"offsets of partition {p} are not dense: they stood at {ends[p]}, a block has {b.first} to {b.end}"
+        if sum(b.rows.values()) != b.tuples:
+            return f"a block of partition {p} counts {sum(b.rows.values())} rows for {b.tuples} offsets"
+        before = state.boundaries[p] if p < len(state.boundaries) else None
+        if before is not None and b.time_min < before:
+            return f"partition {p} has a tuple at {b.time_min}, before the boundary {before}"
+        ends[p] = b.end
+    for p, (found, said) in enumerate(zip(ends, m.ends, strict=True)):
+        if found != said:
+            return f"offsets of partition {p} are not dense: its blocks end at {found}, it says {said}"
     return None
 
 

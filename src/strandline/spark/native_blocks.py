@@ -1,8 +1,12 @@
 """Blocks written by Spark itself, then checked, made durable and moved into place by a small task a block.
 
 Rows never pass through Python, which makes this the fastest way into a stream on a file system. Spark writes into a
-staging folder; its own commit protocol leaves there one file a partition, whatever was retried or speculated. What is
-left to us costs little: a checksum over bytes that are still in the page cache, the footer, an fsync and a rename.
+staging folder; its own commit protocol leaves there the files of one attempt a partition, whatever was retried or
+speculated. What is left to us costs little: a checksum over bytes that are still in the page cache, the footer, an
+fsync and a rename.
+
+Some things can be told only when a batch is written: that it has late tuples, or that its tuples are so large that a
+block of so many is too much. Then it is written again, and the next ones at once as it should be.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import pyarrow.parquet as pq
 
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
+from strandline.log import block_sequence
 from strandline.log.block import Block, describe, earliest
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
@@ -47,12 +52,31 @@ _OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 _LATE_MEMORY = 64
-_PART = re.compile(r"part-(\d+)-.*\.parquet")
+_PART = re.compile(r"part-(\d+)-.*-c(\d+)(?:\.[^.]+)?\.parquet")
+_SEALED_AT_ONCE = 64
+_FAR_TOO_LARGE = 4
+"""A file is cut again if it is so many times larger than a block should be."""
+_VALUE_BYTES = 32
+"""What a value of variable length takes, before any were seen."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A file of Spark's: a partition's first tuples, or, if it has many, some of those that follow."""
+
+    partition: int
+    path: Path
+    footer: pq.FileMetaData
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its tuples, before compression."""
+        return sum(self.footer.row_group(g).total_byte_size for g in range(self.footer.num_row_groups))
 
 
 @dataclass(frozen=True)
 class _Written:
-    """A file of Spark's, on its way to become a block."""
+    """The same on its way to become a block."""
 
     path: str
     key: str
@@ -70,36 +94,57 @@ class NativeBlocks:
         self._configured = False
         self._expect_late = 0
         """For so many batches more, late tuples are given a partition of their own from the start."""
+        self._tuple_bytes = _guessed_bytes(log.spec)
+        """What a tuple takes, where they are largest; as in the last batch."""
 
     def write(self, df: DataFrame, base: LogState, name: str) -> list[Block]:
         """The batch as durable blocks that no manifest names yet. `name` is used once."""
         spec = self._log.spec
         self._configure(df)
         self._expect_late -= 1
-        staging = self._written_by_spark(df, base, name, split_late=self._expect_late > 0)
+        folder = f"staging/{name}"
+        staging = self._written_by_spark(df, base, folder)
         parts = _parts(staging)
-        if self._expect_late <= 0 and _has_late(parts, spec, base):
+        while self._learns(parts, base):
             shutil.rmtree(staging, ignore_errors=True)
-            self._expect_late = _LATE_MEMORY
-            staging = self._written_by_spark(df, base, f"{name}-late", split_late=True)
+            folder += "-again"
+            staging = self._written_by_spark(df, base, folder)
             parts = _parts(staging)
         failpoint("before-seal")
-        written = [_Written(str(path), spec.file(p, base.ends[p], name), p, base.ends[p]) for p, path in parts]
-        blocks = _seal_all(df, self._place, spec, written)
+        blocks = _seal_all(df, self._place, spec, _numbered(parts, base.ends, spec, name))
         shutil.rmtree(staging, ignore_errors=True)
         failpoint("after-seal")
         return blocks
 
-    def _written_by_spark(self, df: DataFrame, base: LogState, name: str, *, split_late: bool) -> Path:
-        """The folder in which Spark has left a file a partition.
+    def _learns(self, parts: Sequence[_Part], base: LogState) -> bool:
+        """Whether the batch must be written again, now that its files say what it holds."""
+        bytes_max = block_sequence.BYTES_MAX
+        # Of small files, what a tuple takes is mostly what a file takes.
+        sizes = [p.size_bytes / p.footer.num_rows for p in parts if p.size_bytes > bytes_max // 100]
+        self._tuple_bytes = max(sizes, default=self._tuple_bytes)
+        # By the average: a few large tuples among many may make a block larger, and cutting again would not help.
+        rows_max = 2 * self._rows_max()
+        too_large = any(p.size_bytes > _FAR_TOO_LARGE * bytes_max and p.footer.num_rows > rows_max for p in parts)
+        late = self._expect_late <= 0 and _has_late(parts, self._log.spec, base)
+        if late:
+            self._expect_late = _LATE_MEMORY
+        return late or too_large
+
+    def _rows_max(self) -> int:
+        """How many tuples of the size known so far go into one block."""
+        return max(1, min(block_sequence.ROWS_MAX, int(block_sequence.BYTES_MAX / self._tuple_bytes)))
+
+    def _written_by_spark(self, df: DataFrame, base: LogState, folder: str) -> Path:
+        """The folder in which Spark has left a file a partition, or several if it has many tuples.
 
         A partition for late tuples costs every batch another task, and most batches have none. So they are looked for
         afterwards, in the footers, and only a batch that has some is written again.
         """
-        staging = self._log.storage.local_path(f"staging/{name}")
+        staging = self._log.storage.local_path(folder)
         assert staging is not None, "only for file systems"
-        ordered = self._rows.ordered(df, base, split_late=split_late)
-        ordered.write.options(**_OPTIONS).parquet(spark_file_url(staging))
+        ordered = self._rows.ordered(df, base, split_late=self._expect_late > 0)
+        options = {**_OPTIONS, "maxRecordsPerFile": str(self._rows_max())}
+        ordered.write.options(**options).parquet(spark_file_url(staging))
         return staging
 
     def _configure(self, df: DataFrame) -> None:
@@ -110,20 +155,39 @@ class NativeBlocks:
             self._configured = True
 
 
-def _has_late(parts: Sequence[tuple[int, Path]], spec: StreamSpec, base: LogState) -> bool:
-    """Whether a file begins before the boundary of its partition: the rows are in the order of time."""
-    found = ((path, base.boundaries[p]) for p, path in parts if p < spec.late)
-    return any(boundary is not None and earliest(path, spec) < boundary for path, boundary in found)
+def _guessed_bytes(spec: StreamSpec) -> float:
+    """What a tuple may take, by its types."""
+    widths = (
+        getattr(f.type, "bit_width", 0) / 8 if pa.types.is_primitive(f.type) else _VALUE_BYTES for f in spec.arrow
+    )
+    return max(1.0, sum(widths))
 
 
-def _parts(staging: Path) -> list[tuple[int, Path]]:
+def _has_late(parts: Sequence[_Part], spec: StreamSpec, base: LogState) -> bool:
+    """Whether a file begins before the boundary of its partition."""
+    found = ((part.footer, base.boundaries[part.partition]) for part in parts if part.partition < spec.late)
+    return any(boundary is not None and earliest(footer, spec) < boundary for footer, boundary in found)
+
+
+def _parts(staging: Path) -> list[_Part]:
+    """In the order of partitions, and of the tuples in each."""
     found = []
-    for path in sorted(staging.iterdir()) if staging.is_dir() else []:
-        match = _PART.fullmatch(path.name)
-        # Spark writes a file without rows for an empty first partition.
-        if match and pq.read_metadata(path).num_rows:
-            found.append((int(match[1]), path))
-    return found
+    for path in staging.iterdir() if staging.is_dir() else []:
+        if match := _PART.fullmatch(path.name):
+            found.append((int(match[1]), int(match[2]), path))
+    parts = [_Part(partition, path, pq.read_metadata(path)) for partition, _, path in sorted(found)]
+    # Spark writes a file without rows for an empty first partition.
+    return [part for part in parts if part.footer.num_rows]
+
+
+def _numbered(parts: Sequence[_Part], ends: Sequence[int], spec: StreamSpec, name: str) -> list[_Written]:
+    """The files with the offsets of their first tuples, and the names that go with them."""
+    firsts, numbered = list(ends), []
+    for part in parts:
+        p, first = part.partition, firsts[part.partition]
+        numbered.append(_Written(str(part.path), spec.file(p, first, name), p, first))
+        firsts[p] += part.footer.num_rows
+    return numbered
 
 
 def _seal_all(df: DataFrame, place: Place, spec: StreamSpec, written: Sequence[_Written]) -> list[Block]:
@@ -132,7 +196,7 @@ def _seal_all(df: DataFrame, place: Place, spec: StreamSpec, written: Sequence[_
     if not written:
         return []
     if str(context.master).startswith("local["):
-        with ThreadPoolExecutor(len(written)) as pool:
+        with ThreadPoolExecutor(min(len(written), _SEALED_AT_ONCE)) as pool:
             return list(pool.map(lambda w: _seal(w, place, spec), written))
     spec_json = spec.to_json()
     tasks = context.parallelize(written, len(written))

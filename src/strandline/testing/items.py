@@ -66,14 +66,21 @@ def write_items(
 
 
 def append_items(
-    log: Log, batch: Mapping[int, Sequence[Item]], attempt: str | None = None, writer: Writer | None = None
+    log: Log,
+    batch: Mapping[int, Sequence[Item]],
+    attempt: str | None = None,
+    writer: Writer | None = None,
+    rows_max: int | None = None,
 ) -> Manifest:
-    """Writes and publishes one batch; `attempt` makes the names of its files."""
+    """Writes and publishes one batch; `attempt` makes the names of its files, `rows_max` cuts it into several."""
     base = log.state
     blocks = [
-        write_items(log.storage, log.spec, p, base.ends[p], rows, attempt or f"commit{base.seq + 1}")
+        write_items(
+            log.storage, log.spec, p, base.ends[p] + at, rows[at : at + step], attempt or f"commit{base.seq + 1}"
+        )
         for p, rows in sorted(batch.items())
-        if rows
+        for step in [rows_max or max(len(rows), 1)]
+        for at in range(0, len(rows), step)
     ]
     return log.append(blocks, base=base, writer=writer)
 

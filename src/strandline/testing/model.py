@@ -35,11 +35,11 @@ class ModelStream:
             start + sum(len(block) for block in blocks) for start, blocks in zip(self.starts, self._blocks, strict=True)
         ]
 
-    def append(self, batch: Mapping[int, Sequence[Row]]) -> None:
-        """One batch: at most one block a partition."""
+    def append(self, batch: Mapping[int, Sequence[Row]], rows_max: int | None = None) -> None:
+        """One batch: a block a partition, or several of at most `rows_max` tuples."""
         for partition, rows in batch.items():
-            if rows:
-                self._blocks[partition].append(list(rows))
+            for at in range(0, len(rows), rows_max or max(len(rows), 1)):
+                self._blocks[partition].append(list(rows[at : None if rows_max is None else at + rows_max]))
 
     def compact(self, partition: int, first: int, end: int) -> None:
         """The blocks of [first, end) become one. No tuple changes."""
