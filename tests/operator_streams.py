@@ -84,11 +84,18 @@ class Tuples:
         self._keys = keys
         self._now = 0
         self._time_max: int | None = None
+        self._promised = -(10**9)
+
+    def heartbeat(self) -> int:
+        """A boundary before which no row will follow: time goes on, perhaps faster than the rows."""
+        self._now += self._rng.randint(0, 6)
+        self._promised = max(self._promised, self._now - self._rng.randint(0, LATENESS))
+        return self._promised
 
     def rows(self, count: int) -> list[Row]:
         """Some more rows; they are to be appended in one commit."""
         rng = self._rng
-        floor = -(10**9) if self._time_max is None else self._time_max - LATENESS
+        floor = max(self._promised, -(10**9) if self._time_max is None else self._time_max - LATENESS)
         rows: list[Row] = []
         for _ in range(count):
             self._now += rng.random() < 0.4

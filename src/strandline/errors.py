@@ -11,7 +11,8 @@
     │   ├── NotAStreamError      the path holds something else
     │   ├── StreamMismatchError  the stream was created with other settings
     │   ├── FormatVersionError   the stream was written by a newer Strandline
-    │   └── TruncatedError       the tuples asked for were dropped by retention
+    │   ├── TruncatedError       the tuples asked for were dropped by retention
+    │   └── StreamFinishedError  the stream is finished, nothing can be added to it
     ├── ConflictError            somebody else is at work
     │   ├── SecondWriterError    another writer has published; this one has stopped
     │   ├── CollectedError       files of this attempt were collected before it published
@@ -101,6 +102,10 @@ class FormatVersionError(StreamError):
 
 class TruncatedError(StreamError):
     """The tuples asked for were dropped by retention."""
+
+
+class StreamFinishedError(StreamError):
+    """The stream is finished: nothing can be added to it any more."""
 
 
 class ConflictError(StrandlineError):

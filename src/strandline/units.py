@@ -31,6 +31,10 @@ _UNITS_US = {
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*$", re.IGNORECASE)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
+END_OF_TIME = (1 << 63) - 1
+"""The boundary of a stream that is finished: after every time and every offset there can be. To be compared with, not
+to be added to."""
+
 
 def duration_us(value: str | int | dt.timedelta, option: str) -> int:
     """Microseconds of "10 s", "5 minutes", a timedelta, or a plain number (for integer time columns)."""
@@ -81,6 +85,8 @@ def time_text(value: int | None, *, is_timestamp: bool) -> str:
     """A point in time for people."""
     if value is None:
         return "-"
+    if value == END_OF_TIME:
+        return "the end"
     if not is_timestamp:
         return str(value)
     try:

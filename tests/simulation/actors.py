@@ -21,7 +21,7 @@ from strandline.errors import (
     StrandlineError,
     TruncatedError,
 )
-from strandline.log import consumers
+from strandline.log import consumers, quiet
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -92,6 +92,8 @@ def write(process: Process, log: Log) -> None:
     batch = log.state.writer.batch + 1 if log.state.writer else 0
     name = process.unique()
     try:
+        if process.rng.random() < 0.15:
+            quiet.pass_time(log, process.ledger.batches.boundary_before(batch), process.name)
         writer = Writer("query", process.name, batch)
         # Whole, or cut into blocks of one or two tuples.
         append_items(log, process.ledger.batches[batch], name, writer, rows_max=(None, 1, 2)[batch % 3])

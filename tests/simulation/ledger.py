@@ -48,6 +48,11 @@ class Batches:
             self._batches.append(self._make(len(self._batches)))
         return self._batches[number]
 
+    def boundary_before(self, number: int) -> int:
+        """What a heartbeat may promise before this batch: no tuple of it, or of any later one, is older."""
+        following = [t for n in range(number, number + 6) for p in range(PARTITIONS) for _, _, t in self[n][p]]
+        return min([4 * (number + 6) - 2 * LATENESS, *following])
+
     def _make(self, number: int) -> dict[int, list[Item]]:
         rng = Random(self._seed * 1_000_003 + number)
         now = 4 * number + rng.randint(0, 4)
@@ -74,6 +79,7 @@ class Ledger:
     live: list[list[Block]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS + 1)])
     announced: set[str] = field(default_factory=set)
     batch: int = -1
+    boundaries: tuple[int | None, ...] | None = None
     moments: list[tuple[tuple[int, ...], tuple[int, ...], Live]] = field(default_factory=list)
     """After each commit: starts, ends, live blocks."""
     promises: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -94,6 +100,12 @@ class Ledger:
         self.moments.append((tuple(self.starts), tuple(len(rows) for rows in self.rows), live))
 
     def _take_append(self, m: Manifest) -> None:
+        if not m.blocks and (m.writer.batch if m.writer else -1) == self.batch:
+            known = (None,) * PARTITIONS if self.boundaries is None else self.boundaries
+            require(m.boundaries != known, "batch", m.writer, "is there twice")  # else it is a heartbeat
+            self.boundaries = m.boundaries
+            return
+        self.boundaries = m.boundaries
         require(m.writer is not None and m.writer.batch == self.batch + 1, "batch", m.writer, "after", self.batch)
         self.batch += 1
         expected = {p: list(rows) for p, rows in self.batches[self.batch].items() if rows}

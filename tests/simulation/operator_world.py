@@ -7,6 +7,7 @@ What may happen, as often as the seed says:
     an attempt runs again and leaves its files without being accepted, before the batch is published or much later
     a driver freezes with its work done, and wants to publish when others have gone on
     input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow
+    the input is quiet for a while, and time goes on; in the end it is finished, or not
     the checkpoint policy changes from life to life
 
 What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
@@ -29,7 +30,7 @@ import pyarrow as pa
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CollectedError, ConflictError, StorageError, TruncatedError
-from strandline.log import consumers, index, manifest
+from strandline.log import consumers, index, manifest, quiet
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.log import Log
@@ -395,7 +396,9 @@ class World:
         awake = Log.at(live.storage, live.spec, base)  # type: ignore[arg-type]
         nobody = live.state.standings == awake.state.standings
         try:
-            partitions.publish(awake, base, done, Writer("query", "frozen", 0))  # type: ignore[arg-type]
+            taken = Log.open(Folder(self.faulty.other_process(), "input")).commit(done[0].standing.commit)
+            frozen = Writer("query", "frozen", 0)
+            partitions.publish(awake, base, done, frozen, finished=taken.finished)  # type: ignore[arg-type]
         except CollectedError:
             pass
         except ConflictError:
@@ -419,6 +422,10 @@ class World:
         batch = self.tuples.batch(rng.choice([0, 5, 40, 80]), self.partitions)
         failpoint, self.failpoint = self.failpoint, None
         append_rows(log, batch)
+        if rng.random() < 0.3:
+            quiet.pass_time(log, self.tuples.heartbeat(), "input")
+        if not self.commits_left and rng.random() < 0.5:
+            quiet.finish(log, "input")
         self.failpoint = failpoint
         for p, rows in batch.items():
             self.rows[p] += rows
@@ -491,6 +498,7 @@ class World:
         self._see(log)
         for p in range(self.partitions):
             require(log.state.standings[p].input == input_.state.ends[p], "input is left over")
+            require(log.state.finished == input_.state.finished, "the end of the input was not passed on")
             found = pa.concat_tables(self.seen[p]).combine_chunks()
             boundary = input_.state.boundaries[p]
             expected = uninterrupted(self.plan, self.rows[p], boundary)

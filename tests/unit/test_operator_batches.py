@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from strandline.checkpoint.policy import Policy, cec, instant
+from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, SecondWriterError
+from strandline.log import quiet
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -16,7 +17,8 @@ from strandline.operators import aggregates as agg
 from strandline.operators.windows import Window, count_window, session_window, time_window
 from strandline.recovery import eventual_checkpoint, partitions
 from strandline.recovery.state_cache import StateCache
-from tests.operator_streams import PLANS, Row, Streams, plan
+from strandline.units import END_OF_TIME
+from tests.operator_streams import PLANS, Row, Streams, plan, uninterrupted
 
 
 def rows(count: int, key: int = 1, time: int = 0) -> list[Row]:
@@ -61,6 +63,55 @@ def test_time_that_goes_on_closes_windows_of_partitions_without_new_tuples(make:
     done = streams.batch()
     assert [d.results for d in done] == [1, 1]
     assert [len(streams.results(p)) for p in range(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["tumbling time", "sliding time", "session"])
+def test_a_heartbeat_closes_windows_and_runs_steps_only_for_those_it_closes(make: Any, name: str) -> None:
+    streams: Streams = make(name)
+    streams.append({0: rows(3, time=100), 1: rows(2, key=2, time=112)})
+    streams.drain()
+    first = min(s.due for s in streams.output.state.standings if s.due is not None)
+    closed = len(streams.results(0))
+    quiet.pass_time(streams.input, first - 1, "run")
+    done = streams.batch()
+    assert [d.seconds for d in done] == [0.0, 0.0], "no window was due, and yet a step ran"
+    assert streams.output.state.boundaries == (first - 1,) * 2, "whoever reads the results knows how far time is"
+    assert streams.output.state.standings[0].commit == streams.input.state.seq
+    quiet.pass_time(streams.input, first, "run")
+    done = streams.batch()
+    assert done[0].results == 1
+    assert [d.seconds > 0 for d in done] == [True, False]
+    assert len(streams.results(0)) == closed + 1
+
+
+def test_a_heartbeat_before_the_first_tuple_moves_the_boundary_of_the_results(make: Any) -> None:
+    streams: Streams = make("tumbling time")
+    quiet.pass_time(streams.input, 1_000, "run")
+    streams.drain()
+    assert streams.output.state.boundaries == (1_000, 1_000)
+    streams.append({0: rows(3, time=1_000)})
+    quiet.pass_time(streams.input, 1_010, "run")
+    streams.drain()
+    assert len(streams.results(0)) == 1
+
+
+@pytest.mark.parametrize("policy", [cec(), instant(1), none()], ids=["cec", "instant", "none"])
+@pytest.mark.parametrize("name", [*PLANS])
+def test_the_end_of_the_input_closes_every_window_of_time_and_finishes_the_results(
+    make: Any, name: str, policy: Policy
+) -> None:
+    streams: Streams = make(name)
+    streams.append({0: rows(5), 1: rows(3, key=2)}, {0: rows(5, key=7, time=3)})
+    quiet.finish(streams.input, "run")
+    streams.drain(policy)
+    state = Log.open(streams.output_storage).state
+    assert state.finished
+    assert state.boundary == END_OF_TIME
+    assert streams.batch(policy) == [], "nothing is left to do, nothing is published"
+    for p, given in enumerate([[*rows(5), *rows(5, key=7, time=3)], rows(3, key=2)]):
+        assert streams.results(p).equals(uninterrupted(streams.plan, given, END_OF_TIME))
+    if streams.plan.window.has_times:
+        assert [s.open for s in state.standings] == [0, 0]
 
 
 def test_the_extent_stays_bounded_when_time_alone_closes_windows(make: Any) -> None:

@@ -101,6 +101,8 @@ def _stream(s: Summary, now_us: int) -> RenderableType:
     facts.add_row("time", f"{_time(s, s.time_min)} … {_time(s, s.time_max)}")
     facts.add_row("rate", _rates(s))
     facts.add_row("published", f"{moment(s.published_us)} [{QUIET}]{ago(s.published_us, now_us)}[/]")
+    if s.finished:
+        facts.add_row("finished", "nothing will be added")
     if s.writer is not None:
         facts.add_row("writer", Text(f"query {s.writer.query}, run {s.writer.run}, batch {s.writer.batch}"))
     return facts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.errors import CorruptBlockError, CorruptManifestError, SecondWriterError
+from strandline.errors import CorruptBlockError, CorruptManifestError, SecondWriterError, StreamFinishedError
 from strandline.log.block import Block
 from strandline.log.index import ROOT_KEY
 from strandline.log.manifest import Writer
@@ -15,6 +15,15 @@ def second_writer(seq: int, writer: Writer | None, where: str) -> SecondWriterEr
         f"another writer has published commit {seq}{who}",
         where=where,
         todo="let one writer at a time write a stream; this one has stopped and published nothing",
+    )
+
+
+def finished(where: str) -> StreamFinishedError:
+    """The error of a writer that wants to add to a stream that was finished."""
+    return StreamFinishedError(
+        "the stream is finished, nothing can be added to it",
+        where=where,
+        todo="write to a new stream; this one stays readable, also by operators that have not taken it in yet",
     )
 
 

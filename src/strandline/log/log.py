@@ -31,6 +31,7 @@ from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
 from strandline.log import index, manifest, spec
 from strandline.log.block import Block
+from strandline.log.failures import finished as finished_
 from strandline.log.failures import lost_block, second_writer, unindexed
 from strandline.log.index import Index, Snapshot
 from strandline.log.manifest import Manifest, Writer, commit_key
@@ -39,6 +40,7 @@ from strandline.log.standing import Standing
 from strandline.log.state import LogState
 from strandline.log.storage import Storage, create_once, is_temporary
 from strandline.log.tail import Tail
+from strandline.units import END_OF_TIME
 
 END = (1 << 63) - 1
 
@@ -299,17 +301,22 @@ class Log:
         source: Mapping[str, Any] | None = None,
         standings: Sequence[Standing] = (),
         boundaries: Sequence[int | None] | None = None,
+        finished: bool = False,
     ) -> Manifest:
         """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
 
         The blocks were made for the state `base` (by default the newest this handle has seen). If another writer has
         published since, this raises and publishes nothing; compaction and truncation in between do no harm.
-        `boundaries` come from whoever knows better than the largest time minus lateness.
+        `boundaries` come from whoever knows better than the largest time minus lateness. `finished` says that no append
+        will ever follow.
         """
         base = base or self.state
         files = {b.file for b in blocks}
+        known = (END_OF_TIME,) * self.spec.partitions if finished else boundaries
 
         def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+            if base.finished:
+                raise finished_(self.storage.url)
             for m in seen:
                 if m.kind == "append":
                     raise second_writer(m.seq, m.writer, self.storage.url)
@@ -332,11 +339,12 @@ class Log:
                 published_us=self.clock.now_us(),
                 blocks=tuple(sorted(blocks, key=lambda b: (b.partition, b.first))),
                 ends=tuple(ends),
-                boundaries=(boundary,) * self.spec.partitions if boundaries is None else tuple(boundaries),
+                boundaries=base.boundaries_until(boundary) if known is None else tuple(known),
                 standings=tuple(standings),
                 time_max=time_max,
                 writer=writer,
                 source=source,
+                finished=finished,
             )
 
         failpoint("before-manifest")

@@ -61,6 +61,8 @@ class Manifest:
     """append of an operator: where it stands, per partition."""
     source: Mapping[str, Any] | None = None
     """append: Spark's offsets of the batch, from which its checkpoint can be rebuilt."""
+    finished: bool = False
+    """append: nothing will ever follow it; its boundaries are the end of time."""
     starts: tuple[int, ...] = ()
     """truncate: the first offset that is kept, per partition."""
     files: tuple[str, ...] = ()
@@ -141,6 +143,8 @@ def _body(m: Manifest) -> dict[str, Any]:
             body["writer"] = {"query": m.writer.query, "run": m.writer.run, "batch": m.writer.batch}
         body["source"] = m.source
         body["time_max"] = m.time_max
+        if m.finished:
+            body["finished"] = True
         body["partitions"] = [
             _part(by_partition.get(p, ()), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
             for p in range(late)
@@ -215,6 +219,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             time_max=body["time_max"],
             writer=Writer(**writer) if writer else None,
             source=body["source"],
+            finished=body.get("finished", False),
             standings=tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),
         )
     if kind == "compact":

@@ -43,6 +43,8 @@ class Standing:
     """What one tuple of the extent costs to read, as measured."""
     replay_ns: float = 0.0
     """What one replayed tuple costs, as measured."""
+    due: int | None = None
+    """No window that is open ends before this time; None if that is not known."""
 
     recovered: Mapping[str, float] | None = None
     """The last recovery: after which commit, extent read, tuples replayed, seconds of each."""

@@ -9,6 +9,7 @@ from typing import Any
 from strandline.errors import CorruptManifestError
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.standing import Standing
+from strandline.units import END_OF_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class LogState:
     consumers: tuple[Registration, ...] = ()
     standings: tuple[Standing, ...] = ()
     """Where the operator that writes this stream stands, per partition."""
+    finished: bool = False
+    """Nothing will ever be appended again."""
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -53,6 +56,10 @@ class LogState:
         """The time before which no tuple will follow in any partition."""
         known = [b for b in self.boundaries if b is not None]
         return min(known) if len(known) == len(self.boundaries) else None
+
+    def boundaries_until(self, time: int | None) -> tuple[int | None, ...]:
+        """The boundaries, moved on to `time` where they are not further already."""
+        return self.boundaries if time is None else tuple(time if b is None else max(b, time) for b in self.boundaries)
 
     def apply(self, m: Manifest) -> LogState:
         """The state after one more commit. Every manifest, our own and anybody's, comes through here."""
@@ -68,6 +75,7 @@ class LogState:
                 source=m.source,
                 published_us=m.published_us,
                 standings=m.standings,
+                finished=m.finished,
             )
         if m.kind == "truncate":
             starts = tuple(max(old, new) for old, new in zip(self.starts, m.starts, strict=True))
@@ -85,9 +93,11 @@ class LogState:
 
     def to_json(self) -> dict[str, Any]:
         """For the snapshot."""
-        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "standings"}
+        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("standings", "finished")}
         if self.standings:
             body["standings"] = [s.to_json() for s in self.standings]
+        if self.finished:
+            body["finished"] = True
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -107,6 +117,7 @@ class LogState:
             announced=tuple(body["announced"]),
             consumers=tuple(Registration(**{**c, "needs": tuple(c["needs"])}) for c in body["consumers"]),
             standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
+            finished=body.get("finished", False),
         )
 
 
@@ -125,6 +136,10 @@ def _problem(state: LogState, m: Manifest) -> str | None:
     if m.seq != state.seq + 1:
         return "the sequence has a gap"
     if m.kind == "append":
+        if state.finished:
+            return "the stream is finished"
+        if m.finished and any(b != END_OF_TIME for b in m.boundaries):
+            return "it finishes the stream, but its boundary is not the end of time"
         if len(m.ends) != len(state.ends):
             return f"it has {len(m.ends) - 1} partitions, not {len(state.ends) - 1}"
         if problem := _block_problem(state, m):

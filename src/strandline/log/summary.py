@@ -109,6 +109,8 @@ class Summary:
     partitions: tuple[PartitionSummary, ...]
     late: PartitionSummary
     boundary: int | None
+    finished: bool
+    """Nothing will ever be added; the boundary is the end of time."""
     time_min: int | None
     time_max: int | None
     tuples: int
@@ -156,6 +158,7 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         partitions=tuple(ours),
         late=late,
         boundary=state.boundary,
+        finished=state.finished,
         time_min=lowest,
         time_max=highest,
         tuples=sum(p.tuples for p in ours),

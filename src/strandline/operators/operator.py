@@ -13,7 +13,7 @@ from strandline.errors import AggregateOverflowError
 from strandline.operators import kernel
 from strandline.operators.arrays import FRESH, RESULTS, WHERE, Batch, Int32s, Int64s
 from strandline.operators.plan import Plan
-from strandline.operators.record import END, INPUT, OPENED, POS, START, USED, N, T
+from strandline.operators.record import END, INPUT, OPENED, POS, START, TIMERS, USED, N, T
 from strandline.operators.tuples import NO_BATCH, Columns, held_bytes, input_batch, key_and_window
 from strandline.operators.window_state import WindowState
 
@@ -131,6 +131,12 @@ class Operator:
             return None
         order = np.lexsort((records[:, START], records[:, OPENED], records[:, END]))
         return Columns(self.plan, records[order], state.arrays, NO_BATCH).results()
+
+    @property
+    def due(self) -> int | None:
+        """No window that is open ends before this time; None if there is none, or windows end by count."""
+        arrays = self.state.arrays
+        return int(arrays.timers[0, 0]) if arrays.header[TIMERS] > 0 else None
 
     # ------------------------------------------------------------------ footprints
 

@@ -29,6 +29,8 @@ class Taken:
     commit: int
     ends: tuple[int, ...]
     boundaries: tuple[int | None, ...]
+    finished: bool
+    """Nothing will follow."""
 
 
 def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None:
@@ -39,7 +41,7 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     for m in input_.after(done):
         if m.kind != "append":
             continue
-        found = Taken(m.seq, m.ends[: input_.spec.partitions], m.boundaries)
+        found = Taken(m.seq, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
         if taken is not None and sum(found.ends) - sum(before) > tuples_max:
             break
         taken = found
@@ -69,8 +71,8 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: s
     ]
 
 
-def publish(output: Log, base: LogState, done: Sequence[Done], writer: Writer) -> Manifest:
-    """Publishes what the steps made of one batch."""
+def publish(output: Log, base: LogState, done: Sequence[Done], writer: Writer, *, finished: bool = False) -> Manifest:
+    """Publishes what the steps made of one batch; the results are `finished` if the input is."""
     failpoint("before-output")
     if base.writer is not None and output.state.writer != base.writer:
         raise second_writer(output.state.seq, output.state.writer, output.storage.url)
@@ -84,6 +86,7 @@ def publish(output: Log, base: LogState, done: Sequence[Done], writer: Writer) -
         writer=writer,
         standings=[d.standing for d in done],
         boundaries=boundaries,
+        finished=finished,
     )
 
 
@@ -105,5 +108,5 @@ def run_batch(
     idle = {s.partition: d for s in steps if (d := unchanged(s)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = [idle[s.partition] if s.partition in idle else next(ran) for s in steps]
-    publish(output, base, done, writer)
+    publish(output, base, done, writer, finished=taken.finished)
     return done

@@ -142,14 +142,16 @@ def _operator(
 
 
 def unchanged(step: Step) -> Done | None:
-    """What a step makes of no tuples and no new boundary: nothing, so that nobody has to run it."""
-    before = step.before
+    """What a step makes of no tuples and a boundary that closes no window: nothing, so that nobody has to run it."""
+    before, boundary = step.before, step.output_boundary
     if before is None or step.input_end != before.input:
         return None
-    if step.boundary is not None and (step.output_boundary is None or step.boundary > step.output_boundary):
-        return None
+    if step.boundary is not None and (boundary is None or step.boundary > boundary):
+        if before.open and (before.due is None or before.due <= step.boundary):
+            return None
+        boundary = step.boundary
     standing = replace(before, commit=step.input_commit)
-    return Done(None, standing, step.output_boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+    return Done(None, standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
 def _save(operator: Operator, policy: Policy, step: Step, position: int, clock: Clock) -> Footprints | None:
@@ -175,6 +177,7 @@ def _standing(operator: Operator, policy: Policy, step: Step, end: int, clock: C
         mode=policy.mode,
         attempt=step.attempt,
         host=step.host,
+        due=operator.due,
     )
     if policy.kind == "none":
         return replace(standing, oldest=step.input_end, extent=0, replay=0)

@@ -77,6 +77,11 @@ class Stream:
         log = self._fresh()
         return dict(enumerate(log.state.ends[: self.partitions]))
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether its writer has said that nothing will ever be added."""
+        return self._fresh().state.finished
+
     def describe(self) -> Summary:
         """Everything that `strandline inspect` shows, as an object."""
         from strandline.log.summary import summary
