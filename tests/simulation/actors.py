@@ -89,11 +89,11 @@ def write(process: Process, log: Log) -> None:
     """Runs the batch that is next by what this handle has seen, as Spark does after a restart."""
     if process.rng.random() < 0.3:
         log.refresh()
-    batch = log.state.writer.batch + 1 if log.state.writer else 0
     name = process.unique()
     try:
         if process.rng.random() < 0.15:
-            quiet.pass_time(log, process.ledger.batches.boundary_before(batch), process.name)
+            quiet.pass_time(log, process.ledger.batches.boundary_before(_next_batch(log)), process.name)
+        batch = _next_batch(log)  # only now: publishing may have brought in what others published
         writer = Writer("query", process.name, batch)
         # Whole, or cut into blocks of one or two tuples.
         append_items(log, process.ledger.batches[batch], name, writer, rows_max=(None, 1, 2)[batch % 3])
@@ -101,6 +101,10 @@ def write(process: Process, log: Log) -> None:
         log.refresh()
         return
     process.ledger.acknowledged = max(process.ledger.acknowledged, batch)
+
+
+def _next_batch(log: Log) -> int:
+    return log.state.writer.batch + 1 if log.state.writer else 0
 
 
 # ---------------------------------------------------------------------- reading
