@@ -29,7 +29,7 @@ from benchmarks.checkpoint_cost import POLICY, checkpoint_cost, records_per_touc
 from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
-from strandline.recovery.state_cache import FOLDER_VARIABLE
+from strandline.recovery.state_folders import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

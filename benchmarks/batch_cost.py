@@ -23,7 +23,7 @@ import strandline as sl
 from benchmarks.averages import Averages, Items
 from benchmarks.harness import CORES, Input, batch_seconds, rounds, say, spread
 from strandline.log.local_storage import LocalStorage
-from strandline.recovery.state_cache import FOLDER_VARIABLE
+from strandline.recovery.state_folders import FOLDER_VARIABLE
 
 NEVER = sl.cec(extent=1 << 40, replay=1 << 40)
 _WINDOW = 1_000_000

@@ -49,3 +49,8 @@ SYSTEM_CLOCK = SystemClock()
 def stopwatch_s() -> float:
     """Seconds on a monotonic clock, for measuring how long something took."""
     return time.perf_counter()
+
+
+def uptime_s() -> float:
+    """Seconds since the machine was started, asleep or awake, as far as the system can tell."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

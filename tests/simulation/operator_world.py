@@ -42,7 +42,7 @@ from strandline.operators.arrays import State
 from strandline.operators.plain import PlainOperator
 from strandline.operators.plan import Plan
 from strandline.operators.window_state import WindowState
-from strandline.recovery import partitions, recover, step
+from strandline.recovery import partitions, recover, state_file, step
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.step import Done, Step
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
@@ -174,6 +174,8 @@ class Machine:
         self._old: dict[str, State] = {}
 
     def cache(self) -> StateCache:
+        """As a process finds it that is new to the machine, and so believes nothing unread."""
+        state_file._believed.clear()
         return self._kept if self._folder is None else StateCache(self._folder / "now")  # type: ignore[return-value]
 
     def copy(self) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from strandline.errors import UnsafeFolderError
+from strandline.operators.arrays import State
 from strandline.operators.operator import Limits, Operator
 from strandline.operators.plan import Plan
+from strandline.operators.record import BYTES_END, FREE_HEAD, QUEUE_TAIL, TIMERS, USED, N
 from strandline.operators.window_state import WindowState
-from strandline.recovery import state_cache
-from strandline.recovery.state_cache import StateCache, default_folder
+from strandline.recovery import boot, state_cache, state_file
+from strandline.recovery.state_cache import StateCache
 from tests.operator_streams import PLANS, Row, Tuples, rows_table, windows_of
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
@@ -75,7 +82,8 @@ class Chain:
         operator.save(self.written, self.limits)
 
     def check(self) -> None:
-        """The state of the last accepted attempt is here, and it is the true one."""
+        """The state of the last accepted attempt is here, and it is the true one, as another process finds it."""
+        state_file._believed.clear()
         cache = self.cache()
         state = self.open(cache=cache)
         assert state is not None, "the state should be here"
@@ -242,6 +250,59 @@ def test_a_damaged_file_gives_nothing(chain: Chain, kind: str, damage: Callable[
     assert chain.open() is None
 
 
+@every_plan
+def test_a_state_with_one_wrong_bit_gives_nothing(plan: Plan, tmp_path: Path) -> None:
+    """Wherever it is: compiled code follows what stands there without a question."""
+    chain = Chain(tmp_path / "p", plan)
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    chain.check()  # a delta was redone in it
+    good = (chain.folder / "base").read_bytes()
+    cache = chain.cache()
+    state = chain.open(cache=cache)
+    assert state is not None
+    arrays = {name: data for name in State._fields if (data := getattr(state.arrays, name).tobytes())}
+    cache.close()
+    del state
+    rng = Random(7)
+    for name, data in arrays.items():
+        at = good.index(data)
+        for place in (0, len(data) - 1, rng.randrange(len(data))):
+            bad = bytearray(good)
+            bad[at + place] ^= 1 << rng.randrange(8)
+            (chain.folder / "base").write_bytes(bad)
+            state_file._believed.clear()
+            assert chain.open() is None, (name, place)
+    (chain.folder / "base").write_bytes(good)
+    chain.check()
+
+
+def test_a_process_reads_a_state_whole_once_and_not_with_every_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = Chain(tmp_path / "p", COUNT, keys=2_000)
+    chain.step("a0", rows=6_000)
+    chain.check()
+    summed: list[int] = []
+    checksum = state_file.checksum
+    monkeypatch.setattr(state_file, "checksum", lambda array: summed.append(array.nbytes) or checksum(array))
+    for i in range(1, 4):
+        chain.step(f"a{i}")
+    assert max(summed) <= 128, "the header, with every delta, and nothing else"
+    chain.check()
+    assert max(summed) > 100_000
+
+
+@pytest.mark.parametrize("word", [N, USED, FREE_HEAD, QUEUE_TAIL, TIMERS, BYTES_END])
+@pytest.mark.parametrize("value", [-2, 1 << 40])
+def test_a_header_that_leads_out_of_the_arrays_gives_nothing(chain: Chain, word: int, value: int) -> None:
+    chain.step("a0")
+    chain.truth.state.arrays.header[word] = value
+    chain.cache().leave("a1", "a0", chain.truth.state, whole=True)
+    assert chain.open("a1") is None
+
+
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9, 0.999])
 def test_a_delta_with_one_wrong_bit_gives_nothing(chain: Chain, place: float) -> None:
     chain.step("a0")
@@ -280,7 +341,7 @@ def test_a_state_of_another_life_of_the_machine_is_not_used(chain: Chain, monkey
     chain.check()
     chain.step("a1")
     with monkeypatch.context() as patch:
-        patch.setattr(state_cache, "_boot", lambda: "another boot")
+        patch.setattr(boot, "boot", lambda: "another boot")
         assert chain.open("a0") is None
         assert chain.open("a1") is None
     chain.check()
@@ -289,17 +350,30 @@ def test_a_state_of_another_life_of_the_machine_is_not_used(chain: Chain, monkey
 def test_a_delta_of_another_life_of_the_machine_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     chain.step("a0")
     chain.check()
-    chain.step("a1")
-    delta = (chain.folder / "a1.delta").read_bytes()
-    (chain.folder / "a1.delta").write_bytes(delta.replace(state_cache._boot().encode(), b"another-boot", 1))
-    assert chain.open() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(state_file, "boot", lambda: "another boot")
+        chain.step("a1")
+    assert chain.open("a1") is None
+    assert chain.open("a0") is not None
 
 
 def test_a_state_of_another_format_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     chain.step("a0")
     chain.check()
-    monkeypatch.setattr(state_cache, "FORMAT", 2)
+    monkeypatch.setattr(state_file, "FORMAT", state_file.FORMAT + 1)
     assert chain.open() is None
+
+
+def test_a_state_of_other_sources_is_not_used(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the words of a record mean is theirs."""
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    with monkeypatch.context() as patch:
+        patch.setattr(state_file, "source_stamp", lambda: "other sources")
+        assert chain.open("a0") is None
+        assert chain.open("a1") is None
+    chain.check()
 
 
 def test_a_state_of_another_width_is_not_used(chain: Chain) -> None:
@@ -318,8 +392,8 @@ def test_a_disk_that_cannot_be_written_costs_only_the_next_batch_a_recovery(
         raise OSError(28, "no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(state_cache, "_write_changes", full)
-        patch.setattr(state_cache, "_write_whole", full)
+        patch.setattr(state_file, "write_changes", full)
+        patch.setattr(state_file, "write_whole", full)
         chain.step("a1")
     assert chain.sizes[-1] == 0
     assert chain.open() is None
@@ -337,22 +411,22 @@ def test_a_redoing_that_was_cut_short_is_not_used(chain: Chain, monkeypatch: pyt
     chain.step("a0")
     chain.check()
     chain.step("a1")
-    heads, write_head, apply = iter(range(9)), state_cache._write_head, state_cache._apply
+    heads, write_head, apply = iter(range(9)), state_file.write_head, state_file.apply
 
     def cut_head(descriptor: int, head: Mapping[str, Any]) -> None:
         if next(heads) == (0 if place == "before it" else 1):
             raise CutShort
         write_head(descriptor, head)
 
-    def cut_apply(descriptor: int, head: Mapping[str, Any], changes: Mapping[str, Any]) -> None:
+    def cut_apply(descriptor: int, head: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, int]:
         if place == "in the middle":
             apply(descriptor, head, {**changes, **{name: changes[name][:3] for name in ("record_ids", "records")}})
             raise CutShort
-        apply(descriptor, head, changes)
+        return apply(descriptor, head, changes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(state_cache, "_write_head", cut_head)
-        patch.setattr(state_cache, "_apply", cut_apply)
+        patch.setattr(state_file, "write_head", cut_head)
+        patch.setattr(state_file, "apply", cut_apply)
         with pytest.raises(CutShort):
             chain.open()
     if place == "before it":  # nothing has happened: it can be done again
@@ -448,15 +522,124 @@ def test_two_that_redo_at_the_same_time_both_find_the_state_or_nothing(
         chain.check()
 
 
-# ---------------------------------------------------------------------- where it lies
+FROZEN = """
+import fcntl, os, signal, sys
+from pathlib import Path
+from strandline.recovery.state_cache import StateCache
+
+folder, attempt, width, timed, place = sys.argv[1:]
+flock = fcntl.flock
+
+def stopping(descriptor, kind):
+    if kind & fcntl.LOCK_EX:
+        flock(descriptor, kind)
+        fcntl.flock = stopping_at_the_end
+        if place == "begun":
+            os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        flock(descriptor, kind)
+
+def stopping_at_the_end(descriptor, kind):
+    fcntl.flock = flock
+    if place == "done":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    flock(descriptor, kind)
+
+fcntl.flock = stopping
+StateCache(Path(folder)).open(attempt, int(width), timed=timed == "True")
+"""
 
 
-def test_the_folder_is_one_of_the_machine_unless_the_environment_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("place", ["begun", "done"])
+def test_a_process_frozen_while_it_redoes_costs_a_recovery_and_can_do_no_harm_later(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    monkeypatch.delenv(state_cache.FOLDER_VARIABLE, raising=False)
-    usual = default_folder("stream-id", 3)
-    assert usual.parts[-2:] == ("stream-id", "p00003")
-    assert str(os.getuid()) in str(usual)
-    monkeypatch.setenv(state_cache.FOLDER_VARIABLE, str(tmp_path))
-    assert default_folder("stream-id", 3) == tmp_path / "stream-id" / "p00003"
+    monkeypatch.setattr(state_cache, "_PATIENCE_S", 0.2)
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    arguments = [str(chain.folder), "a1", str(chain.plan.width), str(chain.plan.window.has_times), place]
+    frozen = subprocess.Popen([sys.executable, "-c", FROZEN, *arguments])
+    try:
+        _, status = os.waitpid(frozen.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "it should have stopped with the lock in its hand"
+        assert chain.open() is None, "somebody else holds the lock"
+        # The batch recovers from the log, and the next ones go on in a file of their own.
+        chain.cache().leave("a2", "a1", chain.truth.state, whole=True)
+        chain.last = "a2"
+        chain.check()
+        chain.step("a3")
+        chain.check()
+        chain.step("a4")
+    finally:
+        os.kill(frozen.pid, signal.SIGCONT)
+        assert frozen.wait(60) == 0
+    chain.check()
+    chain.step("a5")
+    chain.check()
+
+
+# ---------------------------------------------------------------------- whose it is
+
+
+def test_folder_and_files_are_closed_to_others(chain: Chain) -> None:
+    os.umask(previous := os.umask(0))
+    try:
+        os.umask(0)
+        chain.step("a0")
+        chain.check()
+        chain.step("a1")
+        chain.step("a2", whole=True, accepted=False)
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(chain.folder.stat().st_mode) == 0o700
+    files = list(chain.folder.iterdir())
+    assert {path.suffix for path in files} == {"", ".whole"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_a_folder_of_our_own_that_others_could_enter_is_closed(chain: Chain) -> None:
+    chain.folder.mkdir(mode=0o755)
+    chain.step("a0")
+    chain.check()
+    assert stat.S_IMODE(chain.folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_of_somebody_else_is_refused(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain.step("a0")
+    user = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(UnsafeFolderError, match="belongs to user") as caught:
+        chain.cache()
+    assert caught.value.where == str(chain.folder)
+    assert "STRANDLINE_STATE_DIR" in caught.value.todo
+
+
+@pytest.mark.parametrize("leads", ["to a folder", "nowhere"])
+def test_a_link_in_the_place_of_the_folder_is_refused(chain: Chain, tmp_path: Path, leads: str) -> None:
+    if leads == "to a folder":
+        (tmp_path / "target").mkdir(mode=0o700)
+    chain.folder.symlink_to(tmp_path / "target")
+    with pytest.raises(UnsafeFolderError, match="link"):
+        chain.cache()
+
+
+@pytest.mark.parametrize("how", ["a link", "written by others", "of somebody else"])
+@pytest.mark.parametrize("name", ["base", "a1.delta"])
+def test_a_file_that_may_not_be_ours_is_not_used(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    chain.step("a0")
+    chain.check()
+    chain.step("a1")
+    path = chain.folder / name
+    if how == "a link":
+        path.rename(chain.folder.parent / "moved")
+        path.symlink_to(chain.folder.parent / "moved")
+    elif how == "written by others":
+        path.chmod(0o620)
+    elif os.geteuid() == 0:
+        os.chown(path, 12345, 12345)
+    else:
+        pytest.skip("only root can give a file away")
+    assert chain.open() is None

@@ -16,7 +16,8 @@ from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
 from strandline.operators.plan import Plan
-from strandline.recovery.state_cache import StateCache, default_folder
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.state_folders import default_folder
 from strandline.recovery.step import Done, Step, run
 from strandline.spark.place import Place
 
