@@ -35,7 +35,7 @@ from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
-from strandline.log.retention import collect, truncate
+from strandline.log.retention import apply_retention, collect, truncate
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Listed, Storage
 from strandline.operators.arrays import State
@@ -454,6 +454,9 @@ class World:
         if rng.random() < 0.3:
             self._see(output)
             truncate(output, before_offset=rng.choice([20, 1 << 40]))
+        if rng.random() < 0.3:
+            self._see(output)
+            apply_retention(output, keep=rng.choice([0, 10, 1_000]))
         if rng.random() < 0.2:
             collect(rng.choice([input_, output]), grace_us=0)
         self.failpoint = failpoint

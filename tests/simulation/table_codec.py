@@ -48,8 +48,10 @@ class Tables:
         offsets = np.sort(table.column(OFFSET).to_numpy())
         if not np.array_equal(offsets, np.arange(first, first + len(table))) or not len(table):
             raise ValueError(f"{file}: offsets are not dense from {first} on")
-        times = table.column(spec.time).to_numpy()
-        counts = np.bincount(table.column(KIND).to_numpy(), minlength=len(Kind)).tolist()
+        times, kinds = table.column(spec.time).to_numpy(), table.column(KIND).to_numpy()
+        counts = np.bincount(kinds, minlength=len(Kind)).tolist()
+        if counts[Kind.RESULT]:
+            times = times[kinds == Kind.RESULT]
         return Block(
             partition=partition,
             file=file,

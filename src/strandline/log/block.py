@@ -50,6 +50,7 @@ class Block:
     rows: Mapping[str, int]
     """Tuples by kind, for example {"result": 1000}."""
     time_min: int
+    """Of its results; of its footprints only if it holds nothing else, for the end of an open window is no time yet."""
     time_max: int
     size_bytes: int
     checksum: str
@@ -59,6 +60,11 @@ class Block:
     def tuples(self) -> int:
         """How many tuples of any kind."""
         return self.end - self.first
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are others than footprints."""
+        return self.rows.get("result", 0) > 0
 
 
 def checksum(data: bytes | memoryview) -> str:
@@ -153,7 +159,7 @@ class _Facts:
 
     def __init__(self, footer: pq.ParquetFile, spec: StreamSpec, where: str) -> None:
         names = {footer.metadata.schema.column(i).path: i for i in range(footer.metadata.num_columns)}
-        times: list[int] = []
+        times: dict[bool, list[int]] = {True: [], False: []}  # of results, of footprints
         offsets: list[int] = []
         rows: Counter[str] = Counter()
         nulls = 0
@@ -168,8 +174,6 @@ class _Facts:
                 )
             time, *stamps = found
             nulls += time.null_count
-            if time.null_count < group.num_rows:
-                times += [_integer(time.min_raw), _integer(time.max_raw)]
             kind = Kind.RESULT
             if stamps:
                 offset, kinds = stamps
@@ -178,13 +182,16 @@ class _Facts:
                     raise StorageError("a row group mixes kinds of tuples", where=where)
                 kind = Kind(kinds.min_raw)
             rows[kind.name.lower()] += group.num_rows
+            if time.null_count < group.num_rows:
+                times[kind is Kind.RESULT] += [_integer(time.min_raw), _integer(time.max_raw)]
         if nulls:
             raise NullTimeError(
                 f"{nulls} of {footer.metadata.num_rows} tuples have no time ({spec.time} is null)",
                 where=where,
                 todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
             )
-        self.time_min, self.time_max = min(times), max(times)
+        counted = times[True] or times[False]
+        self.time_min, self.time_max = min(counted), max(counted)
         self.offsets = (min(offsets), max(offsets)) if offsets else None
         """The first and the last, if the file says them."""
         self.rows = dict(rows)

@@ -74,14 +74,15 @@ class BlockAudit:
         if not len(column):
             return
         times = column.cast(pa.int64()).to_numpy()
-        if times.min() < b.time_min or times.max() > b.time_max:
+        of_results = times[table.column(KIND).to_numpy() == Kind.RESULT]
+        counted = of_results if len(of_results) else times
+        if counted.min() < b.time_min or counted.max() > b.time_max:
             yield (
-                f"its times run from {times.min()} to {times.max()}, "
+                f"its times run from {counted.min()} to {counted.max()}, "
                 f"the manifest says {b.time_min} to {b.time_max}: a search by time can miss tuples"
             )
         if self.is_sorted:
-            results = times[table.column(KIND).to_numpy() == Kind.RESULT]
-            back = np.flatnonzero(results[1:] < results[:-1])
+            back = np.flatnonzero(of_results[1:] < of_results[:-1])
             if len(back):
                 yield f"its tuples are not in the order of {self.spec.time}: {len(back)} times it goes back"
 

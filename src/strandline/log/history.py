@@ -101,7 +101,10 @@ def _require_same_tuples(block: Block, gone: Sequence[Block]) -> None:
     for b in gone:
         rows.update(b.rows)
     times = min(b.time_min for b in gone), max(b.time_max for b in gone)
-    if dict(rows) != dict(block.rows) or times != (block.time_min, block.time_max):
+    # Where footprints are, times are those of results, of footprints alone, or, in streams of before, of both.
+    is_exact = set(rows) == {"result"}
+    fits = times[0] <= block.time_min <= block.time_max <= times[1]
+    if dict(rows) != dict(block.rows) or (times != (block.time_min, block.time_max) if is_exact else not fits):
         raise _unusable(
             f"its block {block.file} (partition {block.partition}, offsets {block.first} to {block.end - 1}) "
             f"has {dict(block.rows)} at times {block.time_min} to {block.time_max}, "

@@ -81,7 +81,10 @@ class IndexAudit:
         found: list[Problem] = []
         for leaf in self._leaves(self.snapshot.children):
             for partition in np.unique(leaf.partition):
-                own = np.flatnonzero(leaf.partition == partition)
+                # Nobody looks for footprints by their time.
+                own = np.flatnonzero((leaf.partition == partition) & leaf.has_results)
+                if not len(own):
+                    continue
                 extremes = {int(own[np.argmax(leaf.time_max[own])]), int(own[np.argmin(leaf.time_min[own])])}
                 found += [p for row in sorted(extremes) for p in self._unfindable(leaf, row)]
         return found

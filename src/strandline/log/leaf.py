@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.log.block import Block
@@ -60,6 +61,12 @@ class Leaf:
         """One leaf with the entries of all."""
         table = pa.concat_tables([leaf.table for leaf in leaves]).combine_chunks()
         return cls(table.sort_by([("partition", "ascending"), ("first", "ascending")]))
+
+    @property
+    def has_results(self) -> npt.NDArray[np.bool_]:
+        """Of each entry, whether its block holds others than footprints."""
+        found: npt.NDArray[np.bool_] = pc.match_substring(self.table.column("rows"), '"result"').to_numpy()
+        return found
 
     def __len__(self) -> int:
         return len(self.table)

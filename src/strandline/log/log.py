@@ -329,7 +329,7 @@ class Log:
             ends = list(base.ends)
             for b in blocks:
                 ends[b.partition] = max(ends[b.partition], b.end)
-            times = [b.time_max for b in blocks if b.partition != self.spec.late]
+            times = [b.time_max for b in blocks if b.partition != self.spec.late and b.has_results]
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
             boundary = None if time_max is None or self.spec.lateness is None else time_max - self.spec.lateness
             return Manifest(

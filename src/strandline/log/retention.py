@@ -26,14 +26,14 @@ Progress = Callable[[str, int], None]
 def truncate(
     log: Log,
     *,
-    before_time: int | None = None,
+    before_time: int | Mapping[int, int] | None = None,
     before_offset: int | Mapping[int, int] | None = None,
     yield_to_consumers: bool = False,
 ) -> tuple[int, ...]:
-    """Drops whole blocks before a time or an offset; returns where each partition begins now.
+    """Drops whole blocks before a time or an offset, or one for each partition; returns where each begins now.
 
-    Blocks are dropped only if all of their tuples lie before. If a registered consumer needs some of them this raises
-    and names it, or, with `yield_to_consumers`, drops only what no consumer needs.
+    Blocks are dropped only if all of their results lie before: footprints have no time of their own. If a registered
+    consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what nobody needs.
     """
     if (before_time is None) == (before_offset is None):
         raise OptionError("truncate needs a time or an offset, and not both", where=log.storage.url)
@@ -70,16 +70,54 @@ def truncate(
 
 
 def apply_retention(log: Log, keep: int) -> None:
-    """Drops what is more than `keep` older than the newest tuple, as far as consumers allow."""
-    if log.state.time_max is not None:
-        truncate(log, before_time=log.state.time_max - keep, yield_to_consumers=True)
+    """Drops what is more than `keep` older than the newest tuple, as far as consumers allow.
+
+    In an operator's stream the newest result counts, of each partition by itself if times are offsets.
+    """
+    if log.spec.operator is None:
+        if log.state.time_max is not None:
+            truncate(log, before_time=log.state.time_max - keep, yield_to_consumers=True)
+        return
+    found = {p: _newest_result(log, p) for p in range(log.spec.partitions)}
+    newest = {p: time for p, time in found.items() if time is not None}
+    if log.spec.time_is_offset:
+        truncate(log, before_time={p: time - keep for p, time in newest.items()}, yield_to_consumers=True)
+    elif newest:
+        truncate(log, before_time=max(newest.values()) - keep, yield_to_consumers=True)
 
 
-def _wanted(log: Log, before_time: int | None, before_offset: int | Mapping[int, int] | None) -> list[int]:
+def _newest_result(log: Log, partition: int) -> int | None:
+    """The largest time of a result; None if there is none.
+
+    Looked for from the end backwards, in ever larger steps. In streams of before, blocks have the times of footprints,
+    too: those of windows that are still open lie behind the boundary, before which all results are.
+    """
+    start, end = log.state.starts[partition], log.state.ends[partition]
+    boundary = log.state.boundaries[partition]
+    reach = 1
+    while start < end:
+        first = max(start, end - reach)
+        times = [b.time_max for b in log.blocks(partition, first) if b.has_results]
+        if times:
+            return max(times) if boundary is None else min(max(times), boundary)
+        if first == start:
+            break
+        reach *= 16
+    return None
+
+
+def _wanted(
+    log: Log, before_time: int | Mapping[int, int] | None, before_offset: int | Mapping[int, int] | None
+) -> list[int]:
     """Per partition the first offset to keep, not yet aligned to blocks."""
     state, late = log.state, log.spec.late
     if before_time is not None:
-        return [next((b.first for b in log.blocks(p, time_from=before_time)), state.ends[p]) for p in range(late + 1)]
+        times = before_time if isinstance(before_time, Mapping) else dict.fromkeys(range(late + 1), before_time)
+        starts = list(state.starts)
+        for p, time in times.items():
+            kept = (b.first for b in log.blocks(p, time_from=time) if b.has_results)
+            starts[p] = next(kept, state.ends[p])
+        return starts
     if isinstance(before_offset, Mapping):
         unknown = [p for p in before_offset if not 0 <= p < late]
         if unknown:

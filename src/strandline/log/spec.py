@@ -82,6 +82,11 @@ class StreamSpec:
         return self._type_of(self.time) in _TIMESTAMP_TYPES
 
     @property
+    def time_is_offset(self) -> bool:
+        """Whether times are offsets of a partition's input, as with count windows: then no two partitions compare."""
+        return self.operator is not None and self.operator["window"]["kind"] == "count"
+
+    @property
     def delta_encoded(self) -> tuple[str, ...]:
         """Columns stored as differences: the numbers in an operator's stream, which grow slowly or stay the same."""
         if self.operator is None:
