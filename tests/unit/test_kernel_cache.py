@@ -86,7 +86,7 @@ def elsewhere(warm: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     """The same in another folder, to do something with, written at another time."""
     shutil.copytree(warm[0], tmp_path / "elsewhere")
     for path in (tmp_path / "elsewhere").rglob("*.py"):
-        os.utime(path, (1, 1))
+        os.utime(path, (1e9, 1e9))
     return tmp_path / "elsewhere"
 
 
@@ -102,6 +102,14 @@ def test_kernels_are_loaded_by_the_next_process_wherever_the_same_sources_lie(
         later = run(package, {"NUMBA_CACHE_DIR": str(elsewhere / "kernels")}, STRINGS)
         assert (later["compiled"], later["results"]) == (0, first["results"])
         assert later["loaded"] > 0
+
+
+def test_a_package_in_a_zip_has_the_same_kernels(warm: tuple[Path, dict[str, Any]], elsewhere: Path) -> None:
+    """As Spark ships one to its workers."""
+    package = shutil.make_archive(str(elsewhere / "package"), "zip", elsewhere / "copy")
+    later = run(Path(package), {"NUMBA_CACHE_DIR": str(elsewhere / "kernels")}, STRINGS)
+    assert (later["compiled"], later["results"]) == (0, warm[1]["results"])
+    assert later["loaded"] > 0
 
 
 def test_kernels_with_another_constant_of_another_file_are_not_loaded(
