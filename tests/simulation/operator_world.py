@@ -36,6 +36,7 @@ from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.retention import apply_retention, collect, truncate
+from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Listed, Storage
 from strandline.operators.arrays import State
@@ -365,8 +366,22 @@ class World:
 
     def _run_step(self, s: Step, policy: Policy, output: Log, input_: Log) -> Done:
         cache = self.machines[s.partition].cache()
+        first = s.before.input if s.before else s.input_start
+        blocks = list(input_.blocks(s.partition, first, s.input_end)) if first < s.input_end else []
+        share = Share(input_.storage, input_.spec, blocks)
+        if self.rng.random() < 0.02:
+            self._compact_away()
         try:
-            return step.run(s, self.plan, policy, output, input_, cache, self.clock)
+            return step.run(
+                s,
+                self.plan,
+                policy,
+                Share(output.storage, output.spec),
+                share,
+                cache,
+                self.clock,
+                lambda: (output, input_),
+            )
         finally:
             cache.close()
 
@@ -459,6 +474,15 @@ class World:
             apply_retention(output, keep=rng.choice([0, 10, 1_000]))
         if rng.random() < 0.2:
             collect(rng.choice([input_, output]), grace_us=0)
+        self.failpoint = failpoint
+
+    def _compact_away(self) -> None:
+        """While a task is on its way, the blocks that it is to read are put into others, and deleted."""
+        failpoint, self.failpoint = self.failpoint, None
+        input_ = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
+        compact(input_, target_bytes=100_000, blocks_min=2, unique=self.unique)
+        for _ in range(2):
+            collect(input_, grace_us=0)
         self.failpoint = failpoint
 
     def _between_lives(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
@@ -62,7 +62,8 @@ class Standing:
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
-        return asdict(self)
+        # Not `asdict`, which copies value by value: a manifest has a standing for every partition.
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -16,30 +19,42 @@ def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], wo
     """`work` on each item, a task each, in order; each on its host if that can be had without waiting long."""
     if not items:
         return []
+    # Spark's own pickler looks for what has to go by value: many items of importable classes need not pay for that.
+    pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
     located = any(hosts) and not str(context.master).startswith("local[")
-    tasks: Any = _located(context, items, hosts) if located else context.parallelize(items, len(items))
-    done: list[R] = tasks.map(work).collect()
+    tasks: Any = _located(context, pickled, hosts) if located else context.parallelize(pickled, len(pickled))
+    done: list[R] = tasks.map(_Unpickling(work)).collect()
     return done
 
 
-def _located(context: Any, items: Sequence[T], hosts: Sequence[str]) -> Any:
-    """An RDD of one item a partition with preferred locations, which Python's own `parallelize` has not."""
+@dataclass(frozen=True, slots=True)
+class _Unpickling:
+    """Work on items that come as bytes, or as text where Spark has brought them as text."""
+
+    work: Callable[[Any], Any]
+
+    def __call__(self, item: bytes | str) -> Any:
+        return self.work(pickle.loads(base64.b64decode(item) if isinstance(item, str) else item))
+
+
+def _located(context: Any, items: Sequence[bytes], hosts: Sequence[str]) -> Any:
+    """An RDD of one item a partition with preferred locations, which Python's own `parallelize` has not.
+
+    Every call into the JVM costs a round trip, so all items go in one and all hosts in another, however many they are.
+    """
+    from pyspark import serializers
     from pyspark.core.rdd import RDD
-    from pyspark.serializers import BatchedSerializer, CPickleSerializer
 
-    serializer: Any = CPickleSerializer()
     jvm = context._jvm
-    pairs = jvm.java.util.ArrayList()
-    for item, host in zip(items, hosts, strict=True):
-        places = jvm.java.util.ArrayList()
-        if host:
-            places.add(host)
-        pairs.add(jvm.scala.Tuple2(bytearray(serializer.dumps([item])), _scala(jvm, places)))
-    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-    rdd = context._jsc.sc().makeRDD(_scala(jvm, pairs), tag)
-    batched: Any = BatchedSerializer
-    return RDD(rdd.toJavaRDD(), context, batched(serializer, 1))
+    texts = _scala(jvm, [base64.b64encode(item).decode() for item in items])
+    places = _scala(jvm, hosts).grouped(1).toSeq()
+    tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
+    rdd = context._jsc.sc().makeRDD(texts.zip(places), tag)
+    untyped: Any = serializers
+    return RDD(rdd.toJavaRDD(), context, untyped.UTF8Deserializer())
 
 
-def _scala(jvm: Any, values: Any) -> Any:
-    return jvm.scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
+def _scala(jvm: Any, texts: Sequence[str]) -> Any:
+    """A Scala sequence of texts without commas."""
+    array = jvm.java.util.regex.Pattern.compile(",").split(",".join(texts))
+    return jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(array)

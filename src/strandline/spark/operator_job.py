@@ -17,7 +17,7 @@ from strandline.recovery.partitions import run_batch
 from strandline.recovery.step import Done, Step
 from strandline.spark.affinity import on_hosts
 from strandline.spark.housekeeping import look_after
-from strandline.spark.operator_task import OperatorTask, run_task
+from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
 
 if TYPE_CHECKING:
@@ -40,16 +40,16 @@ class OperatorJob:
         retention_: int | None,
     ) -> None:
         self._context = context
-        self._plan = plan
-        self._policy = policy
-        self._input_place, self.input = input_
+        input_place, self.input = input_
         self._output_place, self.output = output
+        self._work = OperatorWork(
+            plan, policy, input_place, self.input.spec.to_json(), self._output_place, self.output.spec.to_json()
+        )
         self._tuples_max = tuples_max
         self._retention = retention_
         self._consumer = f"operator-{self.output.spec.id}"
         self._registered_s = 0.0
         self._recovery: Mapping[str, Any] = {}
-        self._input_spec, self._output_spec = self.input.spec.to_json(), self.output.spec.to_json()
 
     def register(self) -> None:
         """Keeps the input from being truncated past what a recovery would need."""
@@ -84,22 +84,12 @@ class OperatorJob:
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
         tasks = [self._task(step) for step in steps]
         hosts = [step.before.host if step.before else "" for step in steps]
-        return on_hosts(self._context, tasks, hosts, run_task)
+        return on_hosts(self._context, tasks, hosts, self._work)
 
     def _task(self, step: Step) -> OperatorTask:
         first = step.before.input if step.before else step.input_start
-        return OperatorTask(
-            step,
-            self._plan,
-            self._policy,
-            self._input_place,
-            self._input_spec,
-            self.input.state,
-            list(self.input.blocks(step.partition, first, step.input_end)) if first < step.input_end else [],
-            self._output_place,
-            self._output_spec,
-            self.output.state,
-        )
+        blocks = list(self.input.blocks(step.partition, first, step.input_end)) if first < step.input_end else []
+        return OperatorTask(step, blocks)
 
     def _keep_registered(self) -> None:
         """Now and then: says what of the input is still needed. An old word about it does no harm."""

@@ -1,20 +1,23 @@
-"""One step of an operator as a Spark task. Everything it needs travels with it; it opens nothing it does not read."""
+"""Steps of an operator as Spark tasks. What one needs travels with it; it opens nothing that it does not read."""
 
 from __future__ import annotations
 
+import copyreg
 import gc
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
+from typing import Any
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
-from strandline.log.log import Log
+from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
+from strandline.log.standing import Standing
 from strandline.operators.plan import Plan
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.state_folders import default_folder
@@ -22,44 +25,58 @@ from strandline.recovery.step import Done, Step, run
 from strandline.spark.place import Place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OperatorTask:
-    """A step with what it works on."""
+    """A step, and the blocks that it takes in: its share of a batch, whatever the other partitions do."""
 
     step: Step
+    input_blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """What all tasks of an operator have in common; called with a task, it does the task. It travels once a job."""
+
     plan: Plan
     policy: Policy
     input: Place
     input_spec: bytes
-    input_state: LogState
-    input_blocks: Sequence[Block]
     output: Place
     output_spec: bytes
-    output_state: LogState
+
+    def __call__(self, task: OperatorTask) -> Done:
+        """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
+        failpoint("task-begins")
+        output = Share(self.output.storage(), _spec(self.output_spec))
+        input_ = Share(self.input.storage(), _spec(self.input_spec), task.input_blocks)
+        # Attempts of a task have names of their own, or a second one would find the files of the first.
+        step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=socket.gethostname())
+        cache = StateCache(default_folder(output.spec.id, step.partition))
+        try:
+            return run(
+                step,
+                _compiled(self.plan),
+                self.policy,
+                output,
+                input_,
+                cache,
+                SYSTEM_CLOCK,
+                lambda: (self.output.open(), self.input.open()),
+            )
+        finally:
+            cache.close()
+            _spare_the_collector(self.plan)
 
 
-def run_task(task: OperatorTask) -> Done:
-    """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
-    failpoint("task-begins")
-    output = Log.at(task.output.storage(), _spec(task.output_spec), task.output_state)
-    input_ = Log.at(task.input.storage(), _spec(task.input_spec), task.input_state, task.input_blocks)
-    # Attempts of a task have names of their own, or a second one would find the files of the first.
-    step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=socket.gethostname())
-    cache = StateCache(default_folder(output.spec.id, step.partition))
-    try:
-        return run(
-            step,
-            _compiled(task.plan),
-            task.policy,
-            output,
-            input_,
-            cache,
-            SYSTEM_CLOCK,
-            lambda: (task.output.open(), task.input.open()),
-        )
-    finally:
-        cache.close()
-        _spare_the_collector(task.plan)
+def _travels_as_its_values(kind: type[Any]) -> None:
+    """Pickles a dataclass as its values, which takes a third of what `dataclasses` takes for one with slots."""
+    values = attrgetter(*kind.__slots__)
+    copyreg.pickle(kind, lambda instance: (kind, values(instance)))
+
+
+# Of each of these one travels for every partition in every batch.
+for _kind in (OperatorTask, Step, Standing, Block, Done):
+    _travels_as_its_values(_kind)
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,39 @@
+"""A log as a task needs it: what travels to a machine is a few blocks of one partition, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from strandline.log.block import Block
+from strandline.log.log import Log
+from strandline.log.manifest import Manifest
+from strandline.log.spec import StreamSpec
+from strandline.log.storage import Storage
+from strandline.log.tail import Tail
+
+
+class Share(Log):
+    """A handle that costs no I/O and knows no more than these blocks, which follow each other in one partition.
+
+    Should one of them be gone when it is read, because it was compacted, the share becomes a handle on the whole log.
+    """
+
+    def __init__(self, storage: Storage, stream: StreamSpec, blocks: Sequence[Block] = ()) -> None:
+        super().__init__(storage, stream)
+        self._is_whole = False
+        if blocks:
+            partition, first, end = blocks[0].partition, blocks[0].first, blocks[-1].end
+            starts, ends = list(self.state.starts), list(self.state.ends)
+            starts[partition], ends[partition] = first, end
+            self.state = replace(self.state, starts=tuple(starts), ends=tuple(ends))
+            self._tail = Tail([Manifest(self.state.seq, "append", stream.id, 0, blocks=tuple(blocks))])
+
+    def refresh(self) -> bool:
+        """Takes in the whole log: on what a share knows, the commits since cannot be built."""
+        if self._is_whole:
+            return super().refresh()
+        self._is_whole = True
+        super().__init__(self.storage, self.spec, self.clock)
+        self.reload()
+        return True
