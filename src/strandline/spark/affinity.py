@@ -1,11 +1,20 @@
-"""Small jobs whose tasks would rather run on the machine that holds their partition's state."""
+"""Small jobs whose tasks would rather run on the machine that holds their partition's state.
+
+Spark places tasks by the name under which an executor has registered: an address on a Standalone cluster, a pod's
+address on Kubernetes, the node manager's name on YARN. That need not be what the machine calls itself.
+"""
 
 from __future__ import annotations
 
 import base64
+import contextlib
+import os
 import pickle
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -13,6 +22,31 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+@lru_cache(maxsize=1)
+def spark_host() -> str:
+    """What Spark calls the machine of this task; outside of an executor, the name the machine has for itself."""
+    # An executor is told on its command line what to register as, whoever starts it, and tells its Python nothing.
+    for command in _commands_above():
+        if any(argument.endswith("ExecutorBackend") for argument in command) and "--hostname" in command[:-1]:
+            return command[command.index("--hostname") + 1]
+    known = (os.environ.get(name) for name in _HOST_VARIABLES)
+    return next(filter(None, known), None) or socket.gethostname()
+
+
+_HOST_VARIABLES = ("SPARK_EXECUTOR_POD_IP", "NM_HOST", "SPARK_LOCAL_HOSTNAME")
+"""Where there is no /proc: what Kubernetes, YARN and Spark itself leave in the environment of an executor."""
+
+
+def _commands_above() -> Iterator[list[str]]:
+    """The command lines of the processes that this one comes from, the nearest first, as far as they can be read."""
+    pid = os.getppid()
+    with contextlib.suppress(OSError):
+        while pid > 0:
+            yield Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+            status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            pid = int(status.rpartition(")")[2].split()[1])  # a command in brackets, its state, its parent
 
 
 def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], work: Callable[[T], R]) -> list[R]:
@@ -55,6 +89,6 @@ def _located(context: Any, items: Sequence[bytes], hosts: Sequence[str]) -> Any:
 
 
 def _scala(jvm: Any, texts: Sequence[str]) -> Any:
-    """A Scala sequence of texts without commas."""
-    array = jvm.java.util.regex.Pattern.compile(",").split(",".join(texts))
+    """A Scala sequence of texts without commas, empty ones included."""
+    array = jvm.java.util.regex.Pattern.compile(",").split(",".join(texts), -1)
     return jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(array)

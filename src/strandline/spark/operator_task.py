@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copyreg
 import gc
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ from strandline.operators.plan import Plan
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.state_folders import default_folder
 from strandline.recovery.step import Done, Step, run
+from strandline.spark.affinity import spark_host
 from strandline.spark.place import Place
 
 
@@ -50,7 +50,7 @@ class OperatorWork:
         output = Share(self.output.storage(), _spec(self.output_spec))
         input_ = Share(self.input.storage(), _spec(self.input_spec), task.input_blocks)
         # Attempts of a task have names of their own, or a second one would find the files of the first.
-        step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=socket.gethostname())
+        step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=spark_host())
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
             return run(

@@ -1,0 +1,60 @@
+"""Where a task says it ran: under the name by which Spark would send the next one there."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.spark import affinity
+from strandline.spark.affinity import spark_host
+
+ASK = "from strandline.spark.affinity import spark_host; print(spark_host())"
+DAEMON = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ASK!r}], check=True)"
+EXECUTOR = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DAEMON!r}], check=True)"
+HAS_PROC = Path("/proc/self/cmdline").exists()
+
+
+@pytest.fixture(autouse=True)
+def _ask_anew() -> Iterator[None]:
+    spark_host.cache_clear()
+    yield
+    spark_host.cache_clear()
+
+
+def asked_below(*command: str) -> str:
+    """What a grandchild of a process with this command says."""
+    done = subprocess.run([sys.executable, "-c", EXECUTOR, *command], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="needs /proc")
+@pytest.mark.parametrize(
+    "backend",
+    [
+        "org.apache.spark.executor.CoarseGrainedExecutorBackend",
+        "org.apache.spark.executor.YarnCoarseGrainedExecutorBackend",
+        "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+    ],
+)
+def test_a_task_takes_the_name_under_which_its_executor_registered(backend: str) -> None:
+    assert asked_below(backend, "--executor-id", "7", "--hostname", "10.1.2.3", "--cores", "1") == "10.1.2.3"
+
+
+@pytest.mark.skipif(not HAS_PROC, reason="needs /proc")
+def test_other_programs_with_a_hostname_are_not_taken_for_an_executor() -> None:
+    assert asked_below("ssh", "--hostname", "10.1.2.3") == socket.gethostname()
+    assert asked_below("CoarseGrainedExecutorBackend", "--hostname") == socket.gethostname()
+
+
+def test_without_a_look_at_processes_the_environment_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(affinity, "_commands_above", lambda: iter(()))
+    for name in ("SPARK_EXECUTOR_POD_IP", "NM_HOST", "SPARK_LOCAL_HOSTNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert spark_host() == socket.gethostname()
+    for name in ("SPARK_LOCAL_HOSTNAME", "NM_HOST", "SPARK_EXECUTOR_POD_IP"):
+        spark_host.cache_clear()
+        monkeypatch.setenv(name, f"{name} has it")
+        assert spark_host() == f"{name} has it"
