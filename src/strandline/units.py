@@ -58,15 +58,22 @@ def duration_us(value: str | int | dt.timedelta, option: str) -> int:
 _DURATION_TODO = 'write it like "500 ms", "10 s", "5 minutes", "7 days" (a plain number for an integer time column)'
 
 
+def earlier(time: int, duration: int) -> int:
+    """A time that much before another, or the first that 64 bits can hold."""
+    return max(time - duration, -(1 << 63))
+
+
 def time_value(value: str | int | dt.datetime, option: str) -> int:
     """The log's integer for a point in time: a datetime, ISO text (UTC unless it says), or a number."""
     if isinstance(value, bool):
         raise OptionError(f"{option}={value!r} is not a point in time", todo=_TIME_TODO)
+    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        value = int(value)
     if isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 63:
+            raise OptionError(f"{option}={value!r} is not a point in time: it has more than 64 bits", todo=_TIME_TODO)
         return value
     if isinstance(value, str):
-        if re.fullmatch(r"-?\d+", value):
-            return int(value)
         try:
             value = dt.datetime.fromisoformat(value)
         except ValueError:

@@ -39,10 +39,14 @@ class Feed:
         folder.mkdir()
 
     def add(self, rows: Sequence[Row]) -> None:
+        self.add_table(pa.Table.from_pylist(list(rows), schema=self.schema))
+
+    def add_table(self, table: pa.Table) -> None:
+        """For values that Python cannot hold."""
         number = len(list(self.folder.iterdir()))
         path = self.folder / f"{number:05d}.parquet"
         hidden = self.folder.parent / f".{self.folder.name}-{path.name}"
-        pq.write_table(pa.Table.from_pylist(list(rows), schema=self.schema), hidden)
+        pq.write_table(table, hidden)
         os.utime(hidden, (1_700_000_000 + number,) * 2)  # Spark takes the oldest first
         hidden.rename(path)
 

@@ -72,3 +72,9 @@ def test_times_are_shown_as_their_column_has_them() -> None:
     assert time_text(1_500_000, is_timestamp=True) == "1970-01-01 00:00:01.500"
     assert time_text(1_500_000, is_timestamp=False) == "1500000"
     assert time_text(1 << 62, is_timestamp=True) == f"{1 << 62} µs"
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, "9" * 19])
+def test_a_time_that_64_bits_cannot_hold_is_refused(value: int | str) -> None:
+    with pytest.raises(OptionError, match="more than 64 bits"):
+        time_value(value, "since")

@@ -14,6 +14,7 @@ from strandline.cli import terminal
 from strandline.cli.arguments import AsJson, StreamPath, open_log
 from strandline.cli.chart import bars
 from strandline.cli.terminal import ACCENT, QUIET, ago, count, facts_table, moment, panel, plural, rows_table, size
+from strandline.log.reason import LATE
 
 if TYPE_CHECKING:
     from strandline.log.log import Log
@@ -96,7 +97,9 @@ def _stream(s: Summary, now_us: int) -> RenderableType:
     facts.add_row("created", f"{moment(s.created_us)} [{QUIET}]{escape(s.created_by)}[/]" if s.created_us else "-")
     facts.add_row("lateness", "nothing is ever late" if s.lateness is None else _span(s, s.lateness))
     facts.add_row("retention", "everything is kept" if s.retention is None else _span(s, s.retention))
-    facts.add_row("tuples", f"[bold {ACCENT}]{count(s.tuples)}[/]  [{QUIET}]late[/] {count(s.late.tuples)}")
+    aside = {LATE: 0, **s.set_aside}
+    beside = "".join(f"  [{QUIET}]{escape(reason)}[/] {count(tuples)}" for reason, tuples in aside.items())
+    facts.add_row("tuples", f"[bold {ACCENT}]{count(s.tuples)}[/]{beside}")
     facts.add_row("size", f"{size(s.size_bytes)} in {plural(s.blocks, 'block')}, {plural(s.commits, 'commit')}")
     facts.add_row("time", f"{_time(s, s.time_min)} … {_time(s, s.time_max)}")
     facts.add_row("rate", _rates(s))

@@ -71,9 +71,11 @@ class _Drop:
 
 
 def _drop(log: Log, partition: int, before_time: int | None, before_offset: int | None) -> _Drop:
+    from strandline.log.retention import first_kept
+
     start, end = log.state.starts[partition], log.state.ends[partition]
     if before_time is not None:
-        keep = next((b.first for b in log.blocks(partition, time_from=before_time)), end)
+        keep = first_kept(log, partition, before_time)
     elif before_offset is not None and before_offset < end:
         # The block that holds the offset stays, whole.
         keep = next((b.first for b in log.blocks(partition, first=max(before_offset, start))), start)

@@ -23,6 +23,7 @@ import xxhash
 
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
 from strandline.log.columns import CONTROL_FIELDS, KIND, OFFSET
+from strandline.log.reason import reason_of
 from strandline.log.spec import StreamSpec
 
 COMPRESSION = "lz4"
@@ -65,6 +66,11 @@ class Block:
     def has_results(self) -> bool:
         """Whether there are others than footprints."""
         return self.rows.get("result", 0) > 0
+
+    @property
+    def reason(self) -> str:
+        """Why the tuples of a block of the side log are there."""
+        return reason_of(self.file)
 
 
 def checksum(data: bytes | memoryview) -> str:
@@ -145,13 +151,6 @@ def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: 
         size_bytes=len(data),
         checksum=checksum(data),
     )
-
-
-def earliest(metadata: pq.FileMetaData, spec: StreamSpec) -> int:
-    """The smallest time in a Parquet file, from its footer; the largest number there is if it holds no time."""
-    names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
-    groups = (metadata.row_group(g).column(names[spec.time]).statistics for g in range(metadata.num_row_groups))
-    return min((_integer(s.min_raw) for s in groups if s is not None and s.has_min_max), default=(1 << 63) - 1)
 
 
 class _Facts:

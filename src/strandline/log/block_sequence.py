@@ -30,16 +30,17 @@ def write_blocks(
     unique: str,
     create: Callable[[str, bytes], None],
     *,
+    reason: str | None = None,
     bytes_max: int = BYTES_MAX,
     rows_max: int = ROWS_MAX,
 ) -> Iterator[Block]:
     """Writes the tuples with `create`, numbered from `first` on; yields each block once it is written.
 
-    The kinds come in the order of Kind. The names of all blocks end in `unique`.
+    The kinds come in the order of Kind. The names of all blocks have `unique` in them, and in the side log `reason`.
     """
     for piece in pieces(parts, bytes_max, rows_max):
         data = blocks_.encode_parts(piece, spec, first)
-        file = spec.file(partition, first, unique)
+        file = spec.file(partition, first, unique, reason)
         block = blocks_.describe(data, spec, partition, first, file)
         create(file, data)
         yield block

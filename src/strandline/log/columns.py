@@ -14,6 +14,8 @@ OFFSET = "_offset"
 KIND = "_kind"
 PARTITION = "_partition"
 """Stored nowhere: readers that ask for positions get it beside the offset."""
+REASON = "_reason"
+"""The same, of tuples of the side log: why they are there."""
 
 CONTROL_FIELDS = [pa.field(OFFSET, pa.int64()), pa.field(KIND, pa.int8())]
 

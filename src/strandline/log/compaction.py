@@ -92,6 +92,8 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
         # The iterator is begun anew after each run, because publishing changes what it walks over.
         base_seq = log.state.seq
         for block in log.blocks(partition, first=first):
+            if run and block.reason != run[-1].reason:
+                break  # in the side log: its name says one reason for all tuples of a block
             first = block.end
             small = block.size_bytes * 2 <= target_bytes
             if small:
@@ -116,7 +118,7 @@ def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
                 writer.write_table(table.select(log.spec.stored.names), row_group_size=blocks_.ROWS_PER_GROUP)
     data = sink.getvalue()
     first, end, partition = run[0].first, run[-1].end, run[0].partition
-    file = log.spec.file(partition, first, f"{end:020d}-{unique}")
+    file = log.spec.file(partition, first, f"{end:020d}-{unique}", run[0].reason)
     block = blocks_.describe(data, log.spec, partition, first, file)
     create_once(log.storage, file, data)
     failpoint("compaction-before-manifest")

@@ -97,6 +97,11 @@ def _require_same_tuples(block: Block, gone: Sequence[Block]) -> None:
             f"its block {block.file} (partition {block.partition}, offsets {block.first} to {block.end - 1}) "
             f"does not take the place of whole blocks"
         )
+    if any(b.reason != block.reason for b in gone):
+        raise _unusable(
+            f"its block {block.file} (offsets {block.first} to {block.end - 1}) says {block.reason!r} of tuples "
+            f"that are in the side log for other reasons, too"
+        )
     rows: Counter[str] = Counter()
     for b in gone:
         rows.update(b.rows)

@@ -40,7 +40,7 @@ from strandline.log.standing import Standing
 from strandline.log.state import LogState
 from strandline.log.storage import Storage, create_once, is_temporary
 from strandline.log.tail import Tail
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, earlier
 
 END = (1 << 63) - 1
 
@@ -331,7 +331,8 @@ class Log:
                 ends[b.partition] = max(ends[b.partition], b.end)
             times = [b.time_max for b in blocks if b.partition != self.spec.late and b.has_results]
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
-            boundary = None if time_max is None or self.spec.lateness is None else time_max - self.spec.lateness
+            lateness = self.spec.lateness
+            boundary = None if time_max is None or lateness is None else earlier(time_max, lateness)
             return Manifest(
                 seq=state.seq + 1,
                 kind="append",

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log import consumers
+from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
+from strandline.log.reason import AHEAD, TIME
 from strandline.log.state import LogState
 from strandline.log.storage import is_temporary
+from strandline.units import earlier
 
 GRACE_US = 3_600_000_000
 _FOLDERS = ("blocks", "late", "snapshots", "staging", "commits", "consumers")
@@ -76,14 +79,14 @@ def apply_retention(log: Log, keep: int) -> None:
     """
     if log.spec.operator is None:
         if log.state.time_max is not None:
-            truncate(log, before_time=log.state.time_max - keep, yield_to_consumers=True)
+            truncate(log, before_time=earlier(log.state.time_max, keep), yield_to_consumers=True)
         return
     found = {p: _newest_result(log, p) for p in range(log.spec.partitions)}
     newest = {p: time for p, time in found.items() if time is not None}
     if log.spec.time_is_offset:
-        truncate(log, before_time={p: time - keep for p, time in newest.items()}, yield_to_consumers=True)
+        truncate(log, before_time={p: earlier(time, keep) for p, time in newest.items()}, yield_to_consumers=True)
     elif newest:
-        truncate(log, before_time=max(newest.values()) - keep, yield_to_consumers=True)
+        truncate(log, before_time=earlier(max(newest.values()), keep), yield_to_consumers=True)
 
 
 def _newest_result(log: Log, partition: int) -> int | None:
@@ -110,13 +113,12 @@ def _wanted(
     log: Log, before_time: int | Mapping[int, int] | None, before_offset: int | Mapping[int, int] | None
 ) -> list[int]:
     """Per partition the first offset to keep, not yet aligned to blocks."""
-    state, late = log.state, log.spec.late
+    late = log.spec.late
     if before_time is not None:
         times = before_time if isinstance(before_time, Mapping) else dict.fromkeys(range(late + 1), before_time)
-        starts = list(state.starts)
+        starts = list(log.state.starts)
         for p, time in times.items():
-            kept = (b.first for b in log.blocks(p, time_from=time) if b.has_results)
-            starts[p] = next(kept, state.ends[p])
+            starts[p] = first_kept(log, p, time)
         return starts
     if isinstance(before_offset, Mapping):
         unknown = [p for p in before_offset if not 0 <= p < late]
@@ -128,6 +130,19 @@ def _wanted(
     else:
         wanted = [before_offset or 0] * late
     return [*wanted, 0]
+
+
+def first_kept(log: Log, partition: int, before_time: int) -> int:
+    """The first offset of the first block with results that are not all older than a time."""
+    blocks = log.blocks(partition, time_from=before_time)
+    kept = (b.first for b in blocks if b.has_results and _newest(log, b) >= before_time)
+    return next(kept, log.state.ends[partition])
+
+
+def _newest(log: Log, block: Block) -> int:
+    """The newest time of a block; of one that is in the side log for its times, when it came there."""
+    is_misdated = block.reason in (AHEAD, TIME) and log.spec.time_is_timestamp
+    return min(block.time_max, block.published_us) if is_misdated else block.time_max
 
 
 def _aligned(log: Log, wanted: Sequence[int]) -> list[int]:

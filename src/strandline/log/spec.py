@@ -19,6 +19,7 @@ from strandline.errors import (
     StreamMismatchError,
 )
 from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
+from strandline.log.reason import ending
 
 FORMAT = 2
 _READABLE = (1, FORMAT)
@@ -102,9 +103,12 @@ class StreamSpec:
         """Where the blocks of a partition (or of the late side log) lie."""
         return "late" if partition == self.late else f"blocks/p{partition:05d}"
 
-    def file(self, partition: int, first: int, unique: str) -> str:
-        """The name of a block, used once. It begins with the first offset: a file alone tells where tuples stand."""
-        return f"{self.folder(partition)}/{first:020d}-{unique}.parquet"
+    def file(self, partition: int, first: int, unique: str, reason: str | None = None) -> str:
+        """The name of a block, used once. It begins with the first offset: a file alone tells where tuples stand.
+
+        In the side log it also says for which reason they are there.
+        """
+        return f"{self.folder(partition)}/{first:020d}-{unique}{ending(reason)}"
 
     def to_json(self) -> bytes:
         """The bytes of stream.json."""

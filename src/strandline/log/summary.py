@@ -7,6 +7,7 @@ offsets that every append carries, so two manifests are enough for them, and the
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -108,6 +109,9 @@ class Summary:
     commits: int
     partitions: tuple[PartitionSummary, ...]
     late: PartitionSummary
+    """The side log."""
+    set_aside: Mapping[str, int]
+    """The tuples there, by reason."""
     boundary: int | None
     finished: bool
     """Nothing will ever be added; the boundary is the end of time."""
@@ -157,6 +161,7 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         commits=state.seq + 1,
         partitions=tuple(ours),
         late=late,
+        set_aside=_set_aside(log) if late.tuples else {},
         boundary=state.boundary,
         finished=state.finished,
         time_min=lowest,
@@ -173,6 +178,13 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets, spec.late),
         operator=_operator(log),
     )
+
+
+def _set_aside(log: Log) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for block in log.blocks(log.spec.late):
+        found[block.reason] += block.end - max(block.first, log.state.starts[block.partition])
+    return dict(found)
 
 
 def _operator(log: Log) -> OperatorSummary | None:

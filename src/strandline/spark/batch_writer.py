@@ -14,11 +14,14 @@ from strandline.log.failures import second_writer
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.log.reason import LATE
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.housekeeping import look_after
 from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
+from strandline.spark.set_aside import Limits
+from strandline.spark.side_log_watch import SideLogWatch, by_reason
 from strandline.spark.spark_checkpoint import SparkCheckpoint
 
 if TYPE_CHECKING:
@@ -29,7 +32,14 @@ class BatchWriter(BatchHandler):
     """Called by Spark with every batch: writes its blocks and publishes them, once."""
 
     def __init__(
-        self, place: Place, log: Log, checkpoint: SparkCheckpoint, *, blocks: str | None, retention_: int | None
+        self,
+        place: Place,
+        log: Log,
+        checkpoint: SparkCheckpoint,
+        *,
+        blocks: str | None,
+        retention_: int | None,
+        max_ahead: int | None,
     ) -> None:
         super().__init__(place)
         self._log = log
@@ -38,6 +48,8 @@ class BatchWriter(BatchHandler):
         self._follows = log.state.writer
         """Whose append ours comes after: our own last one. Any other is a second writer's."""
         self._retention = retention_
+        self._max_ahead = max_ahead
+        self._watch = SideLogWatch(log.spec, place.url)
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
@@ -54,23 +66,28 @@ class BatchWriter(BatchHandler):
             raise second_writer(base.seq, base.writer, self.place.url)
         began_s = stopwatch_s()
         name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
-        blocks = self._blocks.write(df, base, name)
+        now_us = log.clock.now_us()
+        limits = Limits.of(log.spec, base, self._max_ahead, now_us)
+        blocks = self._blocks.write(df, limits, base.ends, name)
         written_s = stopwatch_s()
         writer = Writer(self._query, self._run, batch)
         log.append(blocks, base=base, writer=writer, source=self._checkpoint.source(batch))
         self._follows = writer
+        self._watch.saw(blocks, now_us)
         ended_s = stopwatch_s()
         look_after(log, base.seq, self._retention)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
 
     def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         state, late = self._log.state, self._log.spec.late
+        set_aside = by_reason(b for b in blocks if b.partition == late)
         return {
             **{k: v for k, v in self.progress.items() if k == "checkpoint"},
             "batch": batch,
             "commit": state.seq,
             "tuples": sum(b.tuples for b in blocks if b.partition != late),
-            "late": sum(b.tuples for b in blocks if b.partition == late),
+            "late": set_aside.pop(LATE, 0),
+            "set_aside": set_aside,
             "late_total": state.ends[late],
             "bytes": sum(b.size_bytes for b in blocks),
             "offsets": {p: state.ends[p] for p in range(late)},

@@ -26,15 +26,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = 2
+AUTO = "auto"
+"""A day for timestamps, nothing for numbers, of which a clock knows nothing."""
+_DAY = "1 day"
 
 
 class Entry:
     """A streaming DataFrame on its way into a stream; `start` sets it going."""
 
-    def __init__(self, df: DataFrame, place: Place, spec: StreamSpec) -> None:
+    def __init__(self, df: DataFrame, place: Place, spec: StreamSpec, max_ahead: int | None = None) -> None:
         self._df = df
         self._place = place
         self._spec = spec
+        self._max_ahead = max_ahead
 
     def start(
         self,
@@ -92,12 +96,13 @@ class Entry:
         self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
         retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
+        options: dict[str, Any] = {"blocks": blocks, "retention_": retention, "max_ahead": self._max_ahead}
         if operator is None:
-            writer = BatchWriter(self._place, log, checkpoint, blocks=blocks, retention_=retention)
+            writer = BatchWriter(self._place, log, checkpoint, **options)
         else:
             # With a handle of its own, because it reads the stream while this one is being appended to.
             job = operator.job(self._df.sparkSession, self._place, self._place.open())
-            writer = FusedBatches(self._place, log, checkpoint, job, blocks=blocks, retention_=retention)
+            writer = FusedBatches(self._place, log, checkpoint, job, **options)
             # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
             writer.catch_up()
         if mended:
@@ -153,6 +158,7 @@ def persist(
     partitions: int = PARTITIONS,
     lateness: str | int | dt.timedelta | None = None,
     retention: str | int | dt.timedelta | None = None,
+    max_ahead: str | int | dt.timedelta | None = AUTO,
     durability: Durability = "fsync",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Entry:
@@ -160,8 +166,10 @@ def persist(
 
     Tuples of one key keep their order in one of `partitions`. A tuple that comes more than `lateness` after the
     largest time seen goes to the stream's late side log; by default nothing is ever late. `retention` drops tuples
-    that much older than the newest. `durability="os"` skips fsync: faster, and safe against crashes of processes, but
-    not of the machine.
+    that much older than the newest. A tuple whose time is more than `max_ahead` after this machine's clock goes to the
+    side log, too: one wrong time would make everything after it late, and retention drop everything before it. By
+    default that is a day for timestamps; None switches it off. `durability="os"` skips fsync: faster, and safe against
+    crashes of processes, but not of the machine.
     """
     from pyspark.sql.types import StructType
 
@@ -190,7 +198,20 @@ def persist(
         created_by=f"strandline {VERSION}",
         created_us=SYSTEM_CLOCK.now_us(),
     )
-    return Entry(df, place, spec)
+    return Entry(df, place, spec, _max_ahead(max_ahead, spec))
+
+
+def _max_ahead(value: str | int | dt.timedelta | None, spec: StreamSpec) -> int | None:
+    if value == AUTO:
+        value = _DAY if spec.time_is_timestamp else None
+    if value is None:
+        return None
+    if not spec.time_is_timestamp:
+        raise OptionError(
+            f"max_ahead={value!r} has no meaning here: the time {spec.time!r} holds numbers, not times of a clock",
+            todo="leave max_ahead out, or use a timestamp column as time",
+        )
+    return duration_us(value, "max_ahead")
 
 
 source = persist

@@ -5,8 +5,9 @@ staging folder; its own commit protocol leaves there the files of one attempt a 
 speculated. What is left to us costs little: a checksum over bytes that are still in the page cache, the footer, an
 fsync and a rename.
 
-Some things can be told only when a batch is written: that it has late tuples, or that its tuples are so large that a
-block of so many is too much. Then it is written again, and the next ones at once as it should be.
+Some things can be told only when a batch is written: that it has tuples to be set aside (see `set_aside`), or that its
+tuples are so large that a block of so many is too much. Then it is written again, and the next ones at once as it
+should be.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ import pyarrow.parquet as pq
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
 from strandline.log import block_sequence
-from strandline.log.block import Block, describe, earliest
+from strandline.log.block import Block, describe
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
 from strandline.spark.place import Place, spark_file_url
 from strandline.spark.rows import Rows
+from strandline.spark.set_aside import Expected, Limits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +52,6 @@ _OPTIONS = {
     "parquet.page.write-checksum.enabled": "true",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-_LATE_MEMORY = 64
 _PART = re.compile(r"part-(\d+)-.*-c(\d+)(?:\.[^.]+)?\.parquet")
 _SEALED_AT_ONCE = 64
 _FAR_TOO_LARGE = 4
@@ -62,11 +62,16 @@ _VALUE_BYTES = 32
 
 @dataclass(frozen=True)
 class _Part:
-    """A file of Spark's: a partition's first tuples, or, if it has many, some of those that follow."""
+    """A file of Spark's: the first tuples of one of its partitions, or some of those that follow."""
 
-    partition: int
+    number: int
+    """Of Spark's partition: behind ours come those of tuples that are set aside."""
     path: Path
     footer: pq.FileMetaData
+
+    @property
+    def rows(self) -> int:
+        return int(self.footer.num_rows)
 
     @property
     def size_bytes(self) -> int:
@@ -92,57 +97,49 @@ class NativeBlocks:
         self._log = log
         self._rows = Rows(log.spec)
         self._configured = False
-        self._expect_late = 0
-        """For so many batches more, late tuples are given a partition of their own from the start."""
+        self._expected = Expected()
         self._tuple_bytes = _guessed_bytes(log.spec)
         """What a tuple takes, where they are largest; as in the last batch."""
 
-    def write(self, df: DataFrame, base: LogState, name: str) -> list[Block]:
-        """The batch as durable blocks that no manifest names yet. `name` is used once."""
+    def write(self, df: DataFrame, limits: Limits, ends: Sequence[int], name: str) -> list[Block]:
+        """The batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
         spec = self._log.spec
         self._configure(df)
-        self._expect_late -= 1
+        self._expected.next_batch()
         folder = f"staging/{name}"
-        staging = self._written_by_spark(df, base, folder)
-        parts = _parts(staging)
-        while self._learns(parts, base):
+        staging = self._written_by_spark(df, limits, folder)
+        while self._learns(parts := _parts(staging), limits):
             shutil.rmtree(staging, ignore_errors=True)
             folder += "-again"
-            staging = self._written_by_spark(df, base, folder)
-            parts = _parts(staging)
+            staging = self._written_by_spark(df, limits, folder)
         failpoint("before-seal")
-        blocks = _seal_all(df, self._place, spec, _numbered(parts, base.ends, spec, name))
+        blocks = _seal_all(df, self._place, spec, _numbered(parts, ends, spec, name, self._expected.reasons))
         shutil.rmtree(staging, ignore_errors=True)
         failpoint("after-seal")
         return blocks
 
-    def _learns(self, parts: Sequence[_Part], base: LogState) -> bool:
+    def _learns(self, parts: Sequence[_Part], limits: Limits) -> bool:
         """Whether the batch must be written again, now that its files say what it holds."""
         bytes_max = block_sequence.BYTES_MAX
         # Of small files, what a tuple takes is mostly what a file takes.
-        sizes = [p.size_bytes / p.footer.num_rows for p in parts if p.size_bytes > bytes_max // 100]
+        sizes = [p.size_bytes / p.rows for p in parts if p.size_bytes > bytes_max // 100]
         self._tuple_bytes = max(sizes, default=self._tuple_bytes)
         # By the average: a few large tuples among many may make a block larger, and cutting again would not help.
         rows_max = 2 * self._rows_max()
-        too_large = any(p.size_bytes > _FAR_TOO_LARGE * bytes_max and p.footer.num_rows > rows_max for p in parts)
-        late = self._expect_late <= 0 and _has_late(parts, self._log.spec, base)
-        if late:
-            self._expect_late = _LATE_MEMORY
-        return late or too_large
+        too_large = any(p.size_bytes > _FAR_TOO_LARGE * bytes_max and p.rows > rows_max for p in parts)
+        spec = self._log.spec
+        found = [limits.in_file(p.path, p.footer, spec, p.number) for p in parts if p.number < spec.late]
+        return self._expected.learn(set().union(*found)) or too_large
 
     def _rows_max(self) -> int:
         """How many tuples of the size known so far go into one block."""
         return max(1, min(block_sequence.ROWS_MAX, int(block_sequence.BYTES_MAX / self._tuple_bytes)))
 
-    def _written_by_spark(self, df: DataFrame, base: LogState, folder: str) -> Path:
-        """The folder in which Spark has left a file a partition, or several if it has many tuples.
-
-        A partition for late tuples costs every batch another task, and most batches have none. So they are looked for
-        afterwards, in the footers, and only a batch that has some is written again.
-        """
+    def _written_by_spark(self, df: DataFrame, limits: Limits, folder: str) -> Path:
+        """The folder in which Spark has left a file a partition, or several if it has many tuples."""
         staging = self._log.storage.local_path(folder)
         assert staging is not None, "only for file systems"
-        ordered = self._rows.ordered(df, base, split_late=self._expect_late > 0)
+        ordered = self._rows.ordered(df, limits, self._expected.reasons)
         options = {**_OPTIONS, "maxRecordsPerFile": str(self._rows_max())}
         ordered.write.options(**options).parquet(spark_file_url(staging))
         return staging
@@ -163,30 +160,27 @@ def _guessed_bytes(spec: StreamSpec) -> float:
     return max(1.0, sum(widths))
 
 
-def _has_late(parts: Sequence[_Part], spec: StreamSpec, base: LogState) -> bool:
-    """Whether a file begins before the boundary of its partition."""
-    found = ((part.footer, base.boundaries[part.partition]) for part in parts if part.partition < spec.late)
-    return any(boundary is not None and earliest(footer, spec) < boundary for footer, boundary in found)
-
-
 def _parts(staging: Path) -> list[_Part]:
     """In the order of partitions, and of the tuples in each."""
     found = []
     for path in staging.iterdir() if staging.is_dir() else []:
         if match := _PART.fullmatch(path.name):
             found.append((int(match[1]), int(match[2]), path))
-    parts = [_Part(partition, path, pq.read_metadata(path)) for partition, _, path in sorted(found)]
+    parts = [_Part(number, path, pq.read_metadata(path)) for number, _, path in sorted(found)]
     # Spark writes a file without rows for an empty first partition.
-    return [part for part in parts if part.footer.num_rows]
+    return [part for part in parts if part.rows]
 
 
-def _numbered(parts: Sequence[_Part], ends: Sequence[int], spec: StreamSpec, name: str) -> list[_Written]:
+def _numbered(
+    parts: Sequence[_Part], ends: Sequence[int], spec: StreamSpec, name: str, reasons: Sequence[str]
+) -> list[_Written]:
     """The files with the offsets of their first tuples, and the names that go with them."""
     firsts, numbered = list(ends), []
     for part in parts:
-        p, first = part.partition, firsts[part.partition]
-        numbered.append(_Written(str(part.path), spec.file(p, first, name), p, first))
-        firsts[p] += part.footer.num_rows
+        p = min(part.number, spec.late)
+        file = spec.file(p, firsts[p], name, reasons[part.number - p] if p == spec.late else None)
+        numbered.append(_Written(str(part.path), file, p, firsts[p]))
+        firsts[p] += part.rows
     return numbered
 
 

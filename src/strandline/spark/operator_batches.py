@@ -62,8 +62,9 @@ class FusedBatches(BatchWriter):
         *,
         blocks: str | None,
         retention_: int | None,
+        max_ahead: int | None,
     ) -> None:
-        super().__init__(place, log, checkpoint, blocks=blocks, retention_=retention_)
+        super().__init__(place, log, checkpoint, blocks=blocks, retention_=retention_, max_ahead=max_ahead)
         self._job = job
         self._operator = Follower("strandline-operator")
         self._operator_report: Mapping[str, Any] = {}

@@ -7,16 +7,20 @@ compilation and a cold start.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.log.columns import fields_of, has_map
+from strandline.log.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
-from strandline.units import time_text
+from strandline.spark.set_aside import Limits, long_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+REASON_NUMBER = "__reason_number"
 _JSON = {f"{kind}Format": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" for kind in ("timestamp", "timestampNTZ")}
 """Spark's default leaves the microseconds out, and with them what may set two rows apart."""
 
@@ -29,24 +33,53 @@ class Rows:
 
         self._spec = spec
         self._partition = F.pmod(F.hash(*[quoted(c) for c in spec.key]), F.lit(spec.partitions))
-        self._late = F.lit(spec.late)
+        lengths = [F.coalesce(F.octet_length(quoted(c)), F.lit(0)).cast("long") for c in long_keys(spec)]
+        self._key_bytes = functools.reduce(operator.add, lengths, F.lit(0))
         self._time = quoted(spec.time)
         self._order = _order(spec)
         self.columns = [quoted(c) for c in spec.columns]
 
-    def ordered(self, df: DataFrame, state: LogState, *, split_late: bool = True) -> DataFrame:
+    def ordered(
+        self, df: DataFrame, limits: Limits, reasons: Sequence[str] = (), *, numbered: bool = False
+    ) -> DataFrame:
         """The batch, each row in its partition, in the stream's order.
 
-        Late tuples have a partition of their own, unless the caller takes it upon itself to look for them.
+        What `limits` keep out for one of `reasons` comes in partitions of its own, behind the others: one for each, or
+        all in one, in the order of a further column, REASON_NUMBER, that has the number of the reason (null elsewhere).
         """
         from pyspark.sql import functions as F
 
-        partition, partitions = self._partition, self._spec.partitions
-        if split_late and any(b is not None for b in state.boundaries):
-            boundaries = F.expr(f"array({', '.join(_time_sql(self._spec, b) for b in state.boundaries)})")
-            is_late = self._time < F.get(boundaries, partition)
-            partition, partitions = F.when(is_late, self._late).otherwise(partition), partitions + 1
-        return df.repartitionById(partitions, partition).sortWithinPartitions(*self._order)
+        partition, partitions, order = self._partition, self._spec.partitions, self._order
+        if reasons:
+            late = F.lit(self._spec.late)
+            reason = self._reason(limits, reasons)
+            if numbered:
+                df = df.withColumn(REASON_NUMBER, reason)
+                reason = F.col(REASON_NUMBER)
+                partition = F.when(reason.isNull(), partition).otherwise(late)
+                partitions, order = partitions + 1, [reason, *order]
+            else:
+                partition, partitions = F.coalesce(late + reason, partition), partitions + len(reasons)
+        return df.repartitionById(partitions, partition).sortWithinPartitions(*order)
+
+    def _reason(self, limits: Limits, reasons: Sequence[str]) -> Column:
+        """The number of the first reason to set a tuple aside; null if there is none."""
+        from pyspark.sql import functions as F
+
+        spec = self._spec
+        latest = F.get(F.expr(f"array({_time_sql(spec, limits.latest)})"), F.lit(0))
+        boundaries = F.expr(f"array({', '.join(_time_sql(spec, b) for b in limits.boundaries)})")
+        out_of_range = (self._time < time_literal(spec, limits.time_min)) | (
+            self._time > time_literal(spec, limits.time_max)
+        )
+        applies = {
+            TIME: out_of_range,
+            KEY: self._key_bytes > F.lit(limits.key_bytes_max),
+            AHEAD: self._time > latest,
+            LATE: self._time < F.get(boundaries, self._partition),
+        }
+        cases = [F.when(applies[r], F.lit(reasons.index(r))) for r in applies if r in reasons]
+        return F.coalesce(*cases)
 
 
 def quoted(name: str) -> Column:
@@ -70,8 +103,10 @@ def _time_sql(spec: StreamSpec, value: int | None) -> str:
     if kind == "timestamp":
         return f"timestamp_micros({value}L)"
     if kind == "timestamp_ntz":
-        second = time_text(value // 1_000_000 * 1_000_000, is_timestamp=True)[:19]
-        return f"TIMESTAMP_NTZ '{second}.{value % 1_000_000:06d}'"
+        # Not as text, which ends with the year 9999; away from 1970, so that the first of all times has its days, too.
+        days, rest_us = divmod(abs(value), 86_400_000_000)
+        sign, seconds = "-" if value < 0 else "", f"{rest_us // 1_000_000}.{rest_us % 1_000_000:06d}"
+        return f"TIMESTAMP_NTZ '1970-01-01' + make_dt_interval({sign}{days}, 0, 0, {sign}{seconds})"
     return f"{value}L"
 
 

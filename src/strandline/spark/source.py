@@ -32,12 +32,12 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
 from strandline.log import consumers
 from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET, PARTITION
+from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
 from strandline.log.log import END, Log
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
@@ -113,7 +113,7 @@ class StrandlineDataSource(DataSource):
 
     def schema(self) -> StructType:
         options = ReadOptions.of(dict(self.options))
-        return spark_schema(options.place.open().spec, positions=options.positions)
+        return spark_schema(options.place.open().spec, late=options.late, positions=options.positions)
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(ReadOptions.of(dict(self.options)), schema)
@@ -263,11 +263,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [position["offsets"][str(p)] for p in range(self._log.spec.partitions)]
 
 
-def spark_schema(spec: StreamSpec, *, positions: bool) -> StructType:
+def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool) -> StructType:
     """The schema of the tuples in Spark's words."""
     schema = StructType.fromJson(dict(spec.schema))
     if positions:
-        schema = StructType([*schema.fields, StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())])
+        # Beside a column of that name that the tuples have, it is left out.
+        reason = [StructField(REASON, StringType())] if late and REASON not in map(str.lower, schema.names) else []
+        places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
+        schema = StructType([*schema.fields, *places, *reason])
     return schema
 
 
@@ -280,7 +283,15 @@ def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterato
         if options.positions:
             number = None if part.partition == spec.late else part.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
+            if part.partition == spec.late and REASON not in table.column_names:
+                table = table.append_column(REASON, pa.repeat(pa.scalar(_reason(part, read)), len(table)))
         yield from table.select(wanted.names).cast(wanted).to_batches(max_chunksize=_ROWS_PER_BATCH)
+
+
+def _reason(part: Slice, table: pa.Table) -> str:
+    """Why the tuples of one block of the side log are there; compaction does not mix reasons."""
+    offset = table.column(OFFSET)[0].as_py() if len(table) else part.blocks[0].first
+    return next(b.reason for b in part.blocks if b.first <= offset < b.end)
 
 
 def _tables(part: Slice, place: Place, spec: StreamSpec) -> Iterator[pa.Table]:

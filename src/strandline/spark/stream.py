@@ -14,8 +14,9 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log import compaction, consumers, retention
 from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET, PARTITION
+from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
 from strandline.log.log import END, Log
+from strandline.log.reason import IN_NAME, LATE
 from strandline.log.spec import StreamSpec
 from strandline.operators.windows import Window
 from strandline.spark import rows
@@ -103,7 +104,7 @@ class Stream:
 
         Bounds are times, or offsets per partition such as `offsets()` returns. Blocks outside of them are not opened.
         On file systems Spark's own Parquet reader reads the blocks. `late` reads the late side log instead;
-        `positions` adds the columns `_partition` and `_offset`.
+        `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
         """
         log = self._fresh()
         if log.storage.local_path("x") is None:
@@ -116,7 +117,7 @@ class Stream:
         blocks = [b for p in chosen for b in log.blocks(p, firsts.get(p, 0), ends.get(p, END), time_from, time_until)]
         for p, first in firsts.items():
             log.require_kept(p, first)
-        return _native(spark, log, blocks, firsts, ends, time_from, time_until, positions=positions)
+        return _native(spark, log, blocks, firsts, ends, time_from, time_until, late=late, positions=positions)
 
     def _read_through_python(
         self, spark: SparkSession, since: Bound | None, until: Bound | None, *, late: bool, positions: bool
@@ -298,6 +299,7 @@ def _native(
     time_from: int | None,
     time_until: int | None,
     *,
+    late: bool,
     positions: bool,
 ) -> DataFrame:
     """The blocks through Spark's own Parquet reader, which prunes columns and row groups by itself."""
@@ -308,7 +310,7 @@ def _native(
 
     schema = spark_schema(log.spec, positions=False)
     if not blocks:
-        return spark.createDataFrame([], spark_schema(log.spec, positions=positions))
+        return spark.createDataFrame([], spark_schema(log.spec, late=late, positions=positions))
     stamps = [StructField(OFFSET, LongType()), StructField(KIND, ByteType())] if log.spec.is_stamped else []
     paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
     with _listing_here(spark):
@@ -332,6 +334,9 @@ def _native(
     if positions:
         number = F.regexp_extract(file, r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
         columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), offset.alias(OFFSET)]
+        if late and REASON not in map(str.lower, log.spec.columns):
+            reason = F.nullif(F.regexp_extract(file, IN_NAME, 1), F.lit(""))
+            columns.append(F.coalesce(reason, F.lit(LATE)).alias(REASON))
     return df.select(*columns)
 
 

@@ -1,0 +1,32 @@
+"""Why tuples are in the side log and not in a partition; each block there holds tuples of one reason.
+
+The name of a block says it, before its ending: `late/<first>-<unique>.ahead.parquet`. Late tuples, which were there
+first, have no such word.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LATE: Final = "late"
+"""Older than the boundary that stood when their batch began."""
+AHEAD: Final = "ahead"
+"""Further in the future than `max_ahead`, by the clock of whoever published the batch."""
+TIME: Final = "time"
+"""At a time with which nothing can be computed: at the edge of the 64-bit range, or outside of the years 1 to 9999."""
+KEY: Final = "key"
+"""With a key that is longer than operators can hold."""
+
+IN_NAME: Final = r"\.([a-z_]+)\.parquet$"
+
+
+def reason_of(file: str) -> str:
+    """The reason that the name of a block of the side log says."""
+    found = re.search(IN_NAME, file)
+    return found[1] if found else LATE
+
+
+def ending(reason: str | None) -> str:
+    """With what the name of a block ends."""
+    return ".parquet" if reason in (None, LATE) else f".{reason}.parquet"
