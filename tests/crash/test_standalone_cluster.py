@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -147,7 +148,7 @@ def test_partitions_stay_with_their_state_and_move_when_its_host_dies(cluster: C
     steady = before[WARM:]
     moved = recoveries(steady)
     assert len(moved) < 0.05 * PARTITIONS * len(steady), f"{len(moved)} recoveries in {len(steady)} batches"
-    assert {s.host for s in steady[-1]} == set(HOSTS), "each host has its share"
+    assert Counter(s.host for s in steady[-1]) == dict.fromkeys(HOSTS, PARTITIONS // len(HOSTS)), "a fair share each"
 
     orphans = {p for p, s in enumerate(before[-1]) if s.host == HOSTS[0]}
     assert {s.host for s in after[-1]} == {HOSTS[1]}

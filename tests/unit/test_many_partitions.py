@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,7 +58,7 @@ class Driver:
         place = Place(tempfile.gettempdir())
         self.writer = Log.create(MemoryStorage(clock), spec, clock)
         input_ = Log.open(self.writer.storage, clock)
-        context: Any = None
+        context: Any = SimpleNamespace(master="local[2]")
         self.job = OperatorJob(context, plan, cec(), (place, input_), (place, output), 10**9, None)
         self.batches: list[Sequence[OperatorTask]] = []
         self.work: Any = None

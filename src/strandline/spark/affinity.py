@@ -11,11 +11,14 @@ import contextlib
 import os
 import pickle
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from strandline.clock import stopwatch_s
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -49,16 +52,61 @@ def _commands_above() -> Iterator[list[str]]:
             pid = int(status.rpartition(")")[2].split()[1])  # a command in brackets, its state, its parent
 
 
+class LiveHosts:
+    """The hosts on which Spark has executors, looked up every few seconds; none where all tasks run in the driver."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context: Any = context
+        self._found: frozenset[str] = frozenset()
+        self._looked_s: float | None = None
+
+    def now(self) -> frozenset[str]:
+        """The hosts, by the names that Spark has for them."""
+        if not _is_local(self._context) and (self._looked_s is None or stopwatch_s() - self._looked_s > _LOOK_EVERY_S):
+            spark = self._context._jsc.sc()
+            addresses = str(spark.getExecutorMemoryStatus().keys().mkString(",")).split(",")
+            hosts = Counter(address.rpartition(":")[0] for address in addresses)
+            hosts[str(spark.getConf().get("spark.driver.host"))] -= 1  # the driver is among them
+            self._found = frozenset(+hosts)
+            self._looked_s = stopwatch_s()
+        return self._found
+
+
+_LOOK_EVERY_S = 5.0
+
+
+def balanced(hosts: Sequence[str], live: Collection[str]) -> list[str]:
+    """For each partition the host that has its state; none if that host is gone, or has more than its share already.
+
+    A partition that goes by no host runs where there is room, recovers there once, and stays. So partitions spread over
+    hosts that come late, and a host that dies is not waited for.
+    """
+    share = -(-len(hosts) // max(1, len(live)))
+    taken = Counter[str]()
+    wanted = []
+    for host in hosts:
+        taken[host] += 1
+        wanted.append(host if host in live and taken[host] <= share else "")
+    return wanted
+
+
 def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], work: Callable[[T], R]) -> list[R]:
     """`work` on each item, a task each, in order; each on its host if that can be had without waiting long."""
     if not items:
         return []
     # Spark's own pickler looks for what has to go by value: many items of importable classes need not pay for that.
     pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
-    located = any(hosts) and not str(context.master).startswith("local[")
-    tasks: Any = _located(context, pickled, hosts) if located else context.parallelize(pickled, len(pickled))
-    done: list[R] = tasks.map(_Unpickling(work)).collect()
-    return done
+    if not any(hosts) or _is_local(context):
+        done: list[R] = context.parallelize(pickled, len(pickled)).map(_Unpickling(work)).collect()
+        return done
+    order = sorted(range(len(items)), key=lambda i: not hosts[i])  # those with a host first
+    tasks = _located(context, [pickled[i] for i in order], [hosts[i] for i in order if hosts[i]])
+    by_place = dict(zip(order, tasks.map(_Unpickling(work)).collect(), strict=True))
+    return [by_place[i] for i in range(len(items))]
+
+
+def _is_local(context: SparkContext) -> bool:
+    return str(context.master).partition("[")[0] == "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +120,24 @@ class _Unpickling:
 
 
 def _located(context: Any, items: Sequence[bytes], hosts: Sequence[str]) -> Any:
-    """An RDD of one item a partition with preferred locations, which Python's own `parallelize` has not.
+    """An RDD of one item a partition, of which the first have a preferred location: `parallelize` knows none.
 
     Every call into the JVM costs a round trip, so all items go in one and all hosts in another, however many they are.
     """
     from pyspark import serializers
     from pyspark.core.rdd import RDD
 
-    jvm = context._jvm
+    jvm, spark = context._jvm, context._jsc.sc()
     texts = _scala(jvm, [base64.b64encode(item).decode() for item in items])
-    places = _scala(jvm, hosts).grouped(1).toSeq()
     tag = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
-    rdd = context._jsc.sc().makeRDD(texts.zip(places), tag)
+    rdd = spark.makeRDD(texts.take(len(hosts)).zip(_scala(jvm, hosts).grouped(1).toSeq()), tag)
+    if len(hosts) < len(items):
+        rdd = rdd.union(spark.makeRDD(texts.drop(len(hosts)), len(items) - len(hosts), tag))
     untyped: Any = serializers
     return RDD(rdd.toJavaRDD(), context, untyped.UTF8Deserializer())
 
 
 def _scala(jvm: Any, texts: Sequence[str]) -> Any:
-    """A Scala sequence of texts without commas, empty ones included."""
-    array = jvm.java.util.regex.Pattern.compile(",").split(",".join(texts), -1)
+    """A Scala sequence of texts without commas."""
+    array = jvm.java.util.regex.Pattern.compile(",").split(",".join(texts))
     return jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(array)

@@ -15,7 +15,7 @@ from strandline.log.manifest import Writer
 from strandline.operators.plan import Plan
 from strandline.recovery.partitions import run_batch
 from strandline.recovery.step import Done, Step
-from strandline.spark.affinity import on_hosts
+from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import look_after
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
@@ -40,6 +40,7 @@ class OperatorJob:
         retention_: int | None,
     ) -> None:
         self._context = context
+        self._hosts = LiveHosts(context)
         input_place, self.input = input_
         self._output_place, self.output = output
         self._work = OperatorWork(
@@ -83,8 +84,9 @@ class OperatorJob:
 
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
         tasks = [self._task(step) for step in steps]
-        hosts = [step.before.host if step.before else "" for step in steps]
-        return on_hosts(self._context, tasks, hosts, self._work)
+        # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
+        hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
+        return on_hosts(self._context, tasks, [hosts[s.partition] if hosts else "" for s in steps], self._work)
 
     def _task(self, step: Step) -> OperatorTask:
         first = step.before.input if step.before else step.input_start
