@@ -81,7 +81,7 @@ class Averages:
     def step(self, tuples_max: int = 1) -> Done:
         """Takes in the next commit of the items (or more, up to `tuples_max` tuples) and publishes what came of it."""
         writer = Writer("bench", "bench", self.log.state.seq + 1)
-        return run_batch(self._items.log, self.log, self._run, writer, SYSTEM_CLOCK, tuples_max)[0]
+        return run_batch(self._items.log, self.log, self._run, writer, SYSTEM_CLOCK, self.policy, tuples_max)[0]
 
     def _run(self, todo: Sequence[Step]) -> list[Done]:
         log, items = self.log, self._items.log

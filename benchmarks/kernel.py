@@ -160,7 +160,7 @@ class _Run:
 
 def _operator(ids: Ids, prices: Prices, batch: int, window: int) -> _Run:
     plan = plan_of(window)
-    operator = _Timed(plan, WindowState.empty(plan.width, timed=False))
+    operator = _Timed(plan, WindowState.empty(plan.width, plan.layout, timed=False))
     position, whole_s, results = 0, 0.0, []
     opened = checked = 0
     for first in range(0, len(ids), batch):

@@ -186,6 +186,7 @@ class Streams:
             lambda steps: self.run_steps(steps, chosen),
             Writer("query", "run", self.batches),
             self.clock,
+            chosen,
             tuples_max,
         )
 

@@ -27,12 +27,14 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that a test moves by hand; sleeping moves it too."""
+    """A clock that a test moves by hand; sleeping moves it too, and with `tick_us` every look at it."""
 
-    def __init__(self, now_us: int = 0) -> None:
+    def __init__(self, now_us: int = 0, tick_us: int = 0) -> None:
         self._now_us = now_us
+        self._tick_us = tick_us
 
     def now_us(self) -> int:
+        self._now_us += self._tick_us
         return self._now_us
 
     def sleep(self, seconds: float) -> None:

@@ -12,7 +12,8 @@
     │   ├── StreamMismatchError  the stream was created with other settings
     │   ├── FormatVersionError   the stream was written by a newer Strandline
     │   ├── TruncatedError       the tuples asked for were dropped by retention
-    │   └── StreamFinishedError  the stream is finished, nothing can be added to it
+    │   ├── StreamFinishedError  the stream is finished, nothing can be added to it
+    │   └── InputWentBackError   an operator's input lost tuples that it has taken in
     ├── ConflictError            somebody else is at work
     │   ├── SecondWriterError    another writer has published; this one has stopped
     │   ├── CollectedError       files of this attempt were collected before it published
@@ -106,6 +107,10 @@ class TruncatedError(StreamError):
 
 class StreamFinishedError(StreamError):
     """The stream is finished: nothing can be added to it any more."""
+
+
+class InputWentBackError(StreamError):
+    """An operator's input lost tuples that the operator has taken in."""
 
 
 class ConflictError(StrandlineError):

@@ -22,7 +22,7 @@ from strandline.errors import AggregateOverflowError
 from strandline.operators import aggregates as agg
 from strandline.operators import key_codec, operator, window_state
 from strandline.operators.columns import arrow_type
-from strandline.operators.kernel import bucket_of
+from strandline.operators.kernel import NO_START, bucket_of
 from strandline.operators.operator import Limits, Operator
 from strandline.operators.plain import PlainOperator, Row
 from strandline.operators.plan import Plan
@@ -237,6 +237,7 @@ def one_step(pair: Pair, rows: Sequence[Row], pieces: int, boundary: int, limits
         pair.feed(rows[cuts[i] : cuts[i + 1]], piece)
     pair.close_until(boundary)
     pair.save(limits)
+    pair.fast.end()
 
 
 FIRST_TIME = -30
@@ -366,7 +367,7 @@ def test_footprints_over_and_over_keep_their_order_when_the_queue_is_renewed() -
 
 def test_keys_that_share_a_bucket_stay_apart() -> None:
     p = PLANS["tumbling, long"]
-    keys = [k for k in range(200_000) if bucket_of(k, 4095) == 17][:40]
+    keys = [k for k in range(200_000) if bucket_of(k, NO_START, 4095) == 17][:40]
     assert len(keys) == 40
     rng = Random(5)
     rows = [{**row, "k_long": rng.choice([None, *keys])} for row in many_rows(p, rng, 400, 5)]

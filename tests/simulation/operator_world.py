@@ -8,7 +8,8 @@ What may happen, as often as the seed says:
     a driver freezes with its work done, and wants to publish when others have gone on
     input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow
     the input is quiet for a while, and time goes on; in the end it is finished, or not
-    the checkpoint policy changes from life to life
+    the checkpoint policy changes from life to life, to one that lets go and back, too
+    the clock moves at every look at it; steps stop in the middle of a commit, and close windows there
 
 What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
 happened to; extent and replay stay within what the policy allows; nothing but what was injected goes wrong.
@@ -34,16 +35,19 @@ from strandline.log import consumers, index, manifest, quiet
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.log import Log
-from strandline.log.manifest import Writer
+from strandline.log.manifest import Manifest, Writer
 from strandline.log.retention import apply_retention, collect, truncate
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
+from strandline.log.state import LogState
 from strandline.log.storage import Listed, Storage
+from strandline.operators import operator
 from strandline.operators.arrays import State
 from strandline.operators.plain import PlainOperator
 from strandline.operators.plan import Plan
 from strandline.operators.window_state import WindowState
 from strandline.recovery import partitions, recover, state_file, step
+from strandline.recovery.partitions import publish
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.step import Done, Step
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
@@ -76,7 +80,7 @@ def require(holds: bool, *what: object) -> None:
 
 def run(seed: int, folder: Path | None = None) -> list[pa.Table]:
     """Runs the seed; with a folder, the state cache is the real one. Returns the results of each partition."""
-    with small_index(Random(seed)):
+    with small_index(Random(seed)), small_steps(Random(seed)):
         world = World(seed, folder)
         with world.armed():
             world.run()
@@ -95,6 +99,17 @@ def small_index(rng: Random) -> Iterator[None]:
         mock.patch.multiple(index, **sizes),
         mock.patch.object(manifest, "decode", _decode),
         mock.patch.object(StreamSpec, "from_json", _spec),
+    ):
+        yield
+
+
+@contextmanager
+def small_steps(rng: Random) -> Iterator[None]:
+    """Tuples go in a few at a time, and steps stop after a few windows, as they do with millions."""
+    rows = rng.choice([7, 25, 1 << 20])
+    with (
+        mock.patch.multiple(operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
+        mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
     ):
         yield
 
@@ -210,7 +225,7 @@ class World:
     def __init__(self, seed: int, folder: Path | None) -> None:
         self.seed = seed
         self.rng = rng = Random(seed)
-        self.clock = ManualClock(1_000_000)
+        self.clock = ManualClock(1_000_000, tick_us=rng.choice([0, 1, 3_000]))
         self.plan: Plan = rng.choice(list(PLANS.values()))
         self.partitions = rng.randint(1, 3)
         self.faulty = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
@@ -242,6 +257,7 @@ class World:
         with (
             mock.patch.object(step, "failpoint", self._pass),
             mock.patch.object(partitions, "failpoint", self._pass),
+            mock.patch.object(partitions, "publish", self._publish),
             mock.patch.object(recover, "failpoint", self._pass),
             mock.patch.object(log_module, "failpoint", self._pass),
             mock.patch.object(partitions, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
@@ -271,13 +287,29 @@ class World:
             self._feed()
         self.may_freeze = False
         self._start(FaultPlan())
-        self._work(self._policy(), batches=99)
+        self._work(self._policy(), batches=1 << 20)
         for frozen in self.frozen:
             self._wake(frozen)
         self._check()
 
+    def _let_go_for_a_while(self) -> None:
+        """A life under `none`, and one under another policy until that has saved everything anew; nothing dies."""
+        self.failpoint, self.may_freeze = None, False
+        self._start(FaultPlan())
+        self._work(none(), batches=self.rng.randint(1, 3))
+        policy = self._policy()
+        while any(s.mode == "none" for s in self.output.state.standings):
+            if not self.commits_left:  # nothing wakes the operator any more: from here on a loss would be one
+                self.is_calm = True
+                return
+            self._feed()
+            self._work(policy, batches=1)
+        self.may_freeze = True
+
     def _live_and_perhaps_die(self) -> None:
         rng = self.rng
+        if not self.is_calm and rng.random() < 0.15:
+            self._let_go_for_a_while()
         policy = self._policy()
         chance = 1.0 if self.is_calm else rng.random()
         self.failpoint = None
@@ -318,6 +350,7 @@ class World:
                 lambda steps: self._run_steps(steps, policy),
                 Writer("query", f"run{self.names}", number),
                 self.clock,
+                policy,
                 self.rng.choice([1, 60, 100_000]),
             )
             if not done:
@@ -355,13 +388,6 @@ class World:
         for s in steps:
             if self.rng.random() < 0.1:
                 self._zombie(s, policy)
-        if self.may_freeze and self.rng.random() < 0.03:
-            # The driver freezes here; whoever starts meanwhile does not know of it.
-            output, base, all_done = self.output, self.output.state, done
-            if len(done) == self.partitions:
-                self.frozen.append(lambda: self._publish_late(output, base, all_done))
-            self.process.crashed = True
-            raise Crash("frozen")
         return done
 
     def _run_step(self, s: Step, policy: Policy, output: Log, input_: Log) -> Done:
@@ -407,15 +433,21 @@ class World:
         else:
             self.late.append(run)
 
-    def _publish_late(self, output: Log, base: object, done: Sequence[Done]) -> None:
+    def _publish(self, output: Log, base: LogState, done: Sequence[Done], writer: Writer, **what: Any) -> Manifest:
+        """Publishes, or freezes right before; whoever starts meanwhile does not know of it."""
+        if self.may_freeze and self.rng.random() < 0.03:
+            self.frozen.append(lambda: self._publish_late(base, done, **what))
+            self.process.crashed = True
+            raise Crash("frozen")
+        return publish(output, base, done, writer, **what)
+
+    def _publish_late(self, base: LogState, done: Sequence[Done], **what: Any) -> None:
         """A driver that was frozen wakes up. It may only succeed if nobody has published since."""
         live = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
-        awake = Log.at(live.storage, live.spec, base)  # type: ignore[arg-type]
+        awake = Log.at(live.storage, live.spec, base)
         nobody = live.state.standings == awake.state.standings
         try:
-            taken = Log.open(Folder(self.faulty.other_process(), "input")).commit(done[0].standing.commit)
-            frozen = Writer("query", "frozen", 0)
-            partitions.publish(awake, base, done, frozen, finished=taken.finished)  # type: ignore[arg-type]
+            publish(awake, base, done, Writer("query", "frozen", 0), **what)
         except CollectedError:
             pass
         except ConflictError:

@@ -164,7 +164,7 @@ def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
     streams.batch()
     taken = partitions.next_commits(streams.input, other.state, 1)
     assert taken is not None
-    done = streams.run_steps(partitions.steps_of(taken, streams.input, other, 0, "late"), cec())
+    done = streams.run_steps(partitions.steps_of(taken, streams.input, other, 0, 1, "late"), cec())
     with pytest.raises(SecondWriterError):
         partitions.publish(other, other.state, done, Writer("query", "other", 1))
     assert [d.tuples for d in done] == [5]

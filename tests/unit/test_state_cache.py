@@ -57,7 +57,7 @@ class Chain:
         """One attempt at the next step; only one that is accepted counts."""
         cache = self.cache()
         if not self.last:
-            state = WindowState.empty(self.plan.width, timed=self.plan.window.has_times)
+            state = WindowState.empty(self.plan.width, self.plan.layout, timed=self.plan.window.has_times)
         else:
             found = self.open(cache=cache)
             assert found is not None, "the state should be here"

@@ -23,7 +23,7 @@ from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
-from strandline.recovery.recover import only_results
+from strandline.recovery.intake import only_results
 
 _PATH = "streams/demo"
 _POLL_S = 0.02

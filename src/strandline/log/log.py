@@ -38,7 +38,7 @@ from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
 from strandline.log.state import LogState
-from strandline.log.storage import Storage, create_once, is_temporary
+from strandline.log.storage import Durability, Storage, create_once, is_temporary
 from strandline.log.tail import Tail
 from strandline.units import END_OF_TIME, earlier
 
@@ -148,6 +148,13 @@ class Log:
         first = in_tail[0].seq if in_tail else self.state.seq + 1
         yield from (self.commit(s) for s in range(seq + 1, first))
         yield from in_tail
+
+    def before(self, seq: int) -> Iterator[Manifest]:
+        """The commits before `seq`, newest first, each read when it is asked for, as far back as there are any."""
+        in_tail = {m.seq: m for m in self._tail.commits}
+        with contextlib.suppress(KeyMissingError):
+            for s in range(seq - 1, -1, -1):
+                yield in_tail.get(s) or self.commit(s)
 
     def since(self, seq: int) -> list[Manifest]:
         """The same at once."""
@@ -302,13 +309,14 @@ class Log:
         standings: Sequence[Standing] = (),
         boundaries: Sequence[int | None] | None = None,
         finished: bool = False,
+        durability: Durability = "fsync",
     ) -> Manifest:
         """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
 
         The blocks were made for the state `base` (by default the newest this handle has seen). If another writer has
         published since, this raises and publishes nothing; compaction and truncation in between do no harm.
         `boundaries` come from whoever knows better than the largest time minus lateness. `finished` says that no append
-        will ever follow.
+        will ever follow, `durability` how the files were written.
         """
         base = base or self.state
         files = {b.file for b in blocks}
@@ -344,6 +352,7 @@ class Log:
                 standings=tuple(standings),
                 time_max=time_max,
                 writer=writer,
+                durability=durability,
                 source=source,
                 finished=finished,
             )

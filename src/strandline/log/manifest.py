@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import xxhash
@@ -23,6 +23,7 @@ import xxhash
 from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log.block import Block
 from strandline.log.standing import Standing
+from strandline.log.storage import Durability
 
 FORMAT = 1
 SEVERAL_BLOCKS = 2
@@ -57,6 +58,8 @@ class Manifest:
     time_max: int | None = None
     """append: the largest time seen in the stream so far."""
     writer: Writer | None = None
+    durability: Durability = "fsync"
+    """append: "os" if its files were not synced, so that a power loss may take it back."""
     standings: tuple[Standing, ...] = ()
     """append of an operator: where it stands, per partition."""
     source: Mapping[str, Any] | None = None
@@ -73,6 +76,8 @@ class Manifest:
     """consumer: its name."""
     needs: tuple[int, ...] | None = None
     """consumer: the first offset it needs, per partition; None if it has gone."""
+    checksum: str = field(default="", compare=False)
+    """Of its file, once there is one."""
 
 
 def commit_key(seq: int) -> str:
@@ -89,7 +94,7 @@ def decode(data: bytes, where: str) -> Manifest:
     """The manifest in these bytes; `CorruptManifestError` if they are not what was written."""
     body = unseal(data, where)
     try:
-        return _manifest(body)
+        return replace(_manifest(body), checksum=checksum_in(data))
     except (KeyError, TypeError, ValueError) as problem:
         raise _corrupt(where, f"{type(problem).__name__}: {problem}") from problem
 
@@ -118,6 +123,11 @@ def unseal(data: bytes, where: str) -> dict[str, Any]:
     return body
 
 
+def checksum_in(data: bytes) -> str:
+    """The checksum that a sealed file says of itself."""
+    return data.decode().rpartition(',"checksum":"')[2].removesuffix('"}\n')
+
+
 def _checksum(text: str) -> str:
     return f"xxh3:{xxhash.xxh3_64_hexdigest(text.encode())}"
 
@@ -141,6 +151,8 @@ def _body(m: Manifest) -> dict[str, Any]:
         late = len(m.ends) - 1
         if m.writer is not None:
             body["writer"] = {"query": m.writer.query, "run": m.writer.run, "batch": m.writer.batch}
+        if m.durability != "fsync":
+            body["durability"] = m.durability
         body["source"] = m.source
         body["time_max"] = m.time_max
         if m.finished:
@@ -218,6 +230,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             boundaries=tuple(part["boundary"] for part in body["partitions"]),
             time_max=body["time_max"],
             writer=Writer(**writer) if writer else None,
+            durability=body.get("durability", "fsync"),
             source=body["source"],
             finished=body.get("finished", False),
             standings=tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),

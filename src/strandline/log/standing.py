@@ -21,7 +21,7 @@ class Standing:
     input: int
     """The input tuples before this offset are in the results and the state."""
     commit: int
-    """The last commit of the input that was taken in."""
+    """The last commit of the input that was taken in whole, over all partitions."""
     open: int
     """N: open windows."""
     oldest: int
@@ -48,6 +48,10 @@ class Standing:
 
     recovered: Mapping[str, float] | None = None
     """The last recovery: after which commit, extent read, tuples replayed, seconds of each."""
+    seen: int = -1
+    """The last commit of the input of which anything was taken in."""
+    seen_checksum: str = ""
+    """Its checksum: should the input be put back and go on otherwise, it will be another one."""
 
     @property
     def unit_costs(self) -> tuple[float, float]:

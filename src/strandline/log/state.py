@@ -9,6 +9,7 @@ from typing import Any
 from strandline.errors import CorruptManifestError
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.standing import Standing
+from strandline.log.storage import Durability
 from strandline.units import END_OF_TIME
 
 
@@ -37,6 +38,8 @@ class LogState:
     source: Mapping[str, Any] | None = None
     published_us: int = 0
     """When the last append was published."""
+    durability: Durability = "fsync"
+    """Of the last append: "os" if a power loss may take it back."""
     announced: tuple[int, ...] = ()
     """Collect commits whose files may not all be deleted yet."""
     consumers: tuple[Registration, ...] = ()
@@ -74,6 +77,7 @@ class LogState:
                 writer=m.writer,
                 source=m.source,
                 published_us=m.published_us,
+                durability=m.durability,
                 standings=m.standings,
                 finished=m.finished,
             )
@@ -93,11 +97,13 @@ class LogState:
 
     def to_json(self) -> dict[str, Any]:
         """For the snapshot."""
-        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("standings", "finished")}
+        body = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _ONLY_IF_SAID}
         if self.standings:
             body["standings"] = [s.to_json() for s in self.standings]
         if self.finished:
             body["finished"] = True
+        if self.durability != "fsync":
+            body["durability"] = self.durability
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -114,11 +120,16 @@ class LogState:
             writer=Writer(**writer) if writer else None,
             source=body["source"],
             published_us=body["published_us"],
+            durability=body.get("durability", "fsync"),
             announced=tuple(body["announced"]),
             consumers=tuple(Registration(**{**c, "needs": tuple(c["needs"])}) for c in body["consumers"]),
             standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
             finished=body.get("finished", False),
         )
+
+
+_ONLY_IF_SAID = ("standings", "finished", "durability")
+"""Left out of a snapshot where there is nothing to say: most streams have none of it."""
 
 
 def check_follows(state: LogState, m: Manifest) -> None:
@@ -177,7 +188,8 @@ def _block_problem(state: LogState, m: Manifest) -> str | None:
         if sum(b.rows.values()) != b.tuples:
             return f"a block of partition {p} counts {sum(b.rows.values())} rows for {b.tuples} offsets"
         before = state.boundaries[p] if p < len(state.boundaries) else None
-        if before is not None and b.time_min < before:
+        # The boundary is of results: what a footprint says of an open window is no promise.
+        if before is not None and b.has_results and b.time_min < before:
             return f"partition {p} has a tuple at {b.time_min}, before the boundary {before}"
         ends[p] = b.end
     for p, (found, said) in enumerate(zip(ends, m.ends, strict=True)):
@@ -201,4 +213,17 @@ def _standing_problem(state: LogState, m: Manifest) -> str | None:
             return f"in partition {p} the operator went back from input offset {before} to {now.input}"
         if not 0 <= now.extent <= m.ends[p] or not now.oldest <= now.input:
             return f"in partition {p} the operator stands nowhere: extent {now.extent}, oldest input {now.oldest}"
+        if state.standings and (problem := _gone_back(p, state, m)):
+            return problem
+    return None
+
+
+def _gone_back(p: int, state: LogState, m: Manifest) -> str | None:
+    """What a recovery would need must not grow into the past: it may have been let go."""
+    before, now = state.standings[p], m.standings[p]
+    if now.oldest < before.oldest:
+        return f"in partition {p} the operator needs its input from {now.oldest} on again, {before.oldest} was enough"
+    first_before, first = state.ends[p] - before.extent, m.ends[p] - now.extent
+    if first < first_before:
+        return f"in partition {p} the operator needs its output from {first} on again, {first_before} was enough"
     return None

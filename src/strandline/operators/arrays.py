@@ -56,5 +56,5 @@ class Trace(NamedTuple):
     """How many records, buckets, timers are listed; then what a kernel has to say."""
 
 
-RECORDS, BUCKETS, TIMERS, RESULTS, FRESH, WHERE = range(6)
-"""Places in `Trace.counts`: lengths of the lists, results written, windows opened, the record that overflowed."""
+RECORDS, BUCKETS, TIMERS, RESULTS, FRESH, OVERFLOWS = range(6)
+"""Places in `Trace.counts`: lengths of the lists, results written, windows opened, sums that overflowed."""

@@ -22,10 +22,10 @@ from strandline.operators.aggregates import Op
 from strandline.operators.arrays import (
     BUCKETS,
     FRESH,
+    OVERFLOWS,
     RECORDS,
     RESULTS,
     TIMERS,
-    WHERE,
     Batch,
     Bytes,
     Int32s,
@@ -35,6 +35,8 @@ from strandline.operators.arrays import (
 )
 from strandline.operators.kernel_cache import njit
 from strandline.operators.record import (
+    BY_LIST,
+    BY_START,
     BYTES_END,
     CHOSEN,
     CLOSED,
@@ -43,18 +45,22 @@ from strandline.operators.record import (
     FREE_HEAD,
     KEY,
     KEY_AT,
+    LAYOUT,
     LENGTH_BITS,
     LENGTH_MAX,
     LINK,
+    NEWER,
     NONE,
+    OLDER,
     OPENED,
+    OVERFLOWED,
     POS,
     QUEUE_HEAD,
     QUEUE_TAIL,
     ROWS,
     START,
-    STATE,
     TICKET,
+    TIMER,
     USED,
     N,
     T,
@@ -65,10 +71,13 @@ Ops = tuple[tuple[int, int, int], ...]
 """Per aggregate: what to do, which input it reads, where its state begins."""
 Kernel = Callable[..., Any]
 
-DONE, FULL, OVERFLOW = 0, 1, 2
-"""How a kernel ends: all rows done; no room for another window (grow, then go on); an integer sum overflowed."""
+DONE, FULL = 0, 1
+"""How a kernel ends: all rows done; no room for another window (grow, then go on)."""
 
 _MIX = -7046029254386353131  # 2**64 divided by the golden ratio
+_MIX_START = -4417276706812531889  # some other odd number
+NO_START = 0
+"""In the place of a start where windows are found by their key alone."""
 _AHEAD = 8
 """How many tuples ahead a record is sent for: enough for memory to answer, few enough to stay in the cache."""
 
@@ -94,8 +103,8 @@ def copy_bytes(to: Bytes, to_at: int, source: Bytes, at: int, length: int) -> No
 
 
 @njit(inline="always", _nrt=False)
-def bucket_of(key: int, mask: int) -> int:
-    mixed = key * _MIX
+def bucket_of(key: int, start: int, mask: int) -> int:
+    mixed = (key ^ (start * _MIX_START)) * _MIX
     return (mixed ^ (mixed >> 32)) & mask
 
 
@@ -147,10 +156,10 @@ def fetch_soon(typing_context: Any, array: Any, row: Any, column: Any) -> Any:
 
 
 @njit(inline="always", _nrt=False)
-def look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
+def look_ahead(state: State, batch: Batch, row: int, start: int, mask: int) -> None:
     """Records lie anywhere in memory: the one that a tuple a little further on will want is sent for now."""
     if row + _AHEAD < len(batch.keys):
-        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], mask)]
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], start, mask)]
         fetch_soon(state.records, np.int64(slot), np.int64(KEY))  # type: ignore[call-arg]
 
 
@@ -192,14 +201,21 @@ def larger(a: float, b: float) -> bool:
 
 
 @njit(inline="always", _nrt=False)
-def add_checked(a: int, b: int) -> tuple[int, bool]:
-    total = a + b
-    return total, ((a ^ total) & (b ^ total)) < 0
+def add_to_sum(state: State, trace: Trace, slot: int, word: int, value: int, count: int) -> None:
+    """Adds `count` values that come to `value` to an integer sum. One that does not fit 64 bits stays overflowed."""
+    records = state.records
+    held, n = records[slot, word], records[slot, word + 1]
+    total = held + value
+    if n == OVERFLOWED or count == OVERFLOWED or ((held ^ total) & (value ^ total)) < 0:
+        trace.counts[OVERFLOWS] += 1
+        records[slot, word], records[slot, word + 1] = 0, OVERFLOWED
+    else:
+        records[slot, word], records[slot, word + 1] = total, n + count
 
 
 @njit(inline="always", _nrt=False)
-def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int) -> bool:
-    """Takes one tuple into the state of one window; False if an integer sum overflowed."""
+def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace: Trace) -> None:
+    """Takes one tuple into the state of one window."""
     records, floats = state.records, state.floats
     for j in range(len(ops)):
         op, column, word = ops[j]
@@ -220,11 +236,7 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int) -> boo
                 floats[slot, word] += batch.floats[column, row]
                 records[slot, word + 1] += 1
             elif op == _SUM_INT:
-                total, overflowed = add_checked(records[slot, word], batch.values[column, row])
-                if overflowed:
-                    return False
-                records[slot, word] = total
-                records[slot, word + 1] += 1
+                add_to_sum(state, trace, slot, word, batch.values[column, row], 1)
             elif op == _MOMENTS:
                 records[slot, word] += 1
                 delta = batch.floats[column, row] - floats[slot, word + 1]
@@ -249,12 +261,11 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int) -> boo
                 if replaces:
                     records[slot, word] = batch.values[column, row]
                     records[slot, word + 1] = 1
-    return True
 
 
 @njit(_nrt=False)
-def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int) -> bool:
-    """Joins the state of a later session into that of an earlier one; False if an integer sum overflowed."""
+def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int, trace: Trace) -> None:
+    """Joins the state of a later session into that of an earlier one."""
     records, floats = state.records, state.floats
     for j in range(len(ops)):
         op, _, word = ops[j]
@@ -264,11 +275,7 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int) -> 
             floats[into, word] += floats[other, word]
             records[into, word + 1] += records[other, word + 1]
         elif op == _SUM_INT:
-            total, overflowed = add_checked(records[into, word], records[other, word])
-            if overflowed:
-                return False
-            records[into, word] = total
-            records[into, word + 1] += records[other, word + 1]
+            add_to_sum(state, trace, into, word, records[other, word], records[other, word + 1])
         elif op == _MOMENTS:
             n1, n2 = records[into, word], records[other, word]
             if n2 > 0:
@@ -300,15 +307,19 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int) -> 
             if replaces:
                 records[into, word] = records[other, word]
                 records[into, word + 1] = 1
-    return True
 
 
 # ---------------------------------------------------------------------- windows come and go
 
 
+@njit(inline="always", _nrt=False)
+def start_in_hash(state: State, slot: int) -> int:
+    return state.records[slot, START] if state.header[LAYOUT] == BY_START else NO_START
+
+
 @njit(_nrt=False)
-def take_record(state: State, trace: Trace, key: int, key_at: int) -> int:
-    """A record for this key, linked into its bucket, its words zero. There is room: the caller has looked."""
+def blank_record(state: State, trace: Trace, key: int, key_at: int) -> int:
+    """A record for this key, its other words zero, linked nowhere. There is room: the caller has looked."""
     header, records = state.header, state.records
     slot = header[FREE_HEAD]
     if slot >= 0:
@@ -319,44 +330,55 @@ def take_record(state: State, trace: Trace, key: int, key_at: int) -> int:
     touch_record(trace, slot)
     for word in range(records.shape[1]):
         records[slot, word] = 0
-    bucket = bucket_of(key, len(state.buckets) - 1)
-    touch_bucket(trace, bucket)
     records[slot, KEY] = key
     records[slot, KEY_AT] = key_at
-    records[slot, LINK] = state.buckets[bucket]
     records[slot, T] = NONE
     records[slot, POS] = NONE
     records[slot, TICKET] = NONE
-    state.buckets[bucket] = slot
     return slot
 
 
 @njit(_nrt=False)
-def drop_record(state: State, trace: Trace, slot: int) -> None:
-    """Unlinks a record from its bucket and puts it on the list of free ones."""
-    header, records = state.header, state.records
-    bucket = bucket_of(records[slot, KEY], len(state.buckets) - 1)
+def link(state: State, trace: Trace, slot: int) -> None:
+    """Puts a record into its bucket."""
+    bucket = bucket_of(state.records[slot, KEY], start_in_hash(state, slot), len(state.buckets) - 1)
+    touch_bucket(trace, bucket)
+    state.records[slot, LINK] = state.buckets[bucket]
+    state.buckets[bucket] = slot
+
+
+@njit(_nrt=False)
+def relink(state: State, trace: Trace, slot: int, following: int) -> None:
+    """Lets whatever leads to a record in its bucket lead to `following` instead."""
+    records = state.records
+    bucket = bucket_of(records[slot, KEY], start_in_hash(state, slot), len(state.buckets) - 1)
     here = state.buckets[bucket]
     if here == slot:
         touch_bucket(trace, bucket)
-        state.buckets[bucket] = records[slot, LINK]
-    else:
-        while records[here, LINK] != slot:
-            here = records[here, LINK]
-        touch_record(trace, here)
-        records[here, LINK] = records[slot, LINK]
+        state.buckets[bucket] = following
+        return
+    while records[here, LINK] != slot:
+        here = records[here, LINK]
+    touch_record(trace, here)
+    records[here, LINK] = following
+
+
+@njit(_nrt=False)
+def free_record(state: State, trace: Trace, slot: int) -> None:
+    """Puts a record that is linked nowhere on the list of free ones."""
     touch_record(trace, slot)
-    records[slot, OPENED] = FREE
-    records[slot, TICKET] = NONE
-    records[slot, LINK] = header[FREE_HEAD]
-    header[FREE_HEAD] = slot
+    state.records[slot, OPENED] = FREE
+    state.records[slot, TICKET] = NONE
+    state.records[slot, LINK] = state.header[FREE_HEAD]
+    state.header[FREE_HEAD] = slot
 
 
 @njit(_nrt=False)
 def open_window(
     state: State, trace: Trace, fresh: Int32s, key: int, key_at: int, start: int, end: int, offset: int
 ) -> int:
-    slot = take_record(state, trace, key, key_at)
+    """A new window, linked nowhere yet."""
+    slot = blank_record(state, trace, key, key_at)
     records = state.records
     records[slot, START] = start
     records[slot, END] = end
@@ -372,8 +394,62 @@ def close_window(state: State, trace: Trace, slot: int, results: Int64s) -> None
     """Its record becomes a result."""
     copy_row(results, trace.counts[RESULTS], state.records, slot)
     trace.counts[RESULTS] += 1
-    drop_record(state, trace, slot)
+    relink(state, trace, slot, state.records[slot, LINK])
+    free_record(state, trace, slot)
     state.header[N] -= 1
+
+
+# ---------------------------------------------------------------------- the sessions of a key, newest first
+
+
+@njit(_nrt=False)
+def newest_session(state: State, batch: Batch, word_key: bool, key: int, key_at: int) -> int:
+    slot = state.buckets[bucket_of(key, NO_START, len(state.buckets) - 1)]
+    while slot >= 0 and not same_key(state, batch, word_key, slot, key, key_at):
+        slot = state.records[slot, LINK]
+    return slot
+
+
+@njit(_nrt=False)
+def put_session(state: State, trace: Trace, slot: int, newer: int, older: int) -> None:
+    """Puts a session between two others of its key; -1 where there is none."""
+    records = state.records
+    records[slot, NEWER], records[slot, OLDER] = newer, older
+    if newer >= 0:
+        touch_record(trace, newer)
+        records[newer, OLDER] = slot
+    elif older >= 0:
+        records[slot, LINK] = records[older, LINK]
+        relink(state, trace, older, slot)
+    else:
+        link(state, trace, slot)
+    if older >= 0:
+        touch_record(trace, older)
+        records[older, NEWER] = slot
+
+
+@njit(_nrt=False)
+def drop_session(state: State, trace: Trace, slot: int) -> None:
+    """Takes a session out of the list of its key and frees its record."""
+    records = state.records
+    newer, older = records[slot, NEWER], records[slot, OLDER]
+    if newer >= 0:
+        touch_record(trace, newer)
+        records[newer, OLDER] = older
+    elif older >= 0:
+        touch_record(trace, older)
+        records[older, LINK] = records[slot, LINK]
+        relink(state, trace, slot, older)
+    else:
+        relink(state, trace, slot, records[slot, LINK])
+    if older >= 0:
+        touch_record(trace, older)
+        records[older, NEWER] = newer
+    free_record(state, trace, slot)
+    state.header[N] -= 1
+
+
+# ---------------------------------------------------------------------- timers
 
 
 @njit(_nrt=False)
@@ -430,9 +506,9 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
         mask = len(state.buckets) - 1
         room = len(records) - state.header[N]  # closing windows make more
         for row in range(first, len(batch.keys)):
-            look_ahead(state, batch, row, mask)
+            look_ahead(state, batch, row, NO_START, mask)
             key, key_at = batch.keys[row], batch.key_at[row]
-            slot = state.buckets[bucket_of(key, mask)]
+            slot = state.buckets[bucket_of(key, NO_START, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key, key_at):
                 slot = records[slot, LINK]
             if slot < 0:
@@ -440,10 +516,9 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
                     return row, FULL
                 room -= 1
                 slot = open_window(state, trace, fresh, key, key_at, batch.offsets[row], NONE, batch.offsets[row])
+                link(state, trace, slot)
             touch_record(trace, slot)
-            if not accumulate(ops, state, batch, slot, row):
-                trace.counts[WHERE] = slot
-                return row, OVERFLOW
+            accumulate(ops, state, batch, slot, row, trace)
             tuples = records[slot, ROWS] + 1
             records[slot, ROWS] = tuples
             if tuples == size:
@@ -467,17 +542,15 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
         for row in range(first, len(batch.keys)):
             if state.header[N] >= len(records):
                 return row, FULL
-            look_ahead(state, batch, row, mask)
+            look_ahead(state, batch, row, NO_START, mask)
             key, key_at, offset = batch.keys[row], batch.key_at[row], batch.offsets[row]
             fewest = advance
             full = -1
-            slot = state.buckets[bucket_of(key, mask)]
+            slot = state.buckets[bucket_of(key, NO_START, mask)]
             while slot >= 0:
                 if same_key(state, batch, word_key, slot, key, key_at):
                     touch_record(trace, slot)
-                    if not accumulate(ops, state, batch, slot, row):
-                        trace.counts[WHERE] = slot
-                        return row, OVERFLOW
+                    accumulate(ops, state, batch, slot, row, trace)
                     fewest = min(fewest, records[slot, ROWS])
                     records[slot, ROWS] += 1
                     if records[slot, ROWS] == size:
@@ -485,9 +558,8 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
                 slot = records[slot, LINK]
             if fewest == advance:  # the newest window of the key has that many tuples, or there is none
                 slot = open_window(state, trace, fresh, key, key_at, offset, NONE, offset)
-                if not accumulate(ops, state, batch, slot, row):
-                    trace.counts[WHERE] = slot
-                    return row, OVERFLOW
+                link(state, trace, slot)
+                accumulate(ops, state, batch, slot, row, trace)
                 records[slot, ROWS] = 1
             if full >= 0:
                 records[full, END] = offset
@@ -495,6 +567,12 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
         return len(batch.keys), DONE
 
     return step
+
+
+@njit(inline="always", _nrt=False)
+def first_start(time: int, latest: int, size: int, advance: int, rest: int) -> int:
+    """Where the first window that holds this time begins. The last one begins at `latest`; `rest` is size % advance."""
+    return latest - (size - rest) + (advance if time - latest >= rest else 0)
 
 
 def time_windows(ops: Ops, word_key: bool) -> Kernel:
@@ -508,41 +586,30 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
         mask = len(state.buckets) - 1
         rows = len(batch.keys)
         room = min(len(records) - -(-size // advance), len(state.timers) - -(-size // advance))
+        rest = size % advance
+        latest = batch.times[row] // advance * advance if row < rows else 0
         while row < rows:
             if state.header[N] > room or state.header[TIMER_COUNT] > room:
                 return row, FULL
-            look_ahead(state, batch, row, mask)
             key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
-            newest = time // advance
-            oldest = (time - size) // advance + 1
-            missing = newest - oldest + 1
-            bucket = bucket_of(key, mask)
-            slot = state.buckets[bucket]
-            while slot >= 0 and missing > 0:
-                start = records[slot, START]
-                if start <= time < start + size and same_key(state, batch, word_key, slot, key, key_at):
-                    missing -= 1
-                    touch_record(trace, slot)
-                    records[slot, ROWS] += 1
-                    if not accumulate(ops, state, batch, slot, row):
-                        trace.counts[WHERE] = slot
-                        return row, OVERFLOW
-                slot = records[slot, LINK]
-            if missing > 0:
-                for number in range(oldest, newest + 1):
-                    start = number * advance
-                    slot = state.buckets[bucket]
-                    while slot >= 0:
-                        if records[slot, START] == start and same_key(state, batch, word_key, slot, key, key_at):
-                            break
-                        slot = records[slot, LINK]
-                    if slot < 0:
-                        slot = open_window(state, trace, fresh, key, key_at, start, start + size, offset)
-                        push_timer(state, trace, start + size, slot)
-                        records[slot, ROWS] = 1
-                        if not accumulate(ops, state, batch, slot, row):
-                            trace.counts[WHERE] = slot
-                            return row, OVERFLOW
+            if not latest <= time < latest + advance:  # tuples come nearly in order: few need a division
+                latest = time // advance * advance
+            look_ahead(state, batch, row, latest, mask)
+            start = first_start(time, latest, size, advance, rest)
+            while start <= latest:
+                slot = state.buckets[bucket_of(key, start, mask)]
+                while slot >= 0:
+                    if records[slot, START] == start and same_key(state, batch, word_key, slot, key, key_at):
+                        break
+                    slot = records[slot, LINK]
+                if slot < 0:
+                    slot = open_window(state, trace, fresh, key, key_at, start, start + size, offset)
+                    link(state, trace, slot)
+                    push_timer(state, trace, start + size, slot)
+                touch_record(trace, slot)
+                records[slot, ROWS] += 1
+                accumulate(ops, state, batch, slot, row, trace)
+                start += advance
             row += 1
         return row, DONE
 
@@ -563,44 +630,36 @@ def session_windows(ops: Ops, word_key: bool) -> Kernel:
         while row < rows:
             if state.header[N] >= len(records) or state.header[TIMER_COUNT] + 1 >= len(state.timers):
                 return row, FULL
-            look_ahead(state, batch, row, mask)
+            look_ahead(state, batch, row, NO_START, mask)
             key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
-            mine = -1
-            slot = state.buckets[bucket_of(key, mask)]
-            while slot >= 0:
-                following = records[slot, LINK]
-                is_near = time + gap > records[slot, START] and time < records[slot, END]
-                if is_near and same_key(state, batch, word_key, slot, key, key_at):
-                    if mine < 0:
-                        mine = slot
-                    else:
-                        other = slot
-                        if records[other, OPENED] < records[mine, OPENED]:
-                            mine, other = other, mine
-                        if not merge_state(ops, state, batch, mine, other):
-                            trace.counts[WHERE] = mine
-                            return row, OVERFLOW
-                        records[mine, ROWS] += records[other, ROWS]
-                        records[mine, START] = min(records[mine, START], records[other, START])
-                        records[mine, END] = max(records[mine, END], records[other, END])
-                        drop_record(state, trace, other)
-                        state.header[N] -= 1
-                        # What was saved of the two cannot be replayed into one: the joined session is saved anew.
-                        if records[mine, T] != NONE:
-                            fresh[trace.counts[FRESH]] = mine
-                            trace.counts[FRESH] += 1
-                        records[mine, T] = NONE
-                        records[mine, TICKET] = NONE
-                        break
-                slot = following
-            if mine < 0:
+            newer = -1
+            mine = newest_session(state, batch, word_key, key, key_at)
+            while mine >= 0 and records[mine, START] >= time + gap:
+                newer, mine = mine, records[mine, OLDER]
+            if mine < 0 or records[mine, END] <= time:
+                older = mine
                 mine = open_window(state, trace, fresh, key, key_at, time, time + gap, offset)
+                put_session(state, trace, mine, newer, older)
                 push_timer(state, trace, time + gap, mine)
-                records[mine, STATE] = time + gap
+                records[mine, TIMER] = time + gap
+            else:
+                other = records[mine, OLDER]
+                if other >= 0 and records[other, END] > time:
+                    if records[other, OPENED] < records[mine, OPENED]:
+                        mine, other = other, mine
+                    merge_state(ops, state, batch, mine, other, trace)
+                    records[mine, ROWS] += records[other, ROWS]
+                    records[mine, START] = min(records[mine, START], records[other, START])
+                    records[mine, END] = max(records[mine, END], records[other, END])
+                    drop_session(state, trace, other)
+                    # What was saved of the two cannot be replayed into one: the joined session is saved anew.
+                    if records[mine, T] != NONE:
+                        fresh[trace.counts[FRESH]] = mine
+                        trace.counts[FRESH] += 1
+                    records[mine, T] = NONE
+                    records[mine, TICKET] = NONE
             touch_record(trace, mine)
-            if not accumulate(ops, state, batch, mine, row):
-                trace.counts[WHERE] = mine
-                return row, OVERFLOW
+            accumulate(ops, state, batch, mine, row, trace)
             records[mine, ROWS] += 1
             records[mine, START] = min(records[mine, START], time)
             records[mine, END] = max(records[mine, END], time + gap)
@@ -636,14 +695,18 @@ def close_due(is_session: bool, state: State, boundary: int, results: Int64s, tr
     while state.header[TIMER_COUNT] > 0 and state.timers[0, 0] <= boundary:
         end, slot = state.timers[0, 0], state.timers[0, 1]
         pop_timer(state, trace)
-        if records[slot, OPENED] == FREE or (records[slot, STATE] if is_session else records[slot, END]) != end:
+        if records[slot, OPENED] == FREE or (records[slot, TIMER] if is_session else records[slot, END]) != end:
             continue  # the window it was set for has gone
-        if records[slot, END] <= boundary:
-            close_window(state, trace, slot, results)
-        else:  # the session went on meanwhile
+        if records[slot, END] > boundary:  # the session went on meanwhile
             touch_record(trace, slot)
-            records[slot, STATE] = records[slot, END]
+            records[slot, TIMER] = records[slot, END]
             push_timer(state, trace, records[slot, END], slot)
+        elif is_session:
+            copy_row(results, trace.counts[RESULTS], records, slot)
+            trace.counts[RESULTS] += 1
+            drop_session(state, trace, slot)
+        else:
+            close_window(state, trace, slot, results)
 
 
 # ---------------------------------------------------------------------- footprints
@@ -759,90 +822,174 @@ def renumber_queue(state: State, queue: Int32s) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def load(
-    is_session: bool, word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace
-) -> int:
+def load(word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace) -> None:
     """Takes in footprints (or, with `is_closed`, results), newest first; those of windows already met are skipped.
 
-    Row i of `footprints` is a record, its key is row i of the batch. Returns how many were taken in.
+    Row i of `footprints` is a record, its key is row i of the batch. Records are hashed by key and start.
     """
     records = state.records
     mask = len(state.buckets) - 1
-    taken = 0
     for i in range(len(footprints)):
-        key, key_at = batch.keys[i], batch.key_at[i]
-        start = footprints[i, START]
-        slot = state.buckets[bucket_of(key, mask)]
+        key, key_at, start = batch.keys[i], batch.key_at[i], footprints[i, START]
+        slot = state.buckets[bucket_of(key, start, mask)]
         while slot >= 0:
-            met = records[slot, START] == start
-            if is_session:  # a session's start may move back, and it may have swallowed this one
-                met = records[slot, START] <= start < records[slot, END]
-            if met and same_key(state, batch, word_key, slot, key, key_at):
+            if records[slot, START] == start and same_key(state, batch, word_key, slot, key, key_at):
                 break
             slot = records[slot, LINK]
-        if slot >= 0:
-            continue
-        slot = take_record(state, trace, key, key_at)
-        link = records[slot, LINK]
-        copy_row(records, slot, footprints, i)
-        records[slot, KEY], records[slot, KEY_AT], records[slot, LINK] = key, key_at, link
-        records[slot, TICKET] = NONE
-        if is_closed:
-            records[slot, OPENED] = CLOSED
-        else:
-            taken += 1
-    return taken
+        if slot < 0:
+            slot = loaded_record(state, trace, batch, footprints, i, is_closed)
+            link(state, trace, slot)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def fill(is_timed: bool, is_session: bool, state: State, batch: Batch, records: Int64s, trace: Trace) -> None:
+def load_sessions(
+    word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace
+) -> None:
+    """Takes in footprints (or results) of sessions, all of them: `newest_of_sessions` chooses.
+
+    A session may have begun later when it was saved than it did in the end, or as two: its start does not tell which
+    session a footprint belongs to. OLDER says instead which record stands for the key.
+    """
+    for i in range(len(footprints)):
+        first = newest_session(state, batch, word_key, batch.keys[i], batch.key_at[i])
+        slot = loaded_record(state, trace, batch, footprints, i, is_closed)
+        state.records[slot, OLDER] = first
+        if first < 0:
+            state.records[slot, OLDER], state.records[slot, NEWER] = slot, NONE
+            link(state, trace, slot)
+
+
+@njit(_nrt=False)
+def loaded_record(state: State, trace: Trace, batch: Batch, footprints: Int64s, i: int, is_closed: bool) -> int:
+    """A record that says what a footprint or a result says."""
+    slot = blank_record(state, trace, batch.keys[i], batch.key_at[i])
+    copy_row(state.records, slot, footprints, i)
+    state.records[slot, KEY], state.records[slot, KEY_AT] = batch.keys[i], batch.key_at[i]
+    state.records[slot, TICKET] = NONE
+    if is_closed:
+        state.records[slot, OPENED] = CLOSED
+    return slot
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def newest_of_sessions(records: Int64s, order: Int64s, newest: Bytes) -> None:
+    """Marks the newest record of each session. `order` is by key, then start: what overlaps is one session.
+
+    A session only grows: what was saved of it lies inside of what was saved of it later.
+    """
+    chosen, end = -1, 0
+    for i in order:
+        if chosen >= 0 and records[i, OLDER] == records[chosen, OLDER] and records[i, START] < end:
+            end = max(end, records[i, END])
+            if records[i, POS] > records[chosen, POS]:
+                chosen = i
+            continue
+        if chosen >= 0:
+            newest[chosen] = 1
+        chosen, end = i, records[i, END]
+    if chosen >= 0:
+        newest[chosen] = 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def fill(
+    is_timed: bool,
+    is_session: bool,
+    word_key: bool,
+    state: State,
+    batch: Batch,
+    records: Int64s,
+    by_start: Int64s,
+    trace: Trace,
+) -> None:
     """Fills an empty state with windows, in the order of their footprints; their keys are the batch's."""
     for i in range(len(records)):
-        slot = take_record(state, trace, batch.keys[i], batch.key_at[i])
-        link = state.records[slot, LINK]
+        slot = blank_record(state, trace, batch.keys[i], batch.key_at[i])
         copy_row(state.records, slot, records, i)
-        state.records[slot, LINK] = link
         state.records[slot, TICKET] = i
         state.queue[i] = slot
         if is_session:
-            state.records[slot, STATE] = records[i, END]
+            state.records[slot, TIMER] = records[i, END]
+        else:
+            link(state, trace, slot)
         if is_timed:
             push_timer(state, trace, records[i, END], slot)
+    if is_session:
+        for i in by_start:  # every one is the newest so far; records of an empty state have the numbers of the rows
+            put_session(state, trace, i, -1, newest_session(state, batch, word_key, batch.keys[i], batch.key_at[i]))
     state.header[N] = len(records)
     state.header[QUEUE_TAIL] = len(records)
 
 
-def replaying(ops: Ops, word_key: bool) -> Kernel:
+@njit(inline="always", _nrt=False)
+def replay_into(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace: Trace) -> None:
+    """Takes a tuple into a window, unless its footprint had it."""
+    if batch.offsets[row] >= state.records[slot, T]:
+        accumulate(ops, state, batch, slot, row, trace)
+        state.records[slot, ROWS] += 1
+
+
+def replaying_count_windows(ops: Ops, word_key: bool) -> Kernel:
     """Brings windows up to date: a tuple counts for those whose footprint did not have it yet. Nothing is emitted."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def step(is_timed: bool, is_session: bool, state: State, batch: Batch, gap: int, trace: Trace) -> tuple[int, int]:
+    def replay(size: int, advance: int, state: State, batch: Batch, trace: Trace) -> None:
+        mask = len(state.buckets) - 1
+        for row in range(len(batch.keys)):
+            look_ahead(state, batch, row, NO_START, mask)
+            slot = state.buckets[bucket_of(batch.keys[row], NO_START, mask)]
+            while slot >= 0:
+                if same_key(state, batch, word_key, slot, batch.keys[row], batch.key_at[row]):
+                    replay_into(ops, state, batch, slot, row, trace)
+                slot = state.records[slot, LINK]
+
+    return replay
+
+
+def replaying_time_windows(ops: Ops, word_key: bool) -> Kernel:
+    """The same for time windows."""
+
+    @njit(cache=True, nogil=True, _nrt=False)
+    def replay(size: int, advance: int, state: State, batch: Batch, trace: Trace) -> None:
+        records = state.records
+        mask = len(state.buckets) - 1
+        rest = size % advance
+        for row in range(len(batch.keys)):
+            key, key_at, time = batch.keys[row], batch.key_at[row], batch.times[row]
+            latest = time // advance * advance
+            look_ahead(state, batch, row, latest, mask)
+            start = first_start(time, latest, size, advance, rest)
+            while start <= latest:
+                slot = state.buckets[bucket_of(key, start, mask)]
+                while slot >= 0:
+                    if records[slot, START] == start and same_key(state, batch, word_key, slot, key, key_at):
+                        replay_into(ops, state, batch, slot, row, trace)
+                        break
+                    slot = records[slot, LINK]
+                start += advance
+
+    return replay
+
+
+def replaying_sessions(ops: Ops, word_key: bool) -> Kernel:
+    """The same for sessions. Two of them never become one here: a joined session was saved anew."""
+
+    @njit(cache=True, nogil=True, _nrt=False)
+    def replay(gap: int, advance: int, state: State, batch: Batch, trace: Trace) -> None:
         records = state.records
         mask = len(state.buckets) - 1
         for row in range(len(batch.keys)):
-            look_ahead(state, batch, row, mask)
-            key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
-            slot = state.buckets[bucket_of(key, mask)]
-            while slot >= 0:
-                if offset >= records[slot, T]:
-                    if is_session:
-                        belongs = time + gap > records[slot, START] and time < records[slot, END]
-                    elif is_timed:
-                        belongs = records[slot, START] <= time < records[slot, END]
-                    else:
-                        belongs = True
-                    if belongs and same_key(state, batch, word_key, slot, key, key_at):
-                        if not accumulate(ops, state, batch, slot, row):
-                            trace.counts[WHERE] = slot
-                            return row, OVERFLOW
-                        records[slot, ROWS] += 1
-                        if is_session:
-                            records[slot, START] = min(records[slot, START], time)
-                            records[slot, END] = max(records[slot, END], time + gap)
-                slot = records[slot, LINK]
-        return len(batch.keys), DONE
+            look_ahead(state, batch, row, NO_START, mask)
+            time = batch.times[row]
+            slot = newest_session(state, batch, word_key, batch.keys[row], batch.key_at[row])
+            while slot >= 0 and records[slot, START] >= time + gap:
+                slot = records[slot, OLDER]
+            if slot >= 0 and time < records[slot, END] and batch.offsets[row] >= records[slot, T]:
+                replay_into(ops, state, batch, slot, row, trace)
+                records[slot, START] = min(records[slot, START], time)
+                records[slot, END] = max(records[slot, END], time + gap)
 
-    return step
+    return replay
 
 
 # ---------------------------------------------------------------------- bytes
@@ -897,12 +1044,13 @@ def gather(refs: Int64s, state: State, batch: Batch, ends: Int64s, out: Bytes) -
 def rebuild(state: State, larger_state: State) -> None:
     """Copies records and their hash table into larger arrays."""
     used = state.header[USED]
+    is_list = state.header[LAYOUT] == BY_LIST
     for slot in range(used):
         copy_row(larger_state.records, slot, state.records, slot)
     mask = len(larger_state.buckets) - 1
     for slot in range(used):
-        if larger_state.records[slot, OPENED] != FREE:
-            bucket = bucket_of(larger_state.records[slot, KEY], mask)
+        if larger_state.records[slot, OPENED] != FREE and not (is_list and larger_state.records[slot, NEWER] >= 0):
+            bucket = bucket_of(larger_state.records[slot, KEY], start_in_hash(larger_state, slot), mask)
             larger_state.records[slot, LINK] = larger_state.buckets[bucket]
             larger_state.buckets[bucket] = slot
     for place in range(state.header[TIMER_COUNT]):

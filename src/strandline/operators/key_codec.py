@@ -21,6 +21,8 @@ from strandline.operators.columns import Column, bytes_of, from_bytes, from_word
 from strandline.operators.kernel_cache import njit
 from strandline.operators.record import LENGTH_BITS, LENGTH_MAX
 
+BYTES_A_PART = 21
+"""What a column adds to a key at most, its own bytes not counted."""
 _FNV_OFFSET, _FNV_PRIME = -3750763034362895579, 1099511628211
 
 

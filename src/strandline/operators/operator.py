@@ -5,20 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from strandline.errors import AggregateOverflowError
 from strandline.operators import kernel
-from strandline.operators.arrays import FRESH, RESULTS, WHERE, Batch, Int32s, Int64s
+from strandline.operators.aggregates import Op
+from strandline.operators.arrays import FRESH, OVERFLOWS, RESULTS, Batch, Int32s, Int64s
+from strandline.operators.aside import Aside, unfit, unfit_error
 from strandline.operators.plan import Plan
-from strandline.operators.record import END, INPUT, OPENED, POS, START, TIMERS, USED, N, T
-from strandline.operators.tuples import NO_BATCH, Columns, held_bytes, input_batch, key_and_window
+from strandline.operators.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, N, T
+from strandline.operators.tuples import NO_BATCH, OFFSET, Columns, held_bytes, input_batch, key_and_window
 from strandline.operators.window_state import WindowState
 
 _ROWS_MAX = 1 << 20
 """Rows that go through a kernel at once: bounds what a step needs beside the state."""
+_WINDOWS_MAX = 1 << 17
+"""Windows that rows which go through a kernel at once may open. Few, so that those which are over close soon."""
+
+OnError = Literal["stop", "set_aside"]
+"""What to do about a tuple or a window that cannot be computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +63,72 @@ class Extent:
 class Operator:
     """A plan with its open windows."""
 
-    def __init__(self, plan: Plan, state: WindowState) -> None:
+    def __init__(self, plan: Plan, state: WindowState, on_error: OnError = "stop") -> None:
         self.plan = plan
         self.state = state
+        self.on_error = on_error
+        self.aside = Aside(plan)
+        """What this step has set aside."""
         self._fresh: list[Int32s] = []
 
     @classmethod
-    def new(cls, plan: Plan) -> Operator:
+    def new(cls, plan: Plan, on_error: OnError = "stop") -> Operator:
         """Without windows."""
-        return cls(plan, WindowState.empty(plan.width, timed=plan.window.has_times))
+        return cls(plan, WindowState.empty(plan.width, plan.layout, timed=plan.window.has_times), on_error)
 
     @property
     def input_end(self) -> int:
         """The state holds the input tuples before this offset."""
         return int(self.state.arrays.header[INPUT])
 
+    @input_end.setter
+    def input_end(self, offset: int) -> None:
+        self.state.arrays.header[INPUT] = offset
+
+    @property
+    def opened(self) -> int:
+        """How many windows were opened in this step."""
+        return sum(len(fresh) for fresh in self._fresh)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many tuples to feed before windows are closed."""
+        return max(1, _WINDOWS_MAX // self.plan.window.overlap) if self.plan.window.has_times else _ROWS_MAX
+
     def begin(self) -> None:
         """Begins a step."""
         self.state.begin()
+        self.aside = Aside(self.plan)
         self._fresh = []
 
     # ------------------------------------------------------------------ tuples
 
-    def feed(self, table: pa.Table, *, emit: bool = True) -> Iterator[list[pa.Array]]:
+    def feed(self, table: pa.Table) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; the results of the count windows they complete."""
-        rows = max(1, _ROWS_MAX // (self.plan.window.overlap if self.plan.window.kind == "time" else 1))
-        for first in range(0, table.num_rows, rows):
-            batch = input_batch(self.plan, table.slice(first, rows), held_bytes(self.state.arrays))
-            records = self._run(batch)
-            if emit and len(records):
-                yield Columns(self.plan, records, self.state.arrays, batch).results()
-            self.state.keep_bytes(self.plan.bytes_words, batch)
-            self.state.arrays.header[INPUT] = int(batch.offsets[-1]) + 1
+        for first in range(0, table.num_rows, self.rows_at_once):
+            piece = table.slice(first, self.rows_at_once)
+            end = int(piece.column(OFFSET)[-1].as_py()) + 1
+            piece = self.healthy(piece)
+            if piece.num_rows:
+                batch = input_batch(self.plan, piece, held_bytes(self.state.arrays))
+                records = self._results(self._run(batch), batch)
+                if len(records):
+                    yield Columns(self.plan, records, self.state.arrays, batch).results()
+                self.state.keep_bytes(self.plan.bytes_words, batch)
+            self.input_end = end
+
+    def healthy(self, table: pa.Table) -> pa.Table:
+        """The tuples that can be computed with; what is wrong with the others is kept in `aside`, or raised."""
+        wrong = unfit(self.plan, table)
+        if not wrong:
+            return table
+        if self.on_error == "stop":
+            raise unfit_error(self.plan, table, wrong)
+        keep = np.ones(table.num_rows, bool)
+        for reason, rows in wrong.items():
+            self.aside.add_tuples(reason, table.take(pa.array(rows)))
+            keep[rows] = False
+        return table.filter(pa.array(keep))
 
     def _run(self, batch: Batch) -> Int64s:
         window, state = self.plan.window, self.state
@@ -103,18 +145,33 @@ class Operator:
             )
             if code == kernel.DONE:
                 break
-            if code == kernel.OVERFLOW:
-                raise self._overflow(batch, int(state.trace.counts[WHERE]))
             state.grow(state.room + window.overlap)
         self._fresh.append(fresh[: state.trace.counts[FRESH]].copy())
+        if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
+            self._refuse_overflow(results[: state.trace.counts[RESULTS]], batch)
         return results[: state.trace.counts[RESULTS]]
 
-    def _overflow(self, batch: Batch, slot: int) -> AggregateOverflowError:
-        sums = [a.name for a in self.plan.accumulators if a.op is not None and a.op.name == "SUM_INT"]
-        return AggregateOverflowError(
+    def _results(self, records: Int64s, batch: Batch) -> Int64s:
+        """Those of the closed windows that have a result; the others are kept in `aside`, or raised."""
+        overflowed = self.plan.overflowed(records)
+        if not overflowed.any():
+            return records
+        if self.on_error == "stop":
+            self._refuse_overflow(records, batch)
+        self.aside.add_windows("overflow", Columns(self.plan, records[overflowed], self.state.arrays, batch))
+        return records[~overflowed]
+
+    def _refuse_overflow(self, closed: Int64s, batch: Batch) -> None:
+        """Raises with the first window that overflowed, among those just closed or those that are open."""
+        used = self.state.arrays.records[: self.state.arrays.header[USED]]
+        every = np.concatenate([closed, used[used[:, OPENED] >= 0]])
+        found = every[self.plan.overflowed(every)][:1]
+        sums = [a.name for a in self.plan.accumulators if a.op is Op.SUM_INT]
+        raise AggregateOverflowError(
             f"an integer sum ({', '.join(sums)}) does not fit 64 bits any more",
-            where=f"window {key_and_window(self.plan, self.state.arrays, batch, slot)}",
-            todo="sum a double or smaller units, or use smaller windows; the stream stays as it was",
+            where=f"window {key_and_window(self.plan, found, self.state.arrays, batch)}",
+            todo='sum a double or smaller units, use smaller windows, or start(…, on_error="set_aside"); '
+            "the stream stays as it was",
         )
 
     def close_until(self, boundary: int) -> list[pa.Array] | None:
@@ -127,10 +184,21 @@ class Operator:
         state.trace.counts[RESULTS] = 0
         kernel.close_due(self.plan.is_session, state.arrays, boundary, records, state.trace)
         records = records[: state.trace.counts[RESULTS]]
-        if not len(records):
-            return None
         order = np.lexsort((records[:, START], records[:, OPENED], records[:, END]))
-        return Columns(self.plan, records[order], state.arrays, NO_BATCH).results()
+        records = self._results(records[order], NO_BATCH)
+        return Columns(self.plan, records, state.arrays, NO_BATCH).results() if len(records) else None
+
+    def replay(self, table: pa.Table) -> None:
+        """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
+        table = self.healthy(table)
+        if not table.num_rows:
+            return
+        batch = input_batch(self.plan, table, held_bytes(self.state.arrays))
+        window = self.plan.window
+        self.plan.replay(window.size, window.advance, self.state.arrays, batch, self.state.trace)
+        if len(self.plan.bytes_words):
+            self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
+            self.state.keep_bytes(self.plan.bytes_words, batch)
 
     @property
     def due(self) -> int | None:
@@ -167,20 +235,21 @@ class Operator:
             )
         )
         self._fresh = []
-        saved = Footprints(opened, self._footprints(records[:written]))
-        state.drop_dead_bytes(plan.bytes_words)
-        return saved
+        return Footprints(opened, self._footprints(records[:written]))
 
     def save_all(self, position: int) -> Footprints:
         """A footprint of every window: an instant checkpoint."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         slots = np.flatnonzero(records[:, OPENED] >= 0)
         order = np.lexsort((records[slots, START], records[slots, OPENED]))
-        self._fresh = []
+        nothing = self.save_nothing().opened
+        return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
+
+    def save_nothing(self) -> Footprints:
+        """No footprints."""
         nothing = self._footprints(np.empty((0, self.plan.width), np.int64))
-        saved = Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
-        self.state.drop_dead_bytes(self.plan.bytes_words)
-        return saved
+        self._fresh = []
+        return Footprints(nothing, nothing)
 
     def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
         self.state.reserve_queue(len(slots))
@@ -191,11 +260,19 @@ class Operator:
     def _footprints(self, records: Int64s) -> list[pa.Array]:
         return Columns(self.plan, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)
 
-    def mark_unsaved(self) -> None:
-        """Treats every window without a footprint as just opened (after a policy that wrote none)."""
+    def mark_unsaved(self, *, every: bool = False) -> None:
+        """Treats windows without a footprint as just opened; with `every`, those with one too: it does not count."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        found = np.flatnonzero((records[:, OPENED] >= 0) & (records[:, T] == -1))
+        is_open = records[:, OPENED] >= 0
+        if every:
+            records[is_open, T] = records[is_open, TICKET] = NONE
+            self.state.grown = True  # nothing less than the whole state tells it
+        found = np.flatnonzero(is_open & (records[:, T] == NONE))
         self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
+
+    def end(self) -> None:
+        """Ends a step: what nobody refers to any more goes."""
+        self.state.drop_dead_bytes(self.plan.bytes_words)
 
     def extent(self, position: int) -> Extent:
         """Where recovery would begin if the output ended at this offset."""

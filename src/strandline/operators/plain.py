@@ -16,8 +16,9 @@ from typing import Any
 from strandline.arrow_types import decimal_of
 from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregates import Accumulator, Op, Read
-from strandline.operators.operator import Extent, Limits
+from strandline.operators.operator import Extent, Limits, OnError
 from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
+from strandline.operators.record import OVERFLOWED
 
 Row = dict[str, Any]
 _EXACT = Context(prec=38)
@@ -44,9 +45,12 @@ class _Window:
 class PlainOperator:
     """A plan with its open windows."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, on_error: OnError = "stop") -> None:
         self.plan = plan
+        self.on_error = on_error
         self.input_end = 0
+        self.aside: list[Row] = []
+        """Windows that closed without a result, because an integer sum does not fit 64 bits."""
         self._windows: dict[tuple[Any, ...], list[_Window]] = {}
         self._fresh: list[_Window] = []
         """Windows opened since the last footprints, and sessions joined since then, in that order."""
@@ -61,16 +65,18 @@ class PlainOperator:
                 window.rows += 1
                 for a, state in zip(self.plan.accumulators, window.states, strict=True):
                     _take(a, state, row[a.column] if a.column is not None else None)
+                if self.on_error == "stop" and self._is_overflowed(window):
+                    raise AggregateOverflowError("an integer sum does not fit 64 bits any more")
                 if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
                     window.end = row["_offset"]
-                    found.append(self._close(window))
+                    found += self._close(window)
             self.input_end = row["_offset"] + 1
         return found
 
     def close_until(self, boundary: int) -> list[Row]:
         """Closes windows that end at this time or before: their results, ordered by end, then by opening."""
         due = [w for w in self._open() if self.plan.window.has_times and w.end <= boundary]
-        return [self._close(w) for w in sorted(due, key=lambda w: (w.end, w.opened, w.start))]
+        return [row for w in sorted(due, key=lambda w: (w.end, w.opened, w.start)) for row in self._close(w)]
 
     def _windows_of(self, row: Row) -> list[_Window]:
         """The windows that the tuple belongs to, opened if they were not."""
@@ -115,10 +121,18 @@ class PlainOperator:
                 self._fresh.append(first)
         return first
 
-    def _close(self, window: _Window) -> Row:
+    def _close(self, window: _Window) -> list[Row]:
+        """The result of the window, if it has one."""
         self._windows[window.key].remove(window)
+        if self._is_overflowed(window):
+            self.aside.append({**self._key_and_times(window, window.end), ROWS: window.rows, OPENED: window.opened})
+            return []
         results = {a.name: _result(a, s, window) for a, s in zip(self.plan.accumulators, window.states, strict=True)}
-        return {**self._key_and_times(window, window.end), **results}
+        return [{**self._key_and_times(window, window.end), **results}]
+
+    def _is_overflowed(self, window: _Window) -> bool:
+        states = zip(self.plan.accumulators, window.states, strict=True)
+        return any(a.op is Op.SUM_INT and state["n"] == OVERFLOWED for a, state in states)
 
     # ------------------------------------------------------------------ footprints
 
@@ -205,8 +219,7 @@ def _take(a: Accumulator, state: Row, value: Any) -> None:
     elif a.op is Op.COUNT:
         state["n"] += 1
     elif a.op in (Op.SUM_INT, Op.SUM_FLOAT):
-        state["sum"] = _checked(a, state["sum"] + _read(a, value))
-        state["n"] += 1
+        _add(a, state, _read(a, value), 1)
     elif a.op is Op.MOMENTS:
         state["n"] += 1
         delta = _read(a, value) - state["mean"]
@@ -224,8 +237,7 @@ def _merge(a: Accumulator, state: Row, other: Row) -> None:
     elif a.op is Op.COUNT:
         state["n"] += other["n"]
     elif a.op in (Op.SUM_INT, Op.SUM_FLOAT):
-        state["sum"] = _checked(a, state["sum"] + other["sum"])
-        state["n"] += other["n"]
+        _add(a, state, other["sum"], other["n"])
     elif a.op is Op.MOMENTS:
         if other["n"] > 0:
             delta = other["mean"] - state["mean"]
@@ -270,10 +282,14 @@ def _read(a: Accumulator, value: Any) -> Any:
     return value
 
 
-def _checked(a: Accumulator, total: Any) -> Any:
-    if a.op is Op.SUM_INT and not -(1 << 63) <= total < 1 << 63:
-        raise AggregateOverflowError(f"an integer sum ({a.name}) does not fit 64 bits any more")
-    return total
+def _add(a: Accumulator, state: Row, value: Any, n: int) -> None:
+    """Adds `n` values that come to `value`. A sum of integers that does not fit 64 bits stays overflowed."""
+    total = state["sum"] + value
+    fits = OVERFLOWED not in (state["n"], n) and -(1 << 63) <= total < 1 << 63
+    if a.op is Op.SUM_FLOAT or fits:
+        state.update(sum=total, n=state["n"] + n)
+    else:
+        state.update(sum=0, n=OVERFLOWED)
 
 
 def _replaces(a: Accumulator, value: Any, held: Any) -> bool:

@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operators import kernel
 from strandline.operators.aggregates import Accumulator, Aggregate, Op, Read, resolve, state_columns
 from strandline.operators.arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
-from strandline.operators.record import KEY_AT, STATE
+from strandline.operators.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.windows import Window
 
 START, END = "window_start", "window_end"
@@ -123,7 +124,7 @@ class Plan:
     @cached_property
     def words(self) -> list[int]:
         """Where the state of each aggregate begins."""
-        found, word = [], STATE + (self.window.kind == "session")
+        found, word = [], STATE + (SESSION_WORDS if self.is_session else 0)
         for a in self.accumulators:
             found.append(word)
             word += len(a.parts)
@@ -151,10 +152,23 @@ class Plan:
         found += [w for a, w in zip(self.accumulators, self.words, strict=False) if a.is_bytes]
         return np.array(found, np.int64)
 
+    def overflowed(self, records: Int64s) -> npt.NDArray[np.bool_]:
+        """Which of these windows have an integer sum that does not fit 64 bits, and so no result."""
+        found = np.zeros(len(records), bool)
+        for a, word in zip(self.accumulators, self.words, strict=False):
+            if a.op is Op.SUM_INT:
+                found |= records[:, word + 1] == OVERFLOWED
+        return found
+
     @property
     def is_session(self) -> bool:
         """Whether windows are sessions."""
         return self.window.kind == "session"
+
+    @property
+    def layout(self) -> int:
+        """How open windows are found."""
+        return {"count": BY_KEY, "time": BY_START, "session": BY_LIST}[self.window.kind]
 
     @cached_property
     def step(self) -> kernel.Kernel:
@@ -169,4 +183,9 @@ class Plan:
     @cached_property
     def replay(self) -> kernel.Kernel:
         """The compiled loop over tuples that were seen before."""
-        return kernel.replaying(self.ops, self.key_codec.fits_word)
+        build = {
+            "count": kernel.replaying_count_windows,
+            "time": kernel.replaying_time_windows,
+            "session": kernel.replaying_sessions,
+        }[self.window.kind]
+        return build(self.ops, self.key_codec.fits_word)

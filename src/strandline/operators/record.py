@@ -26,7 +26,17 @@ KEY_AT: Final = 8
 ROWS: Final = 9
 """Tuples so far."""
 STATE: Final = 10
-"""The first word of the aggregates' states. Sessions have one word before it, the time their timer is set for."""
+"""The first word of the aggregates' states."""
+
+# Sessions have three words more before the aggregates' states. The sessions of a key are a list in the order of time,
+# and only the newest of them is linked into its bucket.
+TIMER: Final = STATE
+"""The time its timer is set for."""
+OLDER: Final = STATE + 1
+"""The session of the same key before this one, or NONE."""
+NEWER: Final = STATE + 2
+"""The session of the same key after this one, or NONE."""
+SESSION_WORDS: Final = 3
 
 FREE: Final = -1
 CLOSED: Final = -2
@@ -34,6 +44,8 @@ CLOSED: Final = -2
 NONE: Final = -1
 CHOSEN: Final = -2
 """T of a window that is about to get its first footprint."""
+OVERFLOWED: Final = -1
+"""Number of values of an integer sum that does not fit 64 bits any more; its window has no result."""
 
 # What a bytes reference is: position and length in one word.
 LENGTH_BITS: Final = 24
@@ -55,4 +67,13 @@ INPUT: Final = 7
 """The state holds the input tuples before this offset."""
 BYTES_KEPT: Final = 8
 """Bytes that were in use when dead ones were last dropped."""
+LAYOUT: Final = 9
+"""How windows are found: BY_KEY, BY_START or BY_LIST."""
 HEADER_WORDS: Final = 16
+
+BY_KEY: Final = 0
+"""Hashed by their key: all windows of a key are in one bucket."""
+BY_START: Final = 1
+"""Hashed by key and start."""
+BY_LIST: Final = 2
+"""The newest session of a key is hashed by the key and leads to the others."""

@@ -103,12 +103,23 @@ class Columns:
         nothing = [null_column(a.result, rows) for a in plan.accumulators]
         end = self._time(END_WORD) if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
         control = [self._word(T), pa.array(np.full(rows, open_windows)), self._word(ROWS_WORD), self._word(OPENED_WORD)]
-        state = [
+        return [*self._key(), self._time(START_WORD), end, *nothing, *control, *self._state_parts()]
+
+    def without_result(self) -> list[pa.Array]:
+        """The columns of windows that closed and have no result: as in footprints, without what depends on batches."""
+        plan, rows = self._plan, len(self._records)
+        nothing = [null_column(a.result, rows) for a in plan.accumulators]
+        unknown = null_column("long", rows)
+        control = [unknown, unknown, self._word(ROWS_WORD), self._word(OPENED_WORD)]
+        ends = [self._time(START_WORD), self._time(END_WORD)]
+        return [*self._key(), *ends, *nothing, *control, *self._state_parts()]
+
+    def _state_parts(self) -> list[pa.Array]:
+        return [
             self._part(a, word + i)
-            for a, word in zip(plan.accumulators, plan.words, strict=False)
+            for a, word in zip(self._plan.accumulators, self._plan.words, strict=False)
             for i in range(len(a.parts))
         ]
-        return [*self._key(), self._time(START_WORD), end, *nothing, *control, *state]
 
     def _key(self) -> list[pa.Array]:
         at = self._records[:, KEY_AT]
@@ -230,6 +241,7 @@ def footprint_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, B
 def closed_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
     """What results say of the windows that closed with them."""
     records = np.zeros((table.num_rows, plan.width), np.int64)
+    records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
     records[:, END_WORD], _ = words_of(table.column(END), plan.time_type)
     batch, pieces = _keys(plan, table, held)
@@ -246,9 +258,9 @@ def held_bytes(state: State) -> int:
     return int(state.header[BYTES_END])
 
 
-def key_and_window(plan: Plan, state: State, batch: Batch, slot: int) -> str:
-    """For messages: the key of a window, and where it begins."""
-    columns = Columns(plan, state.records[slot : slot + 1], state, batch)
+def key_and_window(plan: Plan, records: Int64s, state: State, batch: Batch) -> str:
+    """For messages: the key of the first of these windows, and where it begins."""
+    columns = Columns(plan, records, state, batch)
     names = [*(c for c, _ in plan.key), START]
     values: Sequence[pa.Array] = [*columns._key(), columns._time(START_WORD)]
     return ", ".join(f"{name}={value[0].as_py()!r}" for name, value in zip(names, values, strict=True))

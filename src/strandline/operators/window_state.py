@@ -11,6 +11,7 @@ from strandline.operators.record import (
     BYTES_KEPT,
     FREE_HEAD,
     HEADER_WORDS,
+    LAYOUT,
     QUEUE_HEAD,
     QUEUE_TAIL,
     TIMERS,
@@ -36,9 +37,11 @@ class WindowState:
         self.begin()
 
     @classmethod
-    def empty(cls, width: int, *, timed: bool, room: int = ROOM_MIN) -> WindowState:
-        """No window, room for some."""
-        return cls(_arrays(width, room, room if timed else 0, room, 0, np.zeros(HEADER_WORDS, np.int64)), timed=timed)
+    def empty(cls, width: int, layout: int, *, timed: bool, room: int = ROOM_MIN) -> WindowState:
+        """No window, room for some, which will be found as `layout` says."""
+        header = np.zeros(HEADER_WORDS, np.int64)
+        header[FREE_HEAD], header[LAYOUT] = -1, layout
+        return cls(_arrays(width, room, room if timed else 0, room, 0, header), timed=timed)
 
     @property
     def open_windows(self) -> int:
@@ -147,8 +150,6 @@ class WindowState:
 def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: Int64s) -> State:
     records = np.empty((room, width), np.int64)
     buckets = np.full(1 << max(8, (2 * room - 1).bit_length()), -1, np.int32)
-    if not header.any():
-        header[FREE_HEAD] = -1
     held: Bytes = np.empty(size, np.uint8)
     return State(
         records,

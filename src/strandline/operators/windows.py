@@ -13,6 +13,9 @@ from strandline.units import duration_us
 Duration = str | int | dt.timedelta
 WindowKind = Literal["count", "time", "session"]
 OVERLAP_MAX = 10_000
+TIME_MAX = 1 << 62
+"""Times beyond it, before or after 1970, are in no window: where a window ends would not fit 64 bits."""
+_SIZE_MAX = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ def _window(kind: WindowKind, size: int, advance: int) -> Window:
 
 def _positive(value: Duration, option: str) -> int:
     amount = duration_us(value, option)
-    if amount < 1:
-        raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
+    if not 1 <= amount <= _SIZE_MAX:
+        todo = "use more than zero" if amount < 1 else f"use at most {_SIZE_MAX} (microseconds, for timestamps)"
+        raise OptionError(f"{option}={value!r} is not a duration that a window can have", todo=todo)
     return amount

@@ -15,15 +15,16 @@ from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators import kernel
 from strandline.operators.arrays import Batch, Int64s
-from strandline.operators.plan import END, INPUT, START, Plan
-from strandline.operators.record import KEY, KEY_AT, OPENED, POS, USED
+from strandline.operators.plan import END, INPUT, Plan
+from strandline.operators.plan import START as WINDOW_START
+from strandline.operators.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
 from strandline.operators.tuples import NO_BATCH, closed_records, footprint_records, held_bytes, sealed_batch
 from strandline.operators.window_state import WindowState
 
 
 def load(log: Log, plan: Plan, partition: int, standing: Standing, end: int) -> WindowState:
     """The windows open at this standing, each as its newest footprint has it; the output ended at `end` then."""
-    met = WindowState.empty(plan.width, timed=False)
+    met = WindowState.empty(plan.width, BY_LIST if plan.is_session else BY_START, timed=False)
     if standing.mode != "none" and standing.extent:
         whole_at = standing.oldest if standing.mode == "instant" else None
         for table in _newest_first(log, plan, partition, end - standing.extent, end):
@@ -42,7 +43,7 @@ def load(log: Log, plan: Plan, partition: int, standing: Standing, end: int) -> 
 
 def _newest_first(log: Log, plan: Plan, partition: int, first: int, end: int) -> Iterator[pa.Table]:
     log.require_kept(partition, first)
-    columns = [*(c for c, _ in plan.key), START, END, *(c for c, _ in plan.control_columns)]
+    columns = [*(c for c, _ in plan.key), WINDOW_START, END, *(c for c, _ in plan.control_columns)]
     for block in reversed(list(log.blocks(partition, first, end))):
         begin, until = max(first, block.first), min(end, block.end)
         try:
@@ -71,7 +72,8 @@ def _load(met: WindowState, plan: Plan, records: Int64s, batch: Batch, *, is_clo
     if met.room < met.arrays.header[USED] + len(records):
         met.grow(int(met.arrays.header[USED]) + 2 * len(records))
     met.begin()
-    kernel.load(plan.is_session, plan.key_codec.fits_word, met.arrays, batch, records, is_closed, met.trace)
+    take_in = kernel.load_sessions if plan.is_session else kernel.load
+    take_in(plan.key_codec.fits_word, met.arrays, batch, records, is_closed, met.trace)
     met.grown = False
     met.keep_bytes(plan.bytes_words, batch)
 
@@ -79,11 +81,24 @@ def _load(met: WindowState, plan: Plan, records: Int64s, batch: Batch, *, is_clo
 def _ordered(met: WindowState, plan: Plan) -> WindowState:
     """The open windows alone, in the order of their footprints: state as an operator has it."""
     records = met.arrays.records[: met.arrays.header[USED]]
+    if plan.is_session:
+        newest = np.zeros(len(records), np.uint8)
+        kernel.newest_of_sessions(records, np.lexsort((records[:, START], records[:, OLDER])), newest)
+        records = records[newest == 1]
     records = records[records[:, OPENED] >= 0]
     records = records[np.argsort(records[:, POS], kind="stable")]
     room = int(len(records) * 1.25)
-    state = WindowState.empty(plan.width, timed=plan.window.has_times, room=max(room, 256))
+    state = WindowState.empty(plan.width, plan.layout, timed=plan.window.has_times, room=max(room, 256))
     batch = sealed_batch(NO_BATCH._replace(keys=records[:, KEY], key_at=records[:, KEY_AT], bytes=met.arrays.bytes))
-    kernel.fill(plan.window.has_times, plan.is_session, state.arrays, batch, records, state.trace)
+    kernel.fill(
+        plan.window.has_times,
+        plan.is_session,
+        plan.key_codec.fits_word,
+        state.arrays,
+        batch,
+        records,
+        np.argsort(records[:, START], kind="stable"),
+        state.trace,
+    )
     state.keep_bytes(plan.bytes_words, batch)
     return state

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock
+from strandline.errors import InputWentBackError, KeyMissingError
 from strandline.failpoint import failpoint
 from strandline.log.failures import second_writer
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.state import LogState
+from strandline.log.storage import Durability
 from strandline.operators.windows import Window
 from strandline.recovery.step import Done, Step, unchanged
 
 TUPLES_MAX = 4_000_000
-"""Input tuples in one step over all partitions, unless a single commit has more."""
+"""Input tuples in one step over all partitions, or somewhat more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How far into the input a batch goes: whole commits, because boundaries are known after whole commits."""
+    """How far into the input a batch may go: whole commits, because boundaries are known after whole commits."""
 
     commit: int
+    checksum: str
     ends: tuple[int, ...]
     boundaries: tuple[int | None, ...]
     finished: bool
@@ -41,14 +46,14 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     for m in input_.after(done):
         if m.kind != "append":
             continue
-        found = Taken(m.seq, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
+        found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
         if taken is not None and sum(found.ends) - sum(before) > tuples_max:
             break
         taken = found
     return taken
 
 
-def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: str = "") -> list[Step]:
+def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, tuples_max: int, attempt: str = "") -> list[Step]:
     """One step a partition."""
     state = output.state
     name = attempt or uuid.uuid4().hex
@@ -62,7 +67,7 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: s
             output_boundary=state.boundaries[p],
             input_start=input_.state.starts[p],
             input_end=max(taken.ends[p], input_.state.starts[p]),
-            input_commit=taken.commit,
+            tuples_max=-(-tuples_max // input_.spec.partitions),
             boundary=taken.boundaries[p] if timed else None,
             attempt=f"{name}-{p}",
             elapsed_us=elapsed_us,
@@ -71,7 +76,51 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, attempt: s
     ]
 
 
-def publish(output: Log, base: LogState, done: Sequence[Done], writer: Writer, *, finished: bool = False) -> Manifest:
+def noted(done: Sequence[Done], steps: Sequence[Step], taken: Taken) -> list[Done]:
+    """The same with how far into the input all of them came: a commit is done when every partition has all of it."""
+    is_whole = all(d.standing.input == s.input_end for d, s in zip(done, steps, strict=True))
+    seen: dict[str, Any] = {"seen": taken.commit, "seen_checksum": taken.checksum}
+    if is_whole:
+        seen["commit"] = taken.commit
+    return [replace(d, standing=replace(d.standing, **seen)) for d in done]
+
+
+def require_same_input(input_: Log, output: LogState) -> None:
+    """Raises if the input is not the one that the operator has taken in: if it was put back, and perhaps goes on."""
+    for p, standing in enumerate(output.standings):
+        if standing.input > input_.state.ends[p] or max(standing.commit, standing.seen) > input_.state.seq:
+            raise _went_back(
+                input_, f"it ends at commit {input_.state.seq}, and in partition {p} at offset {input_.state.ends[p]}"
+            )
+    if not output.standings or output.standings[0].seen < 0:
+        return  # written by a version that did not keep checksums
+    seen = output.standings[0]
+    try:
+        found = input_.commit(seen.seen)
+    except KeyMissingError:
+        return  # so old that it was dropped: whoever drops commits has seen all that follow
+    if found.checksum != seen.seen_checksum:
+        raise _went_back(input_, f"its commit {seen.seen} is another one than the operator has seen")
+
+
+def _went_back(input_: Log, how: str) -> InputWentBackError:
+    return InputWentBackError(
+        f"the input has lost tuples that the operator has taken in: {how}",
+        where=input_.storage.url,
+        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
+        "begin anew with a new output stream: what it made of them cannot be taken back",
+    )
+
+
+def publish(
+    output: Log,
+    base: LogState,
+    done: Sequence[Done],
+    writer: Writer,
+    *,
+    finished: bool = False,
+    durability: Durability = "fsync",
+) -> Manifest:
     """Publishes what the steps made of one batch; the results are `finished` if the input is."""
     failpoint("before-output")
     if base.writer is not None and output.state.writer != base.writer:
@@ -87,6 +136,7 @@ def publish(output: Log, base: LogState, done: Sequence[Done], writer: Writer, *
         standings=[d.standing for d in done],
         boundaries=boundaries,
         finished=finished,
+        durability=durability,
     )
 
 
@@ -96,7 +146,9 @@ def run_batch(
     run_steps: Callable[[Sequence[Step]], Sequence[Done]],
     writer: Writer,
     clock: Clock,
+    policy: Policy,
     tuples_max: int = TUPLES_MAX,
+    durability: Durability = "fsync",
 ) -> list[Done]:
     """Takes in some of what is new in the input and publishes the results; empty if nothing is new."""
     taken = next_commits(input_, output.state, tuples_max)
@@ -104,9 +156,10 @@ def run_batch(
         return []
     base = output.state
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
-    steps = steps_of(taken, input_, output, elapsed_us)
-    idle = {s.partition: d for s in steps if (d := unchanged(s)) is not None}
+    steps = steps_of(taken, input_, output, elapsed_us, tuples_max)
+    idle = {s.partition: d for s in steps if (d := unchanged(s, policy)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
-    done = [idle[s.partition] if s.partition in idle else next(ran) for s in steps]
-    publish(output, base, done, writer, finished=taken.finished)
+    done = noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps, taken)
+    is_whole = done[0].standing.commit == taken.commit
+    publish(output, base, done, writer, finished=taken.finished and is_whole, durability=durability)
     return done

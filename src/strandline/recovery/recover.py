@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from strandline.clock import stopwatch_s
-from strandline.errors import CorruptManifestError
+from strandline.errors import CorruptManifestError, TruncatedError
 from strandline.failpoint import failpoint
-from strandline.log.block import Kind
-from strandline.log.columns import KIND
 from strandline.log.log import Log
 from strandline.log.standing import Standing
-from strandline.operators import kernel
-from strandline.operators.operator import Operator
+from strandline.operators.operator import OnError, Operator
 from strandline.operators.plan import Plan
-from strandline.operators.record import INPUT
-from strandline.operators.tuples import held_bytes, input_batch
+from strandline.operators.window_state import WindowState
 from strandline.recovery import eventual_checkpoint
+from strandline.recovery.intake import pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,70 +26,100 @@ class Recovery:
     replayed: int
     load_s: float
     replay_s: float
+    is_older: bool = False
+    """Whether the checkpoint that the manifest speaks of was not there, and an older one had to do."""
 
 
 def recover(
-    output: Log, input_: Log, plan: Plan, partition: int, standing: Standing, end: int, boundary: int | None
+    output: Log,
+    input_: Log,
+    plan: Plan,
+    partition: int,
+    standing: Standing,
+    end: int,
+    boundary: int | None,
+    on_error: OnError = "stop",
 ) -> tuple[Operator, Recovery]:
     """The operator as it stood: the output ended at `end` then, its windows were closed up to `boundary`."""
     began_s = stopwatch_s()
-    operator = Operator(plan, eventual_checkpoint.load(output, plan, partition, standing, end))
+    found = _checkpoint(output, plan, partition, standing, end)
+    # What was set aside when it came first is left out again, whatever is to be done about what comes next.
+    operator = Operator(plan, found.state, "set_aside")
     failpoint("during-recovery")
     loaded_s = stopwatch_s()
-    loaded = standing.oldest if standing.mode != "none" else standing.input
-    operator.state.arrays.header[INPUT] = loaded
-    for table in results_of(input_, plan, partition, loaded, standing.input):
-        if standing.mode == "instant":  # windows that opened since have no footprint: the step itself is repeated
-            for _ in operator.feed(table, emit=False):
-                pass
-        else:
-            _replay(operator, table)
-    if standing.mode == "instant" and boundary is not None and plan.window.has_times:
-        operator.close_until(boundary)
+    first = operator.input_end = found.standing.oldest if standing.mode != "none" else standing.input
+    if found.standing.mode == "eventual":
+        for piece in pieces(input_, plan, partition, first, found.standing.input, None, operator.rows_at_once):
+            operator.replay(piece.tuples)
+        operator.input_end = found.standing.input
+    _repeat(operator, input_, partition, standing.input, boundary)
     if standing.mode != "none" and operator.state.open_windows != standing.open:
         raise CorruptManifestError(
             f"after replay {operator.state.open_windows} windows are open, the manifest says {standing.open}",
             where=f"{output.storage.url}, partition {partition}",
             todo="run `strandline verify` on the stream and on its input",
         )
-    operator.state.arrays.header[INPUT] = standing.input
     done = Recovery(
         operator.state.open_windows,
-        standing.extent if standing.mode != "none" else 0,
-        standing.input - loaded,
+        found.standing.extent if standing.mode != "none" else 0,
+        standing.input - first,
         loaded_s - began_s,
         stopwatch_s() - loaded_s,
+        found.standing is not standing,
     )
+    operator.on_error = on_error
     return operator, done
 
 
-def results_of(log: Log, plan: Plan, partition: int, first: int, end: int) -> Iterator[pa.Table]:
-    """The input tuples [first, end), control tuples of the input's own operator left out."""
-    if first >= end:
-        return
-    for table in log.read(partition, first, end, plan.input_columns):
-        yield only_results(table)
+def _repeat(operator: Operator, input_: Log, partition: int, end: int, boundary: int | None) -> None:
+    """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
+    plan = operator.plan
+    for piece in pieces(input_, plan, partition, operator.input_end, end, boundary, operator.rows_at_once):
+        for _ in operator.feed(piece.tuples):
+            pass
+        if piece.boundary is not None and plan.window.has_times:
+            operator.close_until(piece.boundary)
+    operator.input_end = end
+    if plan.window.has_times and boundary is not None:
+        operator.close_until(boundary)  # it may have moved without a tuple
 
 
-def only_results(table: pa.Table) -> pa.Table:
-    """The table without control tuples."""
-    kinds = table.column(KIND)
-    highest = pc.max(kinds).as_py()
-    return table if not highest else table.filter(pc.equal(kinds, int(Kind.RESULT)))
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """The windows as footprints have them, and the standing that says which."""
+
+    state: WindowState
+    standing: Standing
 
 
-def _replay(operator: Operator, table: pa.Table) -> None:
-    if not table.num_rows:
-        return
-    plan, state = operator.plan, operator.state
-    batch = input_batch(plan, table, held_bytes(state.arrays))
-    _, code = plan.replay(plan.window.has_times, plan.is_session, state.arrays, batch, plan.window.size, state.trace)
-    if code != kernel.DONE:
-        raise CorruptManifestError(
-            "an integer sum overflowed in replay, which it did not when it was computed first",
-            where=f"input offsets {batch.offsets[0]} to {batch.offsets[-1]}",
-            todo="run `strandline verify` on the input",
-        )
-    if len(plan.bytes_words):
-        state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
-        state.keep_bytes(plan.bytes_words, batch)
+def _checkpoint(output: Log, plan: Plan, partition: int, standing: Standing, end: int) -> _Checkpoint:
+    try:
+        return _Checkpoint(eventual_checkpoint.load(output, plan, partition, standing, end), standing)
+    except (CorruptManifestError, TruncatedError):
+        older = _older_checkpoint(output, plan, partition, standing, end)
+        if older is None:
+            raise
+        return older
+
+
+def _older_checkpoint(output: Log, plan: Plan, partition: int, standing: Standing, end: int) -> _Checkpoint | None:
+    """The newest checkpoint before the one of this standing that is really there; None if there is none.
+
+    Early versions could publish a standing whose checkpoint had not been written, or not been kept. Older commits know
+    of older checkpoints.
+    """
+    tried = {(standing.oldest, end - standing.extent)}
+    for m in output.before(output.state.seq + 1):
+        if m.kind != "append" or not m.standings:
+            continue
+        older, older_end = m.standings[partition], m.ends[partition]
+        if older.input > standing.input or older_end > end:
+            continue  # others have gone on since: this attempt is not the newest
+        if older.mode == "none":
+            return None
+        place = (older.oldest, older_end - older.extent)
+        if place not in tried:
+            tried.add(place)
+            with contextlib.suppress(CorruptManifestError):
+                return _Checkpoint(eventual_checkpoint.load(output, plan, partition, older, older_end), older)
+    return None

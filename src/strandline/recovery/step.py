@@ -6,8 +6,8 @@ counts is decided by whoever publishes the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -19,16 +19,19 @@ from strandline.log.block import Block, Kind
 from strandline.log.log import Log
 from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing
 from strandline.log.storage import create_once
-from strandline.operators.operator import Footprints, Operator
+from strandline.operators.operator import Footprints, OnError, Operator
 from strandline.operators.plan import Plan
-from strandline.operators.record import INPUT
-from strandline.recovery.recover import Recovery, recover, results_of
+from strandline.recovery.intake import pieces
+from strandline.recovery.recover import Recovery, recover
 from strandline.recovery.state_cache import StateCache
+
+WINDOWS_MAX = 1 << 20
+"""Windows that a step opens and closes before it stops for the moment: bounds what it holds in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do: take in the input up to `input_end`, from where the operator stands."""
+    """What to do: take in the input up to `input_end`, from where the operator stands, or a good part of it."""
 
     partition: int
     before: Standing | None
@@ -38,9 +41,10 @@ class Step:
     input_start: int
     """Where an operator that has never worked begins."""
     input_end: int
-    input_commit: int
+    tuples_max: int
+    """The step may stop when it has taken in so many tuples."""
     boundary: int | None
-    """No tuple before this time follows the input tuples of this step."""
+    """No tuple before this time follows behind `input_end`."""
     attempt: str
     """Used once: names the block and the state that this attempt leaves."""
     elapsed_us: int
@@ -64,6 +68,8 @@ class Done:
     seconds: float
     checkpoint_s: float
     recovery: Recovery | None
+    aside: Mapping[str, pa.Table] = field(default_factory=dict)
+    """What could not be computed, by reason."""
 
 
 def run(
@@ -75,45 +81,39 @@ def run(
     cache: StateCache,
     clock: Clock,
     whole_logs: Callable[[], tuple[Log, Log]] | None = None,
+    on_error: OnError = "stop",
 ) -> Done:
     """Runs the step; `output` and `input_` are read only, but for the new block.
 
     They may know nothing but the blocks of this step: `whole_logs` gives the two that recovery can search.
     """
     began_s = stopwatch_s()
-    operator, recovery = _operator(step, plan, whole_logs or (lambda: (output, input_)), cache)
+    operator, recovery = _operator(step, plan, whole_logs or (lambda: (output, input_)), cache, on_error)
     operator.begin()
     recovered_s = stopwatch_s()
     first = operator.input_end
     tables = _Tables()
-    for table in results_of(input_, plan, step.partition, first, step.input_end):
-        for columns in operator.feed(table):
-            tables.add(Kind.RESULT, columns)
-    operator.state.arrays.header[INPUT] = step.input_end
-    if plan.window.has_times and step.boundary is not None and (due := operator.close_until(step.boundary)):
-        tables.add(Kind.RESULT, due)
+    boundary = _feed(operator, step, input_, tables)
     fed_s = stopwatch_s()
-    position = step.output_end + tables.rows
-    saved = _save(operator, policy, step, position, clock)
-    if saved is not None:
-        tables.add(Kind.G_OPEN, saved.opened)
-        tables.add(Kind.G_CHECK, saved.checked)
+    saved = _save(operator, policy, step, step.output_end + tables.rows, clock.now_us(), recovery)
+    tables.add(Kind.G_OPEN, saved.footprints.opened)
+    tables.add(Kind.G_CHECK, saved.footprints.checked)
+    operator.end()
     saved_s = stopwatch_s()
     failpoint("before-block")
     block = tables.write(output, step)
     failpoint("after-block")
     written_s = stopwatch_s()
-    end = step.output_end + tables.rows
-    standing = _standing(operator, policy, step, end, clock)
+    standing = _standing(operator, policy, step, step.output_end + tables.rows, saved)
     whole = recovery is not None or step.before is None
     left = cache.leave(step.attempt, step.before.attempt if step.before else "", operator.state, whole=whole)
     failpoint("after-state")
-    tuples = step.input_end - first
+    tuples = operator.input_end - first
     work = _Work(tuples, fed_s - recovered_s, tables.rows, written_s - saved_s, recovery)
     return Done(
         block,
         work.priced(standing, step.before),
-        step.boundary if plan.window.has_times else step.input_end,
+        boundary if plan.window.has_times else operator.input_end,
         tuples,
         tables.count(Kind.RESULT),
         tables.count(Kind.G_OPEN),
@@ -122,81 +122,128 @@ def run(
         stopwatch_s() - began_s,
         saved_s - fed_s,
         recovery,
+        operator.aside.tables,
     )
 
 
+def _feed(operator: Operator, step: Step, input_: Log, tables: _Tables) -> int | None:
+    """Takes in tuples until all are in or it is enough; the time up to which windows are closed then."""
+    first, boundary = operator.input_end, step.output_boundary
+    for piece in pieces(
+        input_, operator.plan, step.partition, first, step.input_end, step.boundary, operator.rows_at_once
+    ):
+        for columns in operator.feed(piece.tuples):
+            tables.add(Kind.RESULT, columns)
+        operator.input_end = piece.end
+        boundary = _close(operator, piece.boundary, boundary, tables)
+        if piece.end - first >= step.tuples_max or tables.rows + operator.opened >= WINDOWS_MAX:
+            break
+    if operator.input_end == step.input_end:
+        boundary = _close(operator, step.boundary, boundary, tables)
+    return boundary
+
+
+def _close(operator: Operator, boundary: int | None, before: int | None, tables: _Tables) -> int | None:
+    """Closes windows up to the boundary, if it is later than the one before; the later of the two."""
+    if boundary is None or not operator.plan.window.has_times or (before is not None and boundary <= before):
+        return before
+    if due := operator.close_until(boundary):
+        tables.add(Kind.RESULT, due)
+    return boundary
+
+
 def _operator(
-    step: Step, plan: Plan, whole_logs: Callable[[], tuple[Log, Log]], cache: StateCache
+    step: Step, plan: Plan, whole_logs: Callable[[], tuple[Log, Log]], cache: StateCache, on_error: OnError
 ) -> tuple[Operator, Recovery | None]:
     before = step.before
     if before is None:
-        operator = Operator.new(plan)
-        operator.state.arrays.header[INPUT] = step.input_start
+        operator = Operator.new(plan, on_error)
+        operator.input_end = step.input_start
         return operator, None
     state = cache.open(before.attempt, plan.width, timed=plan.window.has_times)
-    if state is not None and state.arrays.header[INPUT] == before.input:
-        return Operator(plan, state), None
+    if state is not None and (operator := Operator(plan, state, on_error)).input_end == before.input:
+        return operator, None
     cache.close()
     output, input_ = whole_logs()
-    return recover(output, input_, plan, step.partition, before, step.output_end, step.output_boundary)
+    return recover(output, input_, plan, step.partition, before, step.output_end, step.output_boundary, on_error)
 
 
-def unchanged(step: Step) -> Done | None:
+def unchanged(step: Step, policy: Policy) -> Done | None:
     """What a step makes of no tuples and a boundary that closes no window: nothing, so that nobody has to run it."""
     before, boundary = step.before, step.output_boundary
     if before is None or step.input_end != before.input:
         return None
+    if before.mode == "none" and policy.mode != "none":
+        return None  # from now on a failure must do no harm
     if step.boundary is not None and (boundary is None or step.boundary > boundary):
         if before.open and (before.due is None or before.due <= step.boundary):
             return None
         boundary = step.boundary
-    standing = replace(before, commit=step.input_commit)
-    return Done(None, standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+    return Done(None, before, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
-def _save(operator: Operator, policy: Policy, step: Step, position: int, clock: Clock) -> Footprints | None:
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What a step saves of its state. Decided once: what the standing says must be what was written."""
+
+    footprints: Footprints
+    whole_us: int | None = None
+    """instant: when the whole state was saved, if it was saved now."""
+
+
+def _save(
+    operator: Operator, policy: Policy, step: Step, position: int, now_us: int, recovery: Recovery | None
+) -> _Saved:
+    before = step.before
+    # Nothing older than the last standing may be needed: neither what `none` let go of, nor what was there instead of
+    # a checkpoint that was never written.
+    anew = (before is not None and before.mode == "none") or (recovery is not None and recovery.is_older)
     if policy.kind == "none":
-        return None
+        return _Saved(operator.save_nothing())
     if policy.kind == "instant":
-        return operator.save_all(position) if policy.whole_is_due(step.before, clock.now_us()) else None
-    if step.before is not None and step.before.mode != "eventual":
-        operator.mark_unsaved()
-    limits = policy.limits(operator.state.open_windows, step.elapsed_us, step.before)
-    return operator.save(position, limits)
+        if anew or policy.whole_is_due(before, now_us):
+            return _Saved(operator.save_all(position), now_us)
+        return _Saved(operator.save_nothing())
+    if before is not None and (anew or before.mode != "eventual"):
+        operator.mark_unsaved(every=anew)
+    limits = policy.limits(operator.state.open_windows, step.elapsed_us, before)
+    return _Saved(operator.save(position, limits))
 
 
-def _standing(operator: Operator, policy: Policy, step: Step, end: int, clock: Clock) -> Standing:
+def _standing(operator: Operator, policy: Policy, step: Step, end: int, saved: _Saved) -> Standing:
     extent = operator.extent(end)
     standing = Standing(
-        input=step.input_end,
-        commit=step.input_commit,
+        input=operator.input_end,
+        commit=step.before.commit if step.before else -1,
         open=extent.open_windows,
         oldest=extent.oldest_input,
         extent=end - extent.oldest_output,
-        replay=step.input_end - extent.oldest_input,
+        replay=operator.input_end - extent.oldest_input,
         mode=policy.mode,
         attempt=step.attempt,
         host=step.host,
         due=operator.due,
     )
     if policy.kind == "none":
-        return replace(standing, oldest=step.input_end, extent=0, replay=0)
+        return replace(standing, oldest=standing.input, extent=0, replay=0)
     if policy.kind == "instant":
-        return _since_the_last_whole(standing, policy, step, end, clock)
+        return _since_the_last_whole(standing, step, end, saved)
     return standing
 
 
-def _since_the_last_whole(standing: Standing, policy: Policy, step: Step, end: int, clock: Clock) -> Standing:
-    if policy.whole_is_due(step.before, clock.now_us()):
-        saved = standing.open
-        return replace(standing, oldest=step.input_end, extent=saved, replay=0, saved=saved, saved_us=clock.now_us())
+def _since_the_last_whole(standing: Standing, step: Step, end: int, saved: _Saved) -> Standing:
+    if saved.whole_us is not None:
+        windows = standing.open
+        return replace(
+            standing, oldest=standing.input, extent=windows, replay=0, saved=windows, saved_us=saved.whole_us
+        )
     assert step.before is not None
     before = step.before
     return replace(
         standing,
         oldest=before.oldest,
         extent=before.extent + end - step.output_end,
-        replay=step.input_end - before.oldest,
+        replay=standing.input - before.oldest,
         saved=before.saved,
         saved_us=before.saved_us,
     )
@@ -214,6 +261,14 @@ class _Tables:
             self._parts.append((kind, columns))
             self.rows += len(columns[0])
 
+    def _joined(self) -> list[tuple[Kind, list[pa.Array]]]:
+        """One part a kind: every part becomes a row group of its own."""
+        kinds = list(dict.fromkeys(kind for kind, _ in self._parts))
+        return [
+            (kind, [pa.chunked_array(pieces) for pieces in zip(*(c for k, c in self._parts if k is kind), strict=True)])
+            for kind in kinds
+        ]
+
     def count(self, kind: Kind) -> int:
         return sum(len(columns[0]) for k, columns in self._parts if k is kind)
 
@@ -222,7 +277,7 @@ class _Tables:
         if not self.rows:
             return None
         spec = output.spec
-        data = blocks_.encode_parts(self._parts, spec, step.output_end)
+        data = blocks_.encode_parts(self._joined(), spec, step.output_end)
         file = spec.file(step.partition, step.output_end, step.attempt)
         block = blocks_.describe(data, spec, step.partition, step.output_end, file)
         create_once(output.storage, file, data)

@@ -71,7 +71,8 @@ class BatchWriter(BatchHandler):
         blocks = self._blocks.write(df, limits, base.ends, name)
         written_s = stopwatch_s()
         writer = Writer(self._query, self._run, batch)
-        log.append(blocks, base=base, writer=writer, source=self._checkpoint.source(batch))
+        source = self._checkpoint.source(batch)
+        log.append(blocks, base=base, writer=writer, source=source, durability=self.place.durability)
         self._follows = writer
         self._watch.saw(blocks, now_us)
         ended_s = stopwatch_s()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import OptionError
+from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.columns import fields_of, type_name
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
@@ -17,7 +18,7 @@ from strandline.log.storage import Durability
 from strandline.operators.aggregates import Aggregate
 from strandline.operators.plan import Plan
 from strandline.operators.windows import Window
-from strandline.recovery.partitions import TUPLES_MAX
+from strandline.recovery.partitions import TUPLES_MAX, require_same_input
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.query import Query
@@ -78,6 +79,14 @@ class OperatorStart:
             }
         )
         output = Log.create(self.place.storage(), spec)
+        require_same_input(input_log, output.state)
+        if self.place.durability == "fsync" and "os" in (input_place.durability, input_log.state.durability):
+            warnings.warn(
+                f"the operator's stream {self.place.url} survives a power loss, its input {input_place.url} may not "
+                '(it is written with durability="os"): after one, the operator will refuse to go on',
+                StrandlineWarning,
+                stacklevel=4,
+            )
         retention = self._spec.retention if self._spec.retention is not None else output.spec.retention
         job = OperatorJob(
             spark.sparkContext,

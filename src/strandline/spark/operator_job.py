@@ -66,7 +66,16 @@ class OperatorJob:
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
-            done = run_batch(self.input, self.output, self._run_steps, writer, SYSTEM_CLOCK, self._tuples_max)
+            done = run_batch(
+                self.input,
+                self.output,
+                self._run_steps,
+                writer,
+                SYSTEM_CLOCK,
+                self._work.policy,
+                self._tuples_max,
+                self._output_place.durability,
+            )
             if not done:
                 break
             report = self._report(done, stopwatch_s() - began_s)

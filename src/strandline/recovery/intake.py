@@ -1,0 +1,81 @@
+"""Input tuples in pieces, each with the time before which nothing follows any more.
+
+A window may close as soon as nothing that belongs to it can follow: neither in what is left of the commits at hand nor
+in later ones. The first is known from the tuples and, for blocks not read yet, from what manifests say of them; the
+second is the boundary of the last of these commits. So a month that comes in one commit is not a month of open windows,
+and results do not depend on where it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import ConflictError
+from strandline.log.block import Block, Kind
+from strandline.log.columns import KIND
+from strandline.log.leaf import Ints
+from strandline.log.log import Log
+from strandline.operators.plan import Plan
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some tuples that follow each other."""
+
+    tuples: pa.Table
+    """Results only: control tuples of the input's own operator are left out."""
+    end: int
+    """The offset behind the last of them."""
+    boundary: int | None
+    """No tuple before this time follows; None if that cannot be said."""
+
+
+def pieces(
+    log: Log, plan: Plan, partition: int, first: int, end: int, boundary: int | None, rows: int
+) -> Iterator[Piece]:
+    """The input tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows."""
+    if first >= end:
+        return
+    is_timed = plan.window.has_times and boundary is not None
+    blocks = _listed(log, partition, first, end) if is_timed else []
+    for table in log.read(partition, first, end, plan.input_columns):
+        behind = first + table.num_rows
+        least = _least_after(table, plan.time[0], blocks, behind) if is_timed else None
+        for begin in range(0, table.num_rows, rows):
+            part = table.slice(begin, rows)
+            until = begin + part.num_rows
+            known = boundary
+            if least is not None and boundary is not None and first + until < end:
+                known = min(boundary, int(least[until]))
+            yield Piece(only_results(part), first + until, known)
+        first = behind
+
+
+def _listed(log: Log, partition: int, first: int, end: int) -> list[Block]:
+    try:
+        return list(log.blocks(partition, first, end))
+    except ConflictError:  # compacted in this instant
+        return list(log.blocks(partition, first, end))
+
+
+def _least_after(table: pa.Table, time: str, blocks: list[Block], behind: int) -> Ints:
+    """For each number of tuples taken of the table, the least time of what is left, and of the blocks behind it."""
+    later = min((b.time_min for b in blocks if b.end > behind), default=_NEVER)
+    times = table.column(time).cast(pa.int64()).to_numpy()
+    least = np.append(times, later)
+    result: Ints = np.minimum.accumulate(least[::-1])[::-1]
+    return result
+
+
+def only_results(table: pa.Table) -> pa.Table:
+    """The table without control tuples."""
+    kinds = table.column(KIND)
+    highest = pc.max(kinds).as_py()
+    return table if not highest else table.filter(pc.equal(kinds, int(Kind.RESULT)))
