@@ -42,8 +42,9 @@ class SideLogWatch:
             TIME: f"their times, {earliest} to {latest}, are beyond what one can compute with; mend the source",
             KEY: "their keys are longer than operators can hold; shorten them before the stream, with a hash perhaps",
         }
+        many = "1 tuple was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} tuples were"
         warnings.warn(
-            f"{self._seen[reason]:,} tuples were set aside, in the side log of {self._where}: "
+            f"{many} set aside, in the side log of {self._where}: "
             f"{why.get(reason, reason)}. read(late=True, positions=True) shows them",
             StrandlineWarning,
             stacklevel=2,
