@@ -23,6 +23,7 @@ from strandline.errors import (
 )
 from strandline.log import consumers, quiet
 from strandline.log.compaction import compact
+from strandline.log.levels import Levels
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.retention import collect, truncate
@@ -215,6 +216,20 @@ class Consumer:
 
 def compact_blocks(process: Process, log: Log) -> None:
     compact(log, target_bytes=process.rng.choice([120, 100_000]), blocks_min=2, unique=process.unique)
+
+
+class Housekeeper:
+    """Joins small blocks as the stream grows, with what it remembers of its handle."""
+
+    def __init__(self) -> None:
+        self._log: Log | None = None
+
+    def __call__(self, process: Process, log: Log) -> None:
+        if log is not self._log:
+            target = process.rng.choice([120, 400, 100_000])
+            self._log = log
+            self._levels = Levels(log, target_bytes=target, blocks_min=2, unique=process.unique)
+        self._levels.step()
 
 
 def drop_past(process: Process, log: Log) -> None:

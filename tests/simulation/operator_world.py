@@ -34,6 +34,7 @@ from strandline.errors import CollectedError, ConflictError, StorageError, Trunc
 from strandline.log import consumers, index, manifest, quiet
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
+from strandline.log.levels import Levels
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.retention import apply_retention, collect, truncate
@@ -496,6 +497,9 @@ class World:
             compact(output, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
         if rng.random() < 0.5:
             compact(input_, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
+        for log in (input_, output):
+            if rng.random() < 0.5:
+                Levels(log, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique).step()
         if rng.random() < 0.5:
             truncate(input_, before_offset=rng.choice([20, 1 << 40]), yield_to_consumers=True)
         if rng.random() < 0.3:

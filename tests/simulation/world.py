@@ -82,6 +82,7 @@ class World:
             "consumer": lambda: actors.Consumer("consumer"),
             "compactor": lambda: actors.compact_blocks,
             "other compactor": lambda: actors.compact_blocks,
+            "housekeeper": actors.Housekeeper,
             "truncator": lambda: actors.drop_past,
             "collector": lambda: actors.collect_files,
             "folder": lambda: actors.fold_commits,

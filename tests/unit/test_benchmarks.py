@@ -45,6 +45,16 @@ def test_recovery_finds_the_state_that_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_aging_joins_small_blocks_and_changes_no_tuple(tmp_path: Path) -> None:
+    result = bench("aging")
+    assert result["results_match"]
+    assert result["blocks"]["untouched"] == 2 * result["commits"]
+    assert result["blocks"]["kept"] < result["blocks"]["untouched"] / 3
+    assert 0 < result["write_amplification"] < 4
+    assert result["ratio_pyarrow_to_large_batches"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_checkpoint_cost_compares_the_same_batches(tmp_path: Path) -> None:
     row = checkpoint_cost(10, keys=500, batch=2_000, batches=4, settle=1, repeat=1, folder=tmp_path)
     assert row["tuples_per_s"].keys() == {"cec", "none"}

@@ -169,7 +169,8 @@ def test_results_and_control_tuples_stay_apart_in_the_joined_block(log: Log) -> 
                 }
             )
         )
-    joined = compaction._join(log, files, "joined")
+    joined = compaction.join(log, files, "joined")
+    assert joined is not None
     assert joined.rows == {"result": 4, "g_open": 4}
     parts = [t for kind in blocks_.Kind for t in compaction._tables(log, files, kind)]
     assert [t.column(OFFSET).to_pylist() for t in parts] == [[0], [2], [4], [6], [1], [3], [5], [7]]

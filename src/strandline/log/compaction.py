@@ -38,6 +38,19 @@ class Compacted:
     bytes_before: int
     bytes_after: int
 
+    def plus(self, run: Sequence[Block], joined: Block) -> Compacted:
+        """This, and a run of blocks that became one."""
+        return Compacted(
+            self.blocks_before + len(run),
+            self.blocks_after + 1,
+            self.tuples + joined.tuples,
+            self.bytes_before + sum(b.size_bytes for b in run),
+            self.bytes_after + joined.size_bytes,
+        )
+
+
+NOTHING = Compacted(0, 0, 0, 0, 0)
+
 
 class _SupersededError(ConflictError):
     """Somebody else compacted or dropped these blocks in the meantime."""
@@ -58,26 +71,13 @@ def compact(
             todo="compaction needs a target and 2 blocks or more",
         )
     log.refresh()
-    total = Compacted(0, 0, 0, 0, 0)
+    total = NOTHING
     for partition in range(log.spec.partitions + 1):
         for base_seq, run in _runs(log, partition, target_bytes, blocks_min):
-            try:
-                joined = _join(log, run, unique())
-            except KeyMissingError:
-                if not log.refresh():
-                    raise
-                continue  # its blocks have been compacted or dropped, and their files collected
-            try:
-                _publish(log, joined, base_seq)
-            except _SupersededError:
+            joined = join(log, run, unique())
+            if joined is None or not publish(log, [joined], base_seq):
                 continue
-            total = Compacted(
-                total.blocks_before + len(run),
-                total.blocks_after + 1,
-                total.tuples + joined.tuples,
-                total.bytes_before + sum(b.size_bytes for b in run),
-                total.bytes_after + joined.size_bytes,
-            )
+            total = total.plus(run, joined)
             if progress:
                 progress(total)
     return total
@@ -110,7 +110,20 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
         run, size = [], 0
 
 
-def _join(log: Log, run: Sequence[Block], unique: str) -> Block:
+def join(log: Log, run: Sequence[Block], unique: str) -> Block | None:
+    """A block with the tuples of neighbours, written and not yet published; None if they were replaced meanwhile.
+
+    The bytes of the new block are held in memory, of the old ones a row group at a time.
+    """
+    try:
+        return _joined(log, run, unique)
+    except KeyMissingError:
+        if not log.refresh():
+            raise
+        return None  # they have been compacted or dropped, and their files collected
+
+
+def _joined(log: Log, run: Sequence[Block], unique: str) -> Block:
     sink = io.BytesIO()
     with blocks_.block_writer(sink, log.spec) as writer:
         for kind in Kind:
@@ -149,25 +162,38 @@ def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _publish(log: Log, joined: Block, base_seq: int) -> None:
-    p = joined.partition
+def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
+    """Puts the blocks in the place of those that they stand for as of `base_seq`, in one commit.
+
+    Those that somebody else compacted or dropped in the meantime are left out; returns the others.
+    """
+    kept: list[Block] = []
 
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
-        overlapped = any(
-            b.partition == p and b.first < joined.end and joined.first < b.end
-            for m in seen
-            if m.kind == "compact"
-            for b in m.blocks
-        )
-        collected = any(joined.file in m.files for m in seen)
-        if overlapped or collected or state.starts[p] > joined.first:
+        kept[:] = [b for b in joined if not _is_superseded(b, state, seen)]
+        if not kept:
             raise _SupersededError("compacted or dropped by somebody else")
         return Manifest(
             seq=state.seq + 1,
             kind="compact",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
-            blocks=(joined,),
+            blocks=tuple(kept),
         )
 
-    log.publish(make, since=base_seq)
+    try:
+        log.publish(make, since=base_seq)
+    except _SupersededError:
+        return []
+    return kept
+
+
+def _is_superseded(joined: Block, state: LogState, seen: Sequence[Manifest]) -> bool:
+    overlapped = any(
+        b.partition == joined.partition and b.first < joined.end and joined.first < b.end
+        for m in seen
+        if m.kind == "compact"
+        for b in m.blocks
+    )
+    collected = any(joined.file in m.files for m in seen)
+    return overlapped or collected or state.starts[joined.partition] > joined.first

@@ -17,7 +17,7 @@ from strandline.log.manifest import Writer
 from strandline.log.reason import LATE
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler
-from strandline.spark.housekeeping import look_after
+from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
 from strandline.spark.set_aside import Limits
@@ -38,7 +38,7 @@ class BatchWriter(BatchHandler):
         checkpoint: SparkCheckpoint,
         *,
         blocks: str | None,
-        retention_: int | None,
+        housekeeping: Housekeeping,
         max_ahead: int | None,
     ) -> None:
         super().__init__(place)
@@ -47,7 +47,7 @@ class BatchWriter(BatchHandler):
         self._blocks = _block_writer(place, log, blocks)
         self._follows = log.state.writer
         """Whose append ours comes after: our own last one. Any other is a second writer's."""
-        self._retention = retention_
+        self._housekeeping = housekeeping
         self._max_ahead = max_ahead
         self._watch = SideLogWatch(log.spec, place.url)
 
@@ -55,6 +55,11 @@ class BatchWriter(BatchHandler):
         """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
         self._publish(df, batch)
         failpoint("before-spark-commit")
+
+    def settle(self, timeout_s: float | None) -> bool:
+        """Ends what is done for the stream beside the batches; nobody has to wait for that."""
+        self._housekeeping.stop()
+        return True
 
     def _publish(self, df: DataFrame, batch: int) -> None:
         log = self._log
@@ -76,7 +81,7 @@ class BatchWriter(BatchHandler):
         self._follows = writer
         self._watch.saw(blocks, now_us)
         ended_s = stopwatch_s()
-        look_after(log, base.seq, self._retention)
+        self._housekeeping.after_batch(log, base.seq)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
 
     def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
@@ -95,6 +100,7 @@ class BatchWriter(BatchHandler):
             "boundary": state.boundary,
             "write_s": write_s,
             "publish_s": publish_s,
+            **self._housekeeping.report,
         }
 
 

@@ -14,6 +14,7 @@ from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.windows import Window
 from strandline.spark.batch_writer import BatchWriter
+from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
@@ -34,11 +35,14 @@ _DAY = "1 day"
 class Entry:
     """A streaming DataFrame on its way into a stream; `start` sets it going."""
 
-    def __init__(self, df: DataFrame, place: Place, spec: StreamSpec, max_ahead: int | None = None) -> None:
+    def __init__(
+        self, df: DataFrame, place: Place, spec: StreamSpec, max_ahead: int | None = None, compaction: str = "auto"
+    ) -> None:
         self._df = df
         self._place = place
         self._spec = spec
         self._max_ahead = max_ahead
+        self._compaction = compaction
 
     def start(
         self,
@@ -96,7 +100,11 @@ class Entry:
         self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
         retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
-        options: dict[str, Any] = {"blocks": blocks, "retention_": retention, "max_ahead": self._max_ahead}
+        options: dict[str, Any] = {
+            "blocks": blocks,
+            "housekeeping": Housekeeping(self._place, retention, self._compaction),
+            "max_ahead": self._max_ahead,
+        }
         if operator is None:
             writer = BatchWriter(self._place, log, checkpoint, **options)
         else:
@@ -161,6 +169,7 @@ def persist(
     max_ahead: str | int | dt.timedelta | None = AUTO,
     durability: Durability = "fsync",
     storage_options: Mapping[str, Any] | None = None,
+    compaction: str = "auto",
 ) -> Entry:
     """A streaming DataFrame as a durable, keyed, ordered, replayable stream at `path`; call `start` on the result.
 
@@ -169,7 +178,8 @@ def persist(
     that much older than the newest. A tuple whose time is more than `max_ahead` after this machine's clock goes to the
     side log, too: one wrong time would make everything after it late, and retention drop everything before it. By
     default that is a day for timestamps; None switches it off. `durability="os"` skips fsync: faster, and safe against
-    crashes of processes, but not of the machine.
+    crashes of processes, but not of the machine. Small blocks of the past are joined while the query runs,
+    unless `compaction="off"`.
     """
     from pyspark.sql.types import StructType
 
@@ -198,7 +208,7 @@ def persist(
         created_by=f"strandline {VERSION}",
         created_us=SYSTEM_CLOCK.now_us(),
     )
-    return Entry(df, place, spec, _max_ahead(max_ahead, spec))
+    return Entry(df, place, spec, _max_ahead(max_ahead, spec), checked_choice(compaction))
 
 
 def _max_ahead(value: str | int | dt.timedelta | None, spec: StreamSpec) -> int | None:

@@ -1,23 +1,127 @@
-"""What a writer does for its stream now and then: rarely enough to cost little."""
+"""What a writer does for its stream now and then, beside its batches: rarely enough to cost little.
+
+Retention is applied between two batches. Small blocks are joined, and files that nothing refers to are deleted, in a
+thread of the driver with a handle of its own: batches never wait for it, and what goes wrong there stops nothing. It
+may die at any point, as any compactor and collector may.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import threading
+from collections.abc import Mapping
+from typing import Any
 
-from strandline.errors import ConflictError, StorageError
+from strandline.clock import stopwatch_s
+from strandline.errors import ConflictError, OptionError, StorageError, StrandlineError
 from strandline.log import index, retention
+from strandline.log.levels import Levels
 from strandline.log.log import Log
+from strandline.spark.place import Place
 
+GRACE_US = 3 * 3_600_000_000
+"""Longer than any query should take that has planned to read a file. At five batches a second 100,000 files wait."""
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
-_GRACE_US = 24 * 3_600_000_000
-"""Longer than any query should take that has planned to read a file."""
+_REST = 3.0
+"""So many times as long as it has worked it rests: a quarter of a core at most goes into compaction."""
+_PATIENCE_S = 10.0
 
 
-def look_after(log: Log, since: int, keep: int | None) -> None:
-    """Drops what is past retention, deletes what nothing refers to, if enough was committed after `since`."""
-    seq = log.state.seq  # by more than one after `since` if others have committed, too
-    with contextlib.suppress(ConflictError, StorageError):  # what does not work now is done the next time
-        if seq // index.FOLD_EVERY > since // index.FOLD_EVERY and keep is not None:
-            retention.apply_retention(log, keep)
-        if seq // _COLLECT_EVERY > since // _COLLECT_EVERY:
-            retention.collect(log, grace_us=_GRACE_US)
+def checked_choice(compaction: str) -> str:
+    """What `compaction=` says; `OptionError` if that is neither "auto" nor "off"."""
+    if compaction not in ("auto", "off"):
+        raise OptionError(f"compaction={compaction!r} is unknown", todo='use "auto" or "off"')
+    return compaction
+
+
+class Housekeeping:
+    """Looks after the stream of one writer."""
+
+    def __init__(self, place: Place, keep: int | None, compaction: str) -> None:
+        self._place = place
+        self._keep = keep
+        self._compacts = checked_choice(compaction) == "auto"
+        self._levels: Levels | None = None
+        self._log: Log | None = None
+        self._thread: threading.Thread | None = None
+        self._collect_is_due = False
+        self._stopping = threading.Event()
+        self._report: dict[str, Any] = {}
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What was done since the writer started, for its progress; empty if nothing was."""
+        return {"housekeeping": dict(self._report)} if self._report else {}
+
+    def after_batch(self, log: Log, since: int) -> None:
+        """Drops what is past retention, and lets the thread work, if enough was committed after `since`."""
+        commits = since + 1, log.state.seq + 1  # more than one apart if others have committed, too
+        if not _is_due(commits, index.FOLD_EVERY):
+            return
+        if self._keep is not None:
+            with contextlib.suppress(ConflictError, StorageError):  # what does not work now is done the next time
+                retention.apply_retention(log, self._keep)
+        self._collect_is_due |= _is_due(commits, _COLLECT_EVERY)
+        if self._compacts or self._collect_is_due:
+            self._begin()
+
+    def stop(self) -> None:
+        """Ends the thread after the piece that it is at; returns when it has ended, or will not for long."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+
+    def _begin(self) -> None:
+        if self._stopping.is_set() or (self._thread is not None and self._thread.is_alive()):
+            return
+        # A daemon: whoever ends the program does not wait for it.
+        self._thread = threading.Thread(target=self._work, name="strandline-housekeeping", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            if self._log is None:
+                self._log = self._place.open()
+            if self._compacts:
+                self._compact(self._log)
+            if self._collect_is_due and not self._stopping.is_set():
+                self._collect_is_due = False
+                if deleted := retention.collect(self._log, grace_us=GRACE_US):
+                    self._add(files_deleted=len(deleted))
+        except ConflictError:
+            pass  # somebody else was faster
+        except Exception as problem:  # whatever it is, the batches go on, and it is tried again the next time
+            self._failed(problem)
+
+    def _compact(self, log: Log) -> None:
+        self._levels = levels = self._levels or Levels(log)
+        while not self._stopping.is_set():
+            began_s = stopwatch_s()
+            done = levels.step()
+            if levels.failure is not None:
+                self._failed(levels.failure)
+            if not done.blocks_after:
+                return
+            took_s = stopwatch_s() - began_s
+            self._add(
+                blocks_before=done.blocks_before,
+                blocks_after=done.blocks_after,
+                tuples=done.tuples,
+                bytes=done.bytes_after,
+                seconds=took_s,
+            )
+            self._stopping.wait(_REST * took_s)
+
+    def _add(self, **amounts: float) -> None:
+        report = {**self._report, **{name: self._report.get(name, 0) + more for name, more in amounts.items()}}
+        report.pop("failure", None)
+        self._report = report
+
+    def _failed(self, problem: Exception) -> None:
+        told = problem.what if isinstance(problem, StrandlineError) else f"{type(problem).__name__}: {problem}"
+        self._report = {**self._report, "failure": told}
+
+
+def _is_due(commits: tuple[int, int], every: int) -> bool:
+    before, after = commits
+    return before // every < after // every

@@ -19,6 +19,7 @@ from strandline.operators.aggregates import Aggregate
 from strandline.operators.plan import Plan
 from strandline.operators.windows import Window
 from strandline.recovery.partitions import TUPLES_MAX, require_same_input
+from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.query import Query
@@ -58,6 +59,7 @@ class OperatorStart:
         name: str | None,
         spark_checkpoint_dir: str | None,
         tuples_max: int,
+        compaction: str,
     ) -> None:
         self.place = place
         self.trigger = trigger
@@ -67,6 +69,7 @@ class OperatorStart:
         self._policy = policy
         self._spec = spec
         self.tuples_max = tuples_max
+        self._compaction = compaction
 
     def job(self, spark: SparkSession, input_place: Place, input_log: Log) -> OperatorJob:
         """The operator, its output stream created if there is none, its input kept from truncation."""
@@ -95,7 +98,7 @@ class OperatorStart:
             (input_place, input_log),
             (self.place, output),
             self.tuples_max,
-            retention,
+            Housekeeping(self.place, retention, self._compaction),
         )
         job.register()
         return job
@@ -158,12 +161,13 @@ class Aggregation:
         durability: Durability = "fsync",
         storage_options: Mapping[str, Any] | None = None,
         spark_checkpoint_dir: str | None = None,
+        compaction: str = "auto",
     ) -> Query:
         """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
 
         Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine. `trigger` is an interval
         ("200 ms"), "available-now", or None for as fast as it goes. `max_tuples_per_batch` bounds how much input one
-        batch takes in when there is much to catch up with.
+        batch takes in when there is much to catch up with. `compaction="off"` leaves small blocks as they are.
         """
         if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
             raise OptionError(
@@ -196,5 +200,6 @@ class Aggregation:
             name=name,
             spark_checkpoint_dir=spark_checkpoint_dir,
             tuples_max=max_tuples_per_batch or TUPLES_MAX,
+            compaction=checked_choice(compaction),
         )
         return self._input.start_operator(spark, start)

@@ -20,6 +20,7 @@ from strandline.log.manifest import Writer
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.batch_writer import BatchWriter
 from strandline.spark.follower import Follower
+from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.spark_checkpoint import FOLDER, SparkCheckpoint
@@ -45,6 +46,11 @@ class OperatorBatches(BatchHandler):
             self.progress = {"batch": batch, **report}
         failpoint("before-spark-commit")
 
+    def settle(self, timeout_s: float | None) -> bool:
+        """Ends what is done for the stream beside the batches; nobody has to wait for that."""
+        self._job.housekeeping.stop()
+        return True
+
 
 class FusedBatches(BatchWriter):
     """An entry point with an operator that follows it, at most one batch behind.
@@ -61,10 +67,10 @@ class FusedBatches(BatchWriter):
         job: OperatorJob,
         *,
         blocks: str | None,
-        retention_: int | None,
+        housekeeping: Housekeeping,
         max_ahead: int | None,
     ) -> None:
-        super().__init__(place, log, checkpoint, blocks=blocks, retention_=retention_, max_ahead=max_ahead)
+        super().__init__(place, log, checkpoint, blocks=blocks, housekeeping=housekeeping, max_ahead=max_ahead)
         self._job = job
         self._operator = Follower("strandline-operator")
         self._operator_report: Mapping[str, Any] = {}
@@ -73,8 +79,9 @@ class FusedBatches(BatchWriter):
     @property
     def report(self) -> Mapping[str, Any]:
         """What the last batch did, and what the operator did last; `commit` is that of the operator's stream."""
-        entry = {name: value for name, value in self.progress.items() if name != "commit"}
-        return {**entry, **self._operator_report}
+        entry = {name: value for name, value in self.progress.items() if name not in ("commit", "housekeeping")}
+        kept = {f"input_{name}": done for name, done in self._housekeeping.report.items()}
+        return {**entry, **kept, **self._operator_report}
 
     @property
     def is_busy(self) -> bool:
@@ -86,6 +93,8 @@ class FusedBatches(BatchWriter):
         is_done = self._operator.wait(timeout_s)
         if is_done:
             self._operator.close()
+            self._job.housekeeping.stop()
+        super().settle(0.0)
         return is_done
 
     def finish(self, timeout_s: float) -> None:

@@ -16,7 +16,7 @@ from strandline.operators.plan import Plan
 from strandline.recovery.partitions import run_batch
 from strandline.recovery.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
-from strandline.spark.housekeeping import look_after
+from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
 
@@ -37,7 +37,7 @@ class OperatorJob:
         input_: tuple[Place, Log],
         output: tuple[Place, Log],
         tuples_max: int,
-        retention_: int | None,
+        housekeeping: Housekeeping,
     ) -> None:
         self._context = context
         self._hosts = LiveHosts(context)
@@ -47,7 +47,7 @@ class OperatorJob:
             plan, policy, input_place, self.input.spec.to_json(), self._output_place, self.output.spec.to_json()
         )
         self._tuples_max = tuples_max
-        self._retention = retention_
+        self.housekeeping = housekeeping
         self._consumer = f"operator-{self.output.spec.id}"
         self._registered_s = 0.0
         self._recovery: Mapping[str, Any] = {}
@@ -80,7 +80,7 @@ class OperatorJob:
                 break
             report = self._report(done, stopwatch_s() - began_s)
             self._keep_registered()
-            look_after(self.output, before, self._retention)
+            self.housekeeping.after_batch(self.output, before)
         return report
 
     def become_cancellable(self) -> None:
@@ -139,4 +139,5 @@ class OperatorJob:
             "checkpoint_s": round(sum(d.checkpoint_s for d in done), 4),
             "operator_s": round(seconds, 4),
             **self._recovery,
+            **self.housekeeping.report,
         }

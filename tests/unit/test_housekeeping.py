@@ -1,0 +1,169 @@
+"""What a writer does beside its batches: they do not wait for it, and nothing that goes wrong with it stops them."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.errors import OptionError, StorageError
+from strandline.log import index, levels, retention
+from strandline.log.log import Log
+from strandline.spark import housekeeping
+from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.place import Place
+from strandline.testing.items import append_items, item_spec, read_items
+
+EVERY = 16
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "FOLD_EVERY", EVERY)
+    monkeypatch.setattr(housekeeping, "_REST", 0.0)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(str(tmp_path / "stream"), "os")
+
+
+@pytest.fixture
+def log(place: Place) -> Log:
+    return Log.create(place.storage(), item_spec(2, lateness=1_000_000))
+
+
+@pytest.fixture
+def keep_house(place: Place) -> Iterator[Callable[..., Housekeeping]]:
+    made: list[Housekeeping] = []
+
+    def make(keep: int | None = None, compaction: str = "auto") -> Housekeeping:
+        made.append(Housekeeping(place, keep, compaction))
+        return made[-1]
+
+    yield make
+    for house in made:
+        house.stop()
+
+
+def grow(log: Log, house: Housekeeping, batches: int) -> None:
+    for _ in range(batches):
+        before = log.state.seq
+        n = before + 1
+        append_items(log, {p: [(p, n, n)] for p in range(2)}, f"batch{n}")
+        house.after_batch(log, before)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    began_s = stopwatch_s()
+    while not holds():
+        assert stopwatch_s() - began_s < 20, "it never happened"
+        SYSTEM_CLOCK.sleep(0.01)
+
+
+def settle(log: Log, house: Housekeeping) -> None:
+    """Grows on until the next call, and waits for what it starts."""
+    for _ in range(2):
+        if house._thread is not None:
+            house._thread.join(20)
+        grow(log, house, EVERY)
+    assert house._thread is not None
+    house._thread.join(20)
+
+
+def blocks(log: Log) -> int:
+    log.refresh()
+    return sum(1 for p in range(2) for _ in log.blocks(p))
+
+
+def test_small_blocks_become_large_ones_by_themselves(log: Log, keep_house: Callable[..., Housekeeping]) -> None:
+    house = keep_house()
+    grow(log, house, 4 * EVERY)
+    settle(log, house)
+    assert blocks(log) < 4 * EVERY < 2 * log.state.ends[0]
+    assert [offset for offset, _ in read_items(log, 0)] == list(range(log.state.ends[0]))
+    done = house.report["housekeeping"]
+    assert done["blocks_before"] > done["blocks_after"] > 0
+    assert done["tuples"] > 0
+
+
+def test_it_can_be_switched_off(log: Log, keep_house: Callable[..., Housekeeping]) -> None:
+    house = keep_house(compaction="off")
+    grow(log, house, 4 * EVERY)
+    house.stop()
+    assert blocks(log) == 8 * EVERY
+    assert house.report == {}
+    with pytest.raises(OptionError, match="compaction='sometimes'"):
+        keep_house(compaction="sometimes")
+
+
+def test_batches_do_not_wait_for_it_and_it_stops_with_them(
+    log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    steps: list[int] = []
+    step = levels.Levels.step
+
+    def slow_step(self: Any) -> Any:
+        steps.append(1)
+        entered.set()
+        go_on.wait(20)
+        return step(self)
+
+    monkeypatch.setattr(levels.Levels, "step", slow_step)
+    house = keep_house()
+    grow(log, house, EVERY)
+    assert entered.wait(20)
+    grow(log, house, 3 * EVERY)
+    assert steps == [1], "one at a time"
+    assert blocks(log) == 8 * EVERY
+    threading.Timer(0.2, go_on.set).start()
+    house.stop()
+    assert blocks(log) < 8 * EVERY, "the piece that it was at is done"
+    assert len(steps) == 1
+    grow(log, house, EVERY)
+    assert len(steps) == 1, "and no other begins"
+
+
+@pytest.mark.parametrize("problem", [StorageError("the disk is gone"), ZeroDivisionError("a defect")])
+def test_what_goes_wrong_stops_nothing_and_is_seen(
+    problem: Exception, log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any) -> None:
+        raise problem
+
+    house = keep_house()
+    with monkeypatch.context() as patch:
+        patch.setattr(levels.Levels, "step", fail)
+        grow(log, house, EVERY)
+        wait_until(lambda: "failure" in house.report.get("housekeeping", {}))
+    assert str(problem) in house.report["housekeeping"]["failure"]
+    settle(log, house)
+    assert blocks(log) < 4 * EVERY < 2 * log.state.ends[0]
+    assert "failure" not in house.report["housekeeping"]
+
+
+def test_dead_files_are_deleted_beside_the_batches(
+    log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(housekeeping, "_COLLECT_EVERY", 2 * EVERY)
+    monkeypatch.setattr(housekeeping, "GRACE_US", 200_000)
+    house = keep_house()
+    for _ in range(8):
+        grow(log, house, EVERY)
+        SYSTEM_CLOCK.sleep(0.3)
+    settle(log, house)
+    assert house.report["housekeeping"]["files_deleted"] > 0
+    live = blocks(log)
+    assert live < 4 * EVERY
+    assert len(list(log.storage.list("blocks"))) < log.state.ends[0], "fewer files than there were batches"
+    assert len(read_items(log, 1)) == 10 * EVERY
+
+
+def test_retention_is_applied_between_batches(log: Log, keep_house: Callable[..., Housekeeping]) -> None:
+    house = keep_house(keep=5, compaction="off")
+    grow(log, house, EVERY)
+    assert log.state.starts[0] >= EVERY - 7
+    assert retention.truncate(log, before_time=0) == log.state.starts
