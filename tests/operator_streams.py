@@ -20,7 +20,7 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Storage
 from strandline.operators import aggregates as agg
-from strandline.operators.operator import Operator
+from strandline.operators.operator import OnError, Operator
 from strandline.operators.plan import Plan
 from strandline.operators.record import OPENED, POS, USED
 from strandline.operators.tuples import NO_BATCH, Columns
@@ -79,8 +79,10 @@ def output_spec(p: Plan, partitions_: int = 1) -> StreamSpec:
 class Tuples:
     """A source of rows whose times wander upwards, none of them late."""
 
-    def __init__(self, rng: Random, keys: int = 5) -> None:
+    def __init__(self, rng: Random, keys: int = 5, big: float = 0.0) -> None:
         self._rng = rng
+        self._big = big
+        """How many of the values are so large that sums of them overflow."""
         self._keys = keys
         self._now = 0
         self._time_max: int | None = None
@@ -104,7 +106,7 @@ class Tuples:
                 {
                     "k": None if key == 0 else key,
                     "s": None if key == 0 else f"{'key' * (key % 9)}{key}",
-                    "v": None if rng.random() < 0.1 else rng.randrange(-1000, 1000),
+                    "v": None if rng.random() < 0.1 else self._value(),
                     "x": None if rng.random() < 0.1 else rng.uniform(-1.0, 1.0),
                     "t": max(floor, self._now + rng.randint(-LATENESS, 2)),
                 }
@@ -112,6 +114,11 @@ class Tuples:
         if rows:
             self._time_max = max([r["t"] for r in rows] + ([] if self._time_max is None else [self._time_max]))
         return rows
+
+    def _value(self) -> int:
+        if self._big and self._rng.random() < self._big:
+            return self._rng.choice([-(1 << 62), 1 << 62])
+        return self._rng.randrange(-1000, 1000)
 
     def batch(self, count: int, partitions_: int) -> dict[int, list[Row]]:
         """Some more rows, spread over partitions by their key."""
@@ -150,8 +157,10 @@ class Streams:
         partitions_: int = 1,
         storages: tuple[Storage, Storage] | None = None,
         clock: Clock | None = None,
+        on_error: OnError = "stop",
     ) -> None:
         self.plan = p
+        self.on_error = on_error
         self.clock = clock or ManualClock(1_000_000)
         self.input_storage, self.output_storage = storages or (MemoryStorage(self.clock), MemoryStorage(self.clock))
         keys = [c for c, _ in p.key]
@@ -171,7 +180,9 @@ class Streams:
         for s in steps:
             cache = self.cache_of(s.partition)
             try:
-                done.append(step.run(s, self.plan, policy, self.output, self.input, cache, self.clock))
+                done.append(
+                    step.run(s, self.plan, policy, self.output, self.input, cache, self.clock, None, self.on_error)
+                )
             finally:
                 cache.close()
         return done
@@ -237,13 +248,27 @@ def rows_table(rows: Sequence[Row], first: int = 0) -> pa.Table:
 
 def uninterrupted(p: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
     """The results of one operator that takes in everything in one step, as bits."""
-    operator = Operator.new(p)
+    return uninterrupted_and_aside(p, rows, boundary)[0]
+
+
+def uninterrupted_and_aside(p: Plan, rows: Sequence[Row], boundary: int | None) -> tuple[pa.Table, list[Row]]:
+    """The same, and what it sets aside."""
+    operator = Operator.new(p, "set_aside")
     operator.begin()
     found = list(operator.feed(rows_table(rows))) if rows else []
     if p.window.has_times and boundary is not None and (due := operator.close_until(boundary)):
         found.append(due)
     schema = output_spec(p).arrow
-    return bits(pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)]))
+    results = pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)])
+    return bits(results), [row for table in operator.aside.tables.values() for row in table.to_pylist()]
+
+
+def set_aside(log: Log) -> dict[str, list[Row]]:
+    """What the side log of an operator's stream holds, by reason, in the columns of footprints."""
+    found: dict[str, list[Row]] = {}
+    for block in log.blocks(log.spec.late):
+        found.setdefault(block.reason, []).extend(log.read_block(block).drop_columns(["_offset", "_kind"]).to_pylist())
+    return found
 
 
 def identity(p: Plan) -> list[str]:

@@ -499,6 +499,14 @@ def test_an_integer_sum_that_overflows_is_an_error_that_names_key_and_window(
     assert where in problem.value.where
     with pytest.raises(AggregateOverflowError):
         PlainOperator(p).feed(rows)
+    fast, plain = Operator.new(p, "set_aside"), PlainOperator(p, "set_aside")
+    fast.begin()
+    more = [{**row_of(p, 40 + len(rows) + i, 2, 0, 0), **nothing} for i in range(60 if p.window.kind == "count" else 0)]
+    found = [r for columns in fast.feed(table_of(p, [*rows, *more])) for r in rows_from(columns, p.result_columns)]
+    found += rows_from(fast.close_until(FOREVER), p.result_columns)
+    assert bits(found) == bits([*plain.feed([*rows, *more]), *plain.close_until(FOREVER)])
+    columns = [*(c for c, _ in p.key), "window_start", "window_end", "_rows", "_opened"]
+    assert fast.aside.tables["overflow"].select(columns).to_pylist() == plain.aside != []
 
 
 @pytest.mark.parametrize(("one", "other"), [(BIG, BIG - 1), (-BIG, -BIG)])

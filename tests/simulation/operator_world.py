@@ -12,7 +12,8 @@ What may happen, as often as the seed says:
     the clock moves at every look at it; steps stop in the middle of a commit, and close windows there
 
 What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
-happened to; extent and replay stay within what the policy allows; nothing but what was injected goes wrong.
+happened to; windows that overflow are set aside once each; extent and replay stay within what the policy allows;
+nothing but what was injected goes wrong.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ from tests.operator_streams import (
     input_spec,
     output_spec,
     published_results,
-    uninterrupted,
+    set_aside,
+    uninterrupted_and_aside,
 )
 
 CONSUMER = "operator"
@@ -234,7 +236,7 @@ class World:
         self.input = self._create("input", input_spec(self.keys, self.partitions))
         self.output = self._create("output", output_spec(self.plan, self.partitions))
         self.machines = [Machine(folder and folder / str(p), rng) for p in range(self.partitions)]
-        self.tuples = Tuples(rng, keys=rng.choice([3, 8, 40]))
+        self.tuples = Tuples(rng, keys=rng.choice([3, 8, 40]), big=rng.choice([0.0, 0.2]))
         self.rows: list[list[Row]] = [[] for _ in range(self.partitions)]
         self.commits_left = rng.randint(3, 8)
         self.is_calm = rng.random() < 0.1
@@ -408,6 +410,7 @@ class World:
                 cache,
                 self.clock,
                 lambda: (output, input_),
+                "set_aside",
             )
         finally:
             cache.close()
@@ -561,21 +564,25 @@ class World:
         log = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
         input_ = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
         self._see(log)
+        aside: list[Row] = []
         for p in range(self.partitions):
             require(log.state.standings[p].input == input_.state.ends[p], "input is left over")
             require(log.state.finished == input_.state.finished, "the end of the input was not passed on")
             found = pa.concat_tables(self.seen[p]).combine_chunks()
             boundary = input_.state.boundaries[p]
-            expected = uninterrupted(self.plan, self.rows[p], boundary)
+            expected, windows = uninterrupted_and_aside(self.plan, self.rows[p], boundary)
+            aside += windows
             if self.seed % PLAIN_EVERY == 0:
                 expected = _plain(self.plan, self.rows[p], boundary)
             require(found.equals(expected), _difference(p, found, expected))
             self.results.append(found)
+        kept = [row for rows in set_aside(log).values() for row in rows]
+        require(sorted(kept, key=repr) == sorted(aside, key=repr), len(kept), "are set aside, it should be", len(aside))
 
 
 def _plain(plan: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
     """What the specification says."""
-    operator = PlainOperator(plan)
+    operator = PlainOperator(plan, "set_aside")
     found = operator.feed({**row, "_offset": offset} for offset, row in enumerate(rows))
     if boundary is not None:
         found += operator.close_until(boundary)

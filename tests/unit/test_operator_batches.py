@@ -47,7 +47,7 @@ def test_a_partition_without_new_tuples_is_left_alone_whatever_the_policy_is_now
     before = streams.output.state
     done = streams.batch(policy)
     assert [d.tuples for d in done] == [3, 0]
-    assert done[1].block is None
+    assert done[1].blocks == ()
     assert streams.output.state.ends[1] == before.ends[1]
     assert streams.output.state.standings[1].extent == before.standings[1].extent
     assert streams.output.state.boundaries[1] == before.boundaries[1]
@@ -150,7 +150,7 @@ def test_commits_of_the_input_that_bring_no_tuples_are_passed_over(make: Any) ->
     compact(streams.input, blocks_min=2)
     streams.input.append([])
     done = streams.batch()
-    assert [(d.tuples, d.block) for d in done] == [(0, None)]
+    assert [(d.tuples, d.blocks) for d in done] == [(0, ())]
     assert streams.output.state.standings[0].commit == streams.input.state.seq
     assert streams.batch() == []
 

@@ -18,6 +18,11 @@ TIME: Final = "time"
 KEY: Final = "key"
 """With a key that is longer than operators can hold."""
 
+VALUE: Final = "value"
+"""With a value that is longer than operators can hold, in a column that an aggregate reads."""
+OVERFLOW: Final = "overflow"
+"""Not tuples: windows that have no result, because an integer sum does not fit 64 bits."""
+
 IN_NAME: Final = r"\.([a-z_]+)\.parquet$"
 
 

@@ -6,19 +6,26 @@ Spark's driver uses the same parts; there the steps run as tasks. Tests and simu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock
 from strandline.errors import InputWentBackError, KeyMissingError
 from strandline.failpoint import failpoint
+from strandline.log.block import Block, Kind
+from strandline.log.block_sequence import write_blocks
+from strandline.log.columns import KIND, OFFSET
 from strandline.log.failures import second_writer
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
+from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
-from strandline.log.storage import Durability
+from strandline.log.storage import Durability, create_once
 from strandline.operators.windows import Window
 from strandline.recovery.step import Done, Step, unchanged
 
@@ -130,7 +137,7 @@ def publish(
         for d, b in zip(done, base.boundaries, strict=True)
     ]
     return output.append(
-        [d.block for d in done if d.block is not None],
+        [*(b for d in done for b in d.blocks), *_set_aside(output, base, done)],
         base=base,
         writer=writer,
         standings=[d.standing for d in done],
@@ -138,6 +145,23 @@ def publish(
         finished=finished,
         durability=durability,
     )
+
+
+def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
+    """Writes what the steps have set aside: the side log is one for all partitions, so its offsets are given here."""
+    spec, create = output.spec, partial(create_once, output.storage)
+    first = base.ends[spec.late]
+    for reason in sorted({reason for d in done for reason in d.aside}):
+        tables = [d.aside[reason].cast(_aside_schema(spec)) for d in done if reason in d.aside]
+        parts = [(Kind.RESULT, table.combine_chunks().columns) for table in tables]
+        unique = next(d.standing.attempt for d in done if reason in d.aside)
+        for block in write_blocks(parts, spec, spec.late, first, unique, create, reason=reason):
+            yield block
+            first = block.end
+
+
+def _aside_schema(spec: StreamSpec) -> pa.Schema:
+    return pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])
 
 
 def run_batch(

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock, stopwatch_s
 from strandline.failpoint import failpoint
-from strandline.log import block as blocks_
 from strandline.log.block import Block, Kind
+from strandline.log.block_sequence import write_blocks
 from strandline.log.log import Log
 from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing
 from strandline.log.storage import create_once
@@ -56,7 +57,7 @@ class Step:
 class Done:
     """What a step made of it."""
 
-    block: Block | None
+    blocks: tuple[Block, ...]
     standing: Standing
     boundary: int | None
     tuples: int
@@ -101,7 +102,7 @@ def run(
     operator.end()
     saved_s = stopwatch_s()
     failpoint("before-block")
-    block = tables.write(output, step)
+    blocks = tables.write(output, step)
     failpoint("after-block")
     written_s = stopwatch_s()
     standing = _standing(operator, policy, step, step.output_end + tables.rows, saved)
@@ -111,7 +112,7 @@ def run(
     tuples = operator.input_end - first
     work = _Work(tuples, fed_s - recovered_s, tables.rows, written_s - saved_s, recovery)
     return Done(
-        block,
+        blocks,
         work.priced(standing, step.before),
         boundary if plan.window.has_times else operator.input_end,
         tuples,
@@ -179,7 +180,7 @@ def unchanged(step: Step, policy: Policy) -> Done | None:
         if before.open and (before.due is None or before.due <= step.boundary):
             return None
         boundary = step.boundary
-    return Done(None, before, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+    return Done((), before, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,27 +262,13 @@ class _Tables:
             self._parts.append((kind, columns))
             self.rows += len(columns[0])
 
-    def _joined(self) -> list[tuple[Kind, list[pa.Array]]]:
-        """One part a kind: every part becomes a row group of its own."""
-        kinds = list(dict.fromkeys(kind for kind, _ in self._parts))
-        return [
-            (kind, [pa.chunked_array(pieces) for pieces in zip(*(c for k, c in self._parts if k is kind), strict=True)])
-            for kind in kinds
-        ]
-
     def count(self, kind: Kind) -> int:
         return sum(len(columns[0]) for k, columns in self._parts if k is kind)
 
-    def write(self, output: Log, step: Step) -> Block | None:
-        """The block, durable, under a name that nobody else uses; None if there is nothing to write."""
-        if not self.rows:
-            return None
-        spec = output.spec
-        data = blocks_.encode_parts(self._joined(), spec, step.output_end)
-        file = spec.file(step.partition, step.output_end, step.attempt)
-        block = blocks_.describe(data, spec, step.partition, step.output_end, file)
-        create_once(output.storage, file, data)
-        return block
+    def write(self, output: Log, step: Step) -> tuple[Block, ...]:
+        """The blocks, durable, under names that nobody else uses; none if there is nothing to write."""
+        create = partial(create_once, output.storage)
+        return tuple(write_blocks(self._parts, output.spec, step.partition, step.output_end, step.attempt, create))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.aggregates import Aggregate
+from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
 from strandline.operators.windows import Window
 from strandline.recovery.partitions import TUPLES_MAX, require_same_input
@@ -60,6 +61,7 @@ class OperatorStart:
         spark_checkpoint_dir: str | None,
         tuples_max: int,
         compaction: str,
+        on_error: OnError,
     ) -> None:
         self.place = place
         self.trigger = trigger
@@ -70,6 +72,7 @@ class OperatorStart:
         self._spec = spec
         self.tuples_max = tuples_max
         self._compaction = compaction
+        self._on_error = on_error
 
     def job(self, spark: SparkSession, input_place: Place, input_log: Log) -> OperatorJob:
         """The operator, its output stream created if there is none, its input kept from truncation."""
@@ -99,6 +102,7 @@ class OperatorStart:
             (self.place, output),
             self.tuples_max,
             Housekeeping(self.place, retention, self._compaction),
+            self._on_error,
         )
         job.register()
         return job
@@ -157,6 +161,7 @@ class Aggregation:
         trigger: str | None = None,
         name: str | None = None,
         max_tuples_per_batch: int | None = None,
+        on_error: OnError = "stop",
         retention: str | int | dt.timedelta | None = None,
         durability: Durability = "fsync",
         storage_options: Mapping[str, Any] | None = None,
@@ -168,6 +173,9 @@ class Aggregation:
         Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine. `trigger` is an interval
         ("200 ms"), "available-now", or None for as fast as it goes. `max_tuples_per_batch` bounds how much input one
         batch takes in when there is much to catch up with. `compaction="off"` leaves small blocks as they are.
+        What cannot be computed (an integer sum that does not fit 64 bits, a value of 16 MiB) ends the query, unless
+        `on_error="set_aside"`: then it goes to the side log of the operator's stream with its reason, `read(late=True,
+        positions=True)`, and the operator goes on.
         """
         if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
             raise OptionError(
@@ -175,6 +183,8 @@ class Aggregation:
             )
         if durability not in ("fsync", "os"):
             raise OptionError(f"durability={durability!r} is unknown", todo='use "fsync" or "os"')
+        if on_error not in ("stop", "set_aside"):
+            raise OptionError(f"on_error={on_error!r} is unknown", todo='use "stop" or "set_aside"')
         input_spec = self._input.input_spec
         plan = self._plan
         spec = StreamSpec(
@@ -201,5 +211,6 @@ class Aggregation:
             spark_checkpoint_dir=spark_checkpoint_dir,
             tuples_max=max_tuples_per_batch or TUPLES_MAX,
             compaction=checked_choice(compaction),
+            on_error=on_error,
         )
         return self._input.start_operator(spark, start)

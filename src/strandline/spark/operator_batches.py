@@ -41,9 +41,11 @@ class OperatorBatches(BatchHandler):
     def handle(self, df: DataFrame, batch: int) -> None:
         """Takes in what the input has. The DataFrame itself is never read."""
         writer = Writer(self._query, self._run, batch)
-        report = self._job.catch_up(writer, lambda: not self._stopping)
-        if report is not None:
+
+        def tell(report: Mapping[str, Any]) -> None:
             self.progress = {"batch": batch, **report}
+
+        self._job.catch_up(writer, lambda: not self._stopping, tell)
         failpoint("before-spark-commit")
 
     def settle(self, timeout_s: float | None) -> bool:
@@ -110,7 +112,7 @@ class FusedBatches(BatchWriter):
         last = self._log.state.writer
         if last is not None:
             with self._in_words():
-                self._job.catch_up(last, lambda: True)
+                self._job.catch_up(last, lambda: True, self._tell)
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, then lets the operator take in what is published: never the rows that came again."""
@@ -118,12 +120,15 @@ class FusedBatches(BatchWriter):
         self._operator.hand_over(lambda: self._follow(batch))
         failpoint("before-spark-commit")
 
+    def _tell(self, report: Mapping[str, Any]) -> None:
+        self._operator_report = report
+
     def _follow(self, batch: int) -> None:
         try:
             with self._in_words():
                 self._job.become_cancellable()
-                report = self._job.catch_up(Writer(self._query, self._run, batch), lambda: not self._is_cancelled)
-                self._operator_report = report or self._operator_report
+                writer = Writer(self._query, self._run, batch)
+                self._job.catch_up(writer, lambda: not self._is_cancelled, self._tell)
         except Exception as problem:
             if self._is_cancelled:
                 self.failure = None  # somebody stopped the query, and would not wait

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from strandline.errors import ConflictError, StorageError
 from strandline.log import consumers
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
 from strandline.recovery.partitions import run_batch
 from strandline.recovery.step import Done, Step
@@ -19,11 +21,20 @@ from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
+from strandline.spark.side_log_watch import SideLogWatch
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _REGISTER_EVERY_S = 5.0
+
+
+def _counts(done: Sequence[Done]) -> dict[str, int]:
+    """What was set aside, by reason."""
+    found: Counter[str] = Counter()
+    for d in done:
+        found.update({reason: table.num_rows for reason, table in d.aside.items()})
+    return dict(found)
 
 
 class OperatorJob:
@@ -38,14 +49,22 @@ class OperatorJob:
         output: tuple[Place, Log],
         tuples_max: int,
         housekeeping: Housekeeping,
+        on_error: OnError = "stop",
     ) -> None:
         self._context = context
         self._hosts = LiveHosts(context)
         input_place, self.input = input_
         self._output_place, self.output = output
         self._work = OperatorWork(
-            plan, policy, input_place, self.input.spec.to_json(), self._output_place, self.output.spec.to_json()
+            plan,
+            policy,
+            input_place,
+            self.input.spec.to_json(),
+            self._output_place,
+            self.output.spec.to_json(),
+            on_error,
         )
+        self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self._tuples_max = tuples_max
         self.housekeeping = housekeeping
         self._consumer = f"operator-{self.output.spec.id}"
@@ -59,10 +78,9 @@ class OperatorJob:
         consumers.register(self.input, self._consumer, needs, writes=self._output_place.url)
         self._registered_s = stopwatch_s()
 
-    def catch_up(self, writer: Writer, go_on: Callable[[], bool]) -> Mapping[str, Any] | None:
-        """Takes in whatever the input has; what was done, None if there was nothing to do."""
+    def catch_up(self, writer: Writer, go_on: Callable[[], bool], tell: Callable[[Mapping[str, Any]], None]) -> None:
+        """Takes in whatever the input has, batch by batch, and tells what each has done."""
         self.input.refresh()
-        report: Mapping[str, Any] | None = None
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
@@ -78,10 +96,15 @@ class OperatorJob:
             )
             if not done:
                 break
-            report = self._report(done, stopwatch_s() - began_s)
+            tell(self._report(done, stopwatch_s() - began_s))
+            self._look_aside(done)
             self._keep_registered()
             self.housekeeping.after_batch(self.output, before)
-        return report
+
+    def _look_aside(self, done: Sequence[Done]) -> None:
+        """Lets somebody know of what could not be computed."""
+        if any(d.aside for d in done):
+            self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
     def become_cancellable(self) -> None:
         """For a thread of our own: Spark cancels the jobs of its queries' threads, not of ours."""
@@ -127,7 +150,9 @@ class OperatorJob:
             "commit": self.output.state.seq,
             "input_commit": done[0].standing.commit,
             "input_tuples": sum(d.tuples for d in done),
+            "waiting": sum(self.input.state.ends[p] - d.standing.input for p, d in enumerate(done)),
             "results": sum(d.results for d in done),
+            "set_aside": _counts(done),
             "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},
             "open_windows": sum(d.standing.open for d in done),
             "extent": {p: d.standing.extent for p, d in enumerate(done)},

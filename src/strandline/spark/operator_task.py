@@ -17,6 +17,7 @@ from strandline.log.block import Block
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
+from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.state_folders import default_folder
@@ -43,6 +44,7 @@ class OperatorWork:
     input_spec: bytes
     output: Place
     output_spec: bytes
+    on_error: OnError = "stop"
 
     def __call__(self, task: OperatorTask) -> Done:
         """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
@@ -62,6 +64,7 @@ class OperatorWork:
                 cache,
                 SYSTEM_CLOCK,
                 lambda: (self.output.open(), self.input.open()),
+                self.on_error,
             )
         finally:
             cache.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from strandline.errors import StrandlineWarning
 from strandline.log.block import Block
-from strandline.log.reason import AHEAD, KEY, LATE, TIME
+from strandline.log.reason import AHEAD, KEY, LATE, OVERFLOW, TIME, VALUE
 from strandline.log.spec import StreamSpec
 from strandline.units import time_text
 
@@ -41,8 +41,11 @@ class SideLogWatch:
             "than max_ahead apart; mend the source, or the clock if it is that which is wrong",
             TIME: f"their times, {earliest} to {latest}, are beyond what one can compute with; mend the source",
             KEY: "their keys are longer than operators can hold; shorten them before the stream, with a hash perhaps",
+            VALUE: "their values are longer than aggregates can hold; shorten them before the stream",
+            OVERFLOW: "they are windows whose integer sum does not fit 64 bits; sum a double, or smaller units",
         }
-        many = "1 tuple was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} tuples were"
+        what = "window" if reason == OVERFLOW else "tuple"
+        many = f"1 {what} was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} {what}s were"
         warnings.warn(
             f"{many} set aside, in the side log of {self._where}: "
             f"{why.get(reason, reason)}. read(late=True, positions=True) shows them",
