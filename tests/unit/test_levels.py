@@ -89,6 +89,21 @@ def test_a_tuple_is_written_anew_a_few_times_whatever_the_sizes(log: Log, clock:
 
 
 @pytest.mark.usefixtures("_plain")
+@pytest.mark.parametrize("large", [9, 48, 60, 500, 3_000])
+def test_a_block_that_is_too_large_for_its_neighbours_does_not_keep_them_apart(
+    log: Log, clock: ManualClock, large: int
+) -> None:
+    append_items(log, {0: [(0, 0, 0)] * large}, "large")
+    for n in range(47):
+        append_items(log, {0: [(0, n, n)]}, f"batch{n}")
+    levels = Levels(Log.open(log.storage, clock))
+    while levels.step().blocks_after:
+        pass
+    log.refresh()
+    assert blocks(log) <= 8
+
+
+@pytest.mark.usefixtures("_plain")
 def test_large_blocks_are_not_looked_at_again(log: Log, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Log.open(log.storage, clock)
     levels = Levels(own, target_bytes=2_000)

@@ -20,8 +20,8 @@ from strandline.log.log import Log
 TARGET_BYTES = 32 << 20
 """Less than what `compact` aims at by default: it is held in memory beside everything else that the process does."""
 BLOCKS_MIN = 8
-_LEVEL_MIN = 64
 _LEVELS_APART = 8
+"""No more than `BLOCKS_MIN`: then a block that is larger than all others of its level has few neighbours there."""
 _REGION_BLOCKS = 4_096
 _PIECE_BYTES = 4
 
@@ -111,7 +111,7 @@ class Levels:
         if len(region) < self._blocks_min:
             return ()
         largest = max(b.tuples for b in region)
-        level = _LEVEL_MIN
+        level = _LEVELS_APART
         while True:
             for run in self._runs(region, level):
                 if len(run) >= self._blocks_min and sum(b.tuples for b in run) >= 2 * max(b.tuples for b in run):
