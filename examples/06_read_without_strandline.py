@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +12,15 @@ def live_blocks(stream: Path) -> dict[int, list[dict]]:
     """Per partition, what the commits say of the blocks that hold its tuples now, in the order of their offsets."""
     partitions = json.loads((stream / "stream.json").read_text())["partitions"]
     blocks: dict[int, list[dict]] = {p: [] for p in range(partitions)}
+    folded = -1
+    for mark in sorted((stream / "milestones").glob("?" * 20 + ".json"))[-1:]:  # the commits up to it may be dropped
+        milestone = json.loads((stream / json.loads(mark.read_text())["file"]).read_text())
+        folded = milestone["state"]["seq"]
+        for block in leaves(stream, milestone["children"]):
+            blocks.get(block["partition"], []).append(block)
     for path in sorted((stream / "commits").glob("*.json")):
+        if int(path.stem) <= folded:
+            continue
         commit = json.loads(path.read_text())
         if commit["kind"] == "append":  # new blocks
             for p, part in enumerate(commit["partitions"]):
@@ -25,6 +34,15 @@ def live_blocks(stream: Path) -> dict[int, list[dict]]:
             for p, start in enumerate(commit["starts"][:partitions]):
                 blocks[p] = [b for b in blocks[p] if b["end"] > start]
     return blocks
+
+
+def leaves(stream: Path, children: list[dict]) -> Iterator[dict]:
+    """The blocks that a milestone lists, in order."""
+    for child in children:
+        if child["is_leaf"]:
+            yield from pq.read_table(stream / child["file"]).to_pylist()
+        else:
+            yield from leaves(stream, json.loads((stream / child["file"]).read_text())["children"])
 
 
 stream = Path(sys.argv[1] if len(sys.argv) > 1 else "streams/readings")

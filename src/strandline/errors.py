@@ -17,6 +17,7 @@
     ├── ConflictError            somebody else is at work
     │   ├── SecondWriterError    another writer has published; this one has stopped
     │   ├── CollectedError       files of this attempt were collected before it published
+    │   ├── DroppedError         the commits this process stood at were dropped in the meantime; start it again
     │   └── ConsumerError        a registered consumer still needs the tuples
     ├── CorruptionError          restore the file from a copy; the rest stays readable
     │   ├── CorruptBlockError    the bytes of a block are not those that were published
@@ -123,6 +124,10 @@ class SecondWriterError(ConflictError):
 
 class CollectedError(ConflictError):
     """Files of this attempt were collected before it published; run the batch again."""
+
+
+class DroppedError(ConflictError):
+    """The commits that this process stood at were dropped in the meantime; start it again."""
 
 
 class ConsumerError(ConflictError):

@@ -1,6 +1,6 @@
-"""Any sequence of appends, compactions, truncations, folds, collections and damage to the index reads as the model."""
+"""Any sequence of appends, compactions, truncations, collections, drops and damage to the index reads as the model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from unittest import mock
 
@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strandline.clock import ManualClock
-from strandline.log import index
+from strandline.log import index, manifest
 from strandline.log.block import Block
 from strandline.log.compaction import compact
+from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
+from strandline.log.manifest import Manifest
 from strandline.log.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, append_items, item_spec, items_of
@@ -26,13 +28,31 @@ LATE = PARTITIONS
 WALKS = 50
 
 
+class Remembering(MemoryStorage):
+    """Storage that does not forget a commit."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self._created: list[bytes] = []
+
+    def create(self, key: str, data: bytes) -> None:
+        super().create(key, data)
+        if key.startswith("commits/"):
+            self._created.append(data)
+
+    def take_created(self) -> list[bytes]:
+        created, self._created = self._created, []
+        return created
+
+
 class LogMachine(RuleBasedStateMachine):
     """One stream, one model; `old` is a handle that lives through everything."""
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock(1_000_000)
-        self.storage = MemoryStorage(self.clock)
+        self.storage = Remembering(self.clock)
+        self.manifests: list[Manifest] = []
         self.names = 0
 
     @initialize(
@@ -108,6 +128,17 @@ class LogMachine(RuleBasedStateMachine):
         self.clock.advance(1.0)
         collect(self.log, grace_us=0)
 
+    @rule(keep_commits=st.integers(0, 3), every=st.integers(1, 5), deletes_max=st.sampled_from([None, 2]))
+    def drop_commits(self, keep_commits: int, every: int, deletes_max: int | None) -> None:
+        drop_commits(
+            self.log,
+            keep_commits=keep_commits,
+            keep_us=0,
+            every=every,
+            deletes_max=deletes_max,
+            unique=self.unique,
+        )
+
     @rule(damage=st.sampled_from(["lose", "rot"]), pick=st.integers(0, 10**6))
     def damage_the_index(self, damage: str, pick: int) -> None:
         keys = [listed.key for listed in self.storage.list("snapshots")]
@@ -166,12 +197,17 @@ class LogMachine(RuleBasedStateMachine):
     ) -> list[Block]:
         return [
             b
-            for b in live_blocks(self.log, partition)
+            for b in live_blocks(self.history(), partition)
             if b.first < end
             and max(first, self.log.state.starts[partition]) < min(b.end, end)
             and (time_from is None or b.time_max >= time_from)
             and (time_until is None or b.time_min < time_until)
         ]
+
+    def history(self) -> list[Manifest]:
+        """Every manifest there ever was, dropped or not."""
+        self.manifests += [manifest.decode(data, "kept by the test") for data in self.storage.take_created()]
+        return self.manifests
 
     def check(self, log: Log) -> None:
         assert list(log.state.starts) == self.model.starts
@@ -181,12 +217,11 @@ class LogMachine(RuleBasedStateMachine):
             assert [item for table in log.read(p) for item in items_of(table)] == self.model.read(p)
 
 
-def live_blocks(log: Log, partition: int) -> list[Block]:
+def live_blocks(history: Iterable[Manifest], partition: int) -> list[Block]:
     """The blocks of a partition from the manifests alone, without any index."""
     live: list[Block] = []
     start = 0
-    for seq in range(log.state.seq + 1):
-        m = log.commit(seq)
+    for m in history:
         for b in m.blocks:
             if b.partition == partition:
                 live = [old for old in live if not (b.first <= old.first and old.end <= b.end)] + [b]
@@ -227,6 +262,7 @@ def walk(rng: Random) -> None:
         lambda: machine.truncate_by_offset({rng.randrange(PARTITIONS): rng.randint(0, 20)}),
         machine.fold,
         machine.collect,
+        lambda: machine.drop_commits(rng.randint(0, 3), rng.randint(1, 5), rng.choice([None, 2])),
         lambda: machine.damage_the_index(rng.choice(["lose", "rot"]), rng.getrandbits(9)),
         machine.reopen,
         machine.an_old_handle_catches_up,

@@ -21,7 +21,8 @@ from strandline.errors import (
     StrandlineError,
     TruncatedError,
 )
-from strandline.log import consumers, quiet
+from strandline.log import consumers, dropping, quiet
+from strandline.log.appends import appends_after
 from strandline.log.compaction import compact
 from strandline.log.levels import Levels
 from strandline.log.log import Log
@@ -97,15 +98,23 @@ def write(process: Process, log: Log) -> None:
         batch = _next_batch(log)  # only now: publishing may have brought in what others published
         writer = Writer("query", process.name, batch)
         # Whole, or cut into blocks of one or two tuples.
-        append_items(log, process.ledger.batches[batch], name, writer, rows_max=(None, 1, 2)[batch % 3])
+        m = append_items(log, process.ledger.batches[batch], name, writer, rows_max=(None, 1, 2)[batch % 3])
     except (SecondWriterError, CollectedError):
         log.refresh()
         return
+    process.ledger.was_published(m)
     process.ledger.acknowledged = max(process.ledger.acknowledged, batch)
 
 
 def _next_batch(log: Log) -> int:
     return log.state.writer.batch + 1 if log.state.writer else 0
+
+
+def write_late(process: Process, log: Log) -> None:
+    """The same by a process that was frozen for so long that its commits may be dropped, numbers and all."""
+    for _ in range(process.rng.choice([0, 25, 150])):
+        process.storage.exists("stream.json")
+    write(process, log)
 
 
 # ---------------------------------------------------------------------- reading
@@ -125,6 +134,9 @@ class Reader:
             log.refresh()
         if rng.random() < 0.2:
             self._check_blocks(process, log, p)
+        if rng.random() < 0.1:
+            done = rng.randint(-1, log.state.seq)
+            process.ledger.saw_appends(log.state, done, list(appends_after(log, done)))
         if p not in self._positions:
             self._positions[p] = rng.randint(log.state.starts[p], log.state.ends[p])
         if p not in self._iterators or rng.random() < 0.1:
@@ -249,6 +261,18 @@ def drop_past(process: Process, log: Log) -> None:
 
 def collect_files(process: Process, log: Log) -> None:
     collect(log, grace_us=process.rng.choice([0, 0, 1_000, 50_000]))
+
+
+def drop_commits(process: Process, log: Log) -> None:
+    rng = process.rng
+    dropping.drop_commits(
+        log,
+        keep_commits=rng.choice([0, 1, 5]),
+        keep_us=rng.choice([0, 0, 5_000]),
+        every=rng.choice([1, 2, 6]),
+        deletes_max=rng.choice([None, 1, 3]),
+        unique=process.unique,
+    )
 
 
 def fold_commits(process: Process, log: Log) -> None:

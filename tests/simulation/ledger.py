@@ -12,16 +12,20 @@ from dataclasses import dataclass, field
 from random import Random
 
 from strandline.clock import ManualClock
-from strandline.log import manifest
+from strandline.log import commits, manifest
 from strandline.log.block import Block, checksum
+from strandline.log.index import Index, Snapshot
+from strandline.log.log import END
 from strandline.log.manifest import Manifest
+from strandline.log.milestone import Milestone, is_mark, mark_key
 from strandline.log.state import LogState
 from strandline.testing import MemoryStorage
-from strandline.testing.items import Item
+from strandline.testing.items import Item, item_spec
 
 PARTITIONS = 2
 LATE = PARTITIONS
 LATENESS = 6
+STREAM = item_spec(PARTITIONS).id
 
 Live = tuple[tuple[Block, ...], ...]
 
@@ -84,6 +88,9 @@ class Ledger:
     """After each commit: starts, ends, live blocks."""
     promises: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """What each consumer was told that it may rely on."""
+    commits: list[Manifest] = field(default_factory=list)
+    """Every commit there ever was, dropped or not."""
+    marks: list[Milestone] = field(default_factory=list)
     seen_seq: int = -1
     """The newest commit that anybody has been shown."""
     acknowledged: int = -1
@@ -96,6 +103,7 @@ class Ledger:
             require(b.file not in self.announced, "commit", m.seq, "names", b.file, "which was announced")
             require(holds(b), "commit", m.seq, "names", b.file, "which is not on the disk as described")
         getattr(self, f"_take_{m.kind}")(m)
+        self.commits.append(m)
         live = tuple(tuple(blocks) for blocks in self.live)
         self.moments.append((tuple(self.starts), tuple(len(rows) for rows in self.rows), live))
 
@@ -146,6 +154,20 @@ class Ledger:
     def _take_consumer(self, m: Manifest) -> None:
         pass
 
+    def _take_milestone(self, m: Manifest) -> None:
+        pass  # the disk has looked at its files
+
+    def mark(self, milestone: Milestone) -> None:
+        """From here on the commits before `milestone.kept` may be deleted."""
+        require(milestone.number == len(self.marks), "milestone", milestone, "is marked after", self.marks)
+        require(milestone.kept >= self.kept, milestone, "goes back behind", self.kept)
+        require(any(m.milestone == milestone for m in self.commits), milestone, "is marked and was never committed")
+        self.marks.append(milestone)
+
+    @property
+    def kept(self) -> int:
+        return self.marks[-1].kept if self.marks else 0
+
     @property
     def live_files(self) -> set[str]:
         return {b.file for blocks in self.live for b in blocks}
@@ -160,6 +182,23 @@ class Ledger:
         starts, ends, _ = self.moments[state.seq]
         require((state.starts, state.ends) == (starts, ends), state, "is not what commit", state.seq, "left")
         self.seen_seq = max(self.seen_seq, state.seq)
+
+    def was_published(self, m: Manifest) -> None:
+        """A publisher was told that this commit is part of the history."""
+        require(m.seq < len(self.commits) and self.commits[m.seq] == m, m, "is not what is published", m.seq)
+
+    def saw_appends(self, state: LogState, done: int, found: Sequence[Manifest]) -> None:
+        """A handle in this state has listed the appends after a commit; some of the dropped ones may be missing."""
+        appends = [m for m in self.commits[done + 1 : state.seq + 1] if m.kind == "append"]
+        shown = {m.seq: (m.ends, m.boundaries) for m in found}
+        require([m.seq for m in found] == sorted(shown), "appends are not in order", found)
+        kept = max((m.milestone.kept for m in self.commits if m.milestone), default=0)
+        for m in appends:
+            require(m.seq in shown or m.seq < kept, "append", m.seq, "after", done, "is not in", sorted(shown))
+            if m.seq in shown:
+                require(shown.pop(m.seq) == (m.ends, m.boundaries), "append", m.seq, "is not what it was")
+        require(not shown, "commits", sorted(shown), "are no appends after", done)
+        require(not appends or appends[-1].ends == found[-1].ends, "tuples are left out at the end, after", done)
 
     def saw_blocks(self, state: LogState, partition: int, blocks: Sequence[Block]) -> None:
         """A handle in this state has listed a partition from its start to its end."""
@@ -195,21 +234,46 @@ class Disk(MemoryStorage):
 
     def create(self, key: str, data: bytes) -> None:
         super().create(key, data)
-        if key.startswith("commits/"):
-            self.ledger.take(manifest.decode(data, key), self._holds)
+        if is_mark(key):
+            self.ledger.mark(commits.read_mark(data, STREAM, key))
+        elif key.startswith("commits/") and number_of(key) >= self.ledger.kept:  # else nobody is to believe it
+            m = manifest.decode(data, key)
+            if m.milestone is not None:
+                self._check_milestone(m.milestone)
+            self.ledger.take(m, self._holds)
 
     def put(self, key: str, data: bytes) -> None:
-        require(not key.startswith("commits/") or self._is_losing, key, "was overwritten")
+        is_tombstone = key == manifest.commit_key(0) and self.ledger.kept > 0
+        require(not key.startswith("commits/") or is_tombstone or self._is_losing, key, "was overwritten")
         super().put(key, data)
 
     def delete(self, key: str) -> None:
         if not self._is_losing and not key.startswith("consumers/"):
-            require(key in self.ledger.announced, key, "was deleted and never announced")
+            is_dropped = key.startswith("commits/") and 0 < number_of(key) < self.ledger.kept
+            require(is_dropped or key in self.ledger.announced, key, "was deleted and never announced")
             require(key not in self.ledger.live_files, key, "was deleted and is live")
+            require(key not in self._milestone_files(), key, "was deleted and is of the newest milestone")
         super().delete(key)
 
     def _holds(self, block: Block) -> bool:
         return self.exists(block.file) and checksum(self.read(block.file)) == block.checksum
+
+    def _milestone_files(self) -> set[str]:
+        newest = next((m.milestone for m in reversed(self.ledger.commits) if m.milestone), None)
+        return commits.Commits(self, STREAM).files(newest)
+
+    def _check_milestone(self, milestone: Milestone) -> None:
+        """What a milestone holds must be what the commits it stands for had added up to."""
+        snapshot = Snapshot.from_json(commits.read_body(self, milestone))
+        starts, ends, live = self.ledger.moments[milestone.folded]
+        require(
+            (snapshot.state.starts, snapshot.state.ends) == (starts, ends), milestone, "is not what was", starts, ends
+        )
+        for p, expected in enumerate(live):
+            found = tuple(Index(self).blocks(snapshot.children, p, starts[p], END))
+            require(found == expected, milestone, "has in partition", p, found, "not", expected)
+        hit = self.ledger.announced & commits.Commits(self, STREAM).files(milestone)
+        require(not hit, milestone, "rests on files that were announced", hit)
 
     def lose_power(self, lose: Callable[[], None]) -> None:
         """Lets `lose` take back writes, and begins a new ledger from the commits that are left."""
@@ -218,13 +282,27 @@ class Disk(MemoryStorage):
         self._is_losing = False
         old = self.ledger
         self.ledger = new = Ledger(self._batches, acknowledged=old.acknowledged, seen_seq=old.seen_seq)
-        while self.exists(key := manifest.commit_key(len(new.moments))):
+        marks = [mark for mark in old.marks if self.exists(mark_key(mark.number))]
+        require(marks == old.marks[: len(marks)], "a mark is lost before", marks[-1:])
+        kept = marks[-1].kept if marks else 0
+        while len(new.moments) < kept or self.exists(key := manifest.commit_key(len(new.moments))):
             # A file that is deleted by now may have been there when its commit was made: the old ledger has seen it.
-            new.take(manifest.decode(self.read(key), key), lambda _block: True)
+            dropped = len(new.moments) < kept
+            m = old.commits[len(new.moments)] if dropped else manifest.decode(self.read(key), key)
+            new.take(m, lambda _block: True)
+        for mark in marks:
+            new.mark(mark)
         new.promises = old.promises
-        left = [listed.key for listed in self.list("commits")]
-        require(len(left) == len(new.moments), "a commit is lost before", left[-1:])
+        left = [number for listed in self.list("commits") if (number := number_of(listed.key)) >= kept]
+        require(left == [*range(kept, len(new.moments))], "a commit is lost among", left)
         require(len(new.moments) > old.seen_seq, "commit", old.seen_seq, "was shown and is lost")
         require(new.batch >= old.acknowledged, "batch", old.acknowledged, "was acknowledged and is lost")
         for b in (b for blocks in new.live for b in blocks):
             require(self._holds(b), b.file, "is live and lost its bytes")
+        for file in self._milestone_files():
+            require(self.exists(file), file, "is of the newest milestone and lost")
+
+
+def number_of(key: str) -> int:
+    """The number of a commit."""
+    return int(key.removeprefix("commits/").removesuffix(".json"))

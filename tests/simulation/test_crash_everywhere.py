@@ -8,6 +8,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.log import consumers
 from strandline.log.compaction import compact
+from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
 from strandline.log.retention import collect, truncate
 from strandline.testing import Crash, FaultPlan, FaultyStorage
@@ -38,6 +39,7 @@ class Stream:
         self._write(process, log, until=3)
         consumers.register(log, "consumer", log.state.starts[:PARTITIONS])
         compact(log, target_bytes=100_000, blocks_min=2, unique=process.unique)
+        self._drop(process, log)
         self._write(process, log, until=5)
         consumers.register(log, "consumer", [1, 1])
         truncate(log, before_time=6, yield_to_consumers=True)
@@ -48,8 +50,10 @@ class Stream:
         self._write(process, log, until=BATCHES)
         compact(log, target_bytes=100_000, blocks_min=2, unique=process.unique)
         self._collect(log)
+        self._drop(process, log)
         self._collect(log)
         log.fold()
+        self._drop(process, log)
         self.disk.ledger.saw(log.state)
         return storage.calls
 
@@ -60,6 +64,10 @@ class Stream:
     def _collect(self, log: Log) -> None:
         self.clock.advance(1.0)
         collect(log, grace_us=0)
+
+    def _drop(self, process: Process, log: Log) -> None:
+        log.fold()
+        drop_commits(log, keep_commits=1, keep_us=0, every=2, unique=process.unique)
 
     def content(self) -> list[list[object]]:
         log = Log.open(self.faulty.other_process(), self.clock)
@@ -78,6 +86,7 @@ def undisturbed() -> tuple[int, list[list[object]]]:
         calls = stream.run()
         assert stream.disk.ledger.batch == BATCHES - 1
         assert all(stream.content()[p] for p in range(PARTITIONS))
+        assert len(stream.disk.ledger.marks) >= 2
         return calls, stream.content()
 
 

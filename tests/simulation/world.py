@@ -7,8 +7,9 @@ from random import Random
 from unittest import mock
 
 from strandline.clock import ManualClock
-from strandline.log import index, manifest
+from strandline.log import cuts, index, manifest, milestone
 from strandline.log.compaction import compact
+from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
 from strandline.log.retention import collect
 from strandline.testing import Crash, FaultPlan, FaultyStorage
@@ -16,9 +17,10 @@ from strandline.testing.items import item_spec, read_items
 from tests.simulation import actors
 from tests.simulation.actors import Process
 from tests.simulation.baton import Baton, Runner, SharedStorage
-from tests.simulation.ledger import LATE, LATENESS, PARTITIONS, Batches, Disk, Ledger, require
+from tests.simulation.ledger import LATE, LATENESS, PARTITIONS, Batches, Disk, Ledger, number_of, require
 
 TURNS = 400
+LONG_TURNS = 2_500
 
 
 def run(seed: int) -> Disk:
@@ -37,7 +39,8 @@ def small_index(rng: Random) -> Iterator[None]:
         "FANOUT": rng.randint(2, 3),
         "LEAF_ENTRIES_MAX": rng.choice([1, 4, 1000]),
     }
-    with mock.patch.multiple(index, **sizes), mock.patch.object(manifest, "decode", _decode):
+    few = mock.patch.multiple(cuts, TUPLES_MAX=3, TUPLES_MAX_PER_PARTITION=0, _NUMBERS_MAX=40)
+    with mock.patch.multiple(index, **sizes), few, mock.patch.object(manifest, "decode", _decode):
         yield
 
 
@@ -53,7 +56,8 @@ class World:
         self.clock = ManualClock(1_000_000)
         self.disk = Disk(self.clock, Ledger(Batches(seed)))
         self.faulty = FaultyStorage(self.disk, rng, clock=self.clock)
-        self.baton = Baton(rng, TURNS)
+        self.is_long = rng.random() < 0.1
+        self.baton = Baton(rng, LONG_TURNS if self.is_long else TURNS)
         self.baton.on_turn = self._pass_time
         has_faults = rng.random() < 0.8
         self.plan = FaultPlan(
@@ -77,6 +81,7 @@ class World:
         steps: dict[str, Callable[[], Callable[[Process, Log], None]]] = {
             "writer": lambda: actors.write,
             "zombie": lambda: actors.write,
+            "late zombie": lambda: actors.write_late,
             "reader": actors.Reader,
             "other reader": actors.Reader,
             "consumer": lambda: actors.Consumer("consumer"),
@@ -86,9 +91,13 @@ class World:
             "truncator": lambda: actors.drop_past,
             "collector": lambda: actors.collect_files,
             "folder": lambda: actors.fold_commits,
+            "dropper": lambda: actors.drop_commits,
+            "other dropper": lambda: actors.drop_commits,
         }
         others = sorted(set(steps) - {"writer", "reader"})
         chosen = ["writer", "reader", *self.rng.sample(others, self.rng.randint(3, len(others)))]
+        if self.is_long:  # and few: then somebody who is frozen misses much
+            chosen = ["writer", "late zombie", "dropper"]
         self.baton.run({name: partial(self._live, steps[name]) for name in chosen})
         if self.loses_power:
             self.disk.lose_power(self.faulty.power_loss)
@@ -144,10 +153,20 @@ class World:
         for _ in range(2):
             self.clock.advance(1.0)
             collect(log, grace_us=0)
+            drop_commits(log, keep_commits=3, keep_us=0, every=1, unique=process.unique)
+        collect(log, grace_us=0)
+        self.clock.advance(1.0)
+        collect(log, grace_us=0)
         self._check_content(Log.open(storage, self.clock))
         kept = self.disk.ledger.live_files | log.index_files() | {index.ROOT_KEY}
-        left = {listed.key for folder in ("blocks", "late", "snapshots") for listed in self.disk.list(folder)}
+        kept |= log.commits.files(log.state.milestone)
+        folders = ("blocks", "late", "snapshots", milestone.FOLDER)
+        left = {listed.key for folder in folders for listed in self.disk.list(folder)}
+        left = {key for key in left if not milestone.is_mark(key)}
         require(left == kept, "files are left behind:", left - kept, "or missing:", kept - left)
+        numbers = [number_of(listed.key) for listed in self.disk.list("commits")]
+        expected = sorted({0, *range(log.kept, log.state.seq + 1)})
+        require(numbers == expected, "commits", numbers, "are there, not", expected)
 
     def _check_content(self, log: Log) -> None:
         ledger = self.disk.ledger

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import OptionError, StorageError
-from strandline.log import index, levels, retention
+from strandline.log import dropping, index, levels, retention
 from strandline.log.log import Log
 from strandline.spark import housekeeping
 from strandline.spark.housekeeping import Housekeeping
@@ -160,6 +161,22 @@ def test_dead_files_are_deleted_beside_the_batches(
     assert live < 4 * EVERY
     assert len(list(log.storage.list("blocks"))) < log.state.ends[0], "fewer files than there were batches"
     assert len(read_items(log, 1)) == 10 * EVERY
+
+
+def test_commits_do_not_pile_up(
+    log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = partial(dropping.drop_commits, keep_commits=EVERY, keep_us=0, every=2 * EVERY)
+    monkeypatch.setattr(dropping, "drop_commits", few)
+    monkeypatch.setattr(housekeeping, "_COLLECT_EVERY", 2 * EVERY)
+    house = keep_house(compaction="off")
+    for _ in range(12):
+        grow(log, house, EVERY)
+        wait_until(lambda: house._thread is None or not house._thread.is_alive())
+    commits = len(list(log.storage.list("commits")))
+    assert commits < 5 * EVERY < log.state.seq
+    assert house.report["housekeeping"]["commits_dropped"] > 5 * EVERY
+    assert len(read_items(log, 1)) == 12 * EVERY
 
 
 def test_retention_is_applied_between_batches(log: Log, keep_house: Callable[..., Housekeeping]) -> None:

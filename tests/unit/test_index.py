@@ -87,9 +87,9 @@ def test_a_block_that_is_joined_again_before_the_next_fold_is_listed_once(
 def test_leaves_without_entries_are_dropped(storage: MemoryStorage) -> None:
     log = stream(storage, 4)
     truncate(log, before_offset=3)
-    assert [child.entries for child in Log.open(storage).indexed] == [2]
+    assert [child.entries for child in Log.open(storage).snapshot.children] == [2]
     truncate(log, before_offset=4)
-    assert Log.open(storage).indexed == ()
+    assert Log.open(storage).snapshot.children == ()
     append_items(log, {0: [(0, 9, 9)]}, "later")
     assert read_items(Log.open(storage), 0) == [(4, (0, 9, 9))]
 
@@ -112,7 +112,7 @@ def test_a_leaf_that_was_cut_once_is_not_written_again(storage: MemoryStorage, m
 def test_nodes_are_searched_and_edited_like_leaves(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "FANOUT", 2)
     log = stream(storage, 8)
-    assert not all(child.is_leaf for child in log.indexed)
+    assert not all(child.is_leaf for child in log.snapshot.children)
     compact_partition(log, 0, 1, 6, "joined")
     truncate(log, before_offset={1: 3})
     fresh = Log.open(storage)
@@ -130,12 +130,12 @@ def test_folding_goes_on_from_the_root_whoever_made_it(storage: MemoryStorage, m
     other.refresh()
     assert len(other.tail) == 2
     other.fold()
-    assert other.indexed == log.indexed  # it found nothing to add to what the first one had folded
+    assert other.snapshot.children == log.snapshot.children  # it found nothing to add to what the first one had folded
 
 
 def test_an_index_that_is_lost_is_made_anew_and_everybody_goes_on_with_it(storage: MemoryStorage) -> None:
     log = stream(storage, 4)
-    lost = log.indexed[0].file
+    lost = log.snapshot.children[0].file
     storage.delete(lost)
     assert [offset for offset, _ in read_items(Log.open(storage), 0)] == [0, 1, 2, 3]
     assert storage.exists(lost), "named by its content, so it came back under its name"

@@ -197,7 +197,7 @@ def test_a_lost_index_does_not_change_the_summary(storage: MemoryStorage, log: L
     fill(log, clock, 100)
     before = counted(summary(log))
     reader = Log.open(storage, clock)
-    storage.delete(reader.indexed[0].file)
+    storage.delete(reader.snapshot.children[0].file)
     assert counted(summary(reader)) == before
     storage.delete(ROOT_KEY)
     assert counted(summary(Log.open(storage, clock))) == before

@@ -480,7 +480,7 @@ def test_an_index_in_which_a_search_by_time_goes_wrong_is_named(
 def test_a_rotten_leaf_of_the_index_is_named(
     log: Log, storage: MemoryStorage, clock: ManualClock, change: Callable[[bytes], bytes]
 ) -> None:
-    leaf = log.indexed[0].file
+    leaf = log.snapshot.children[0].file
     damage(storage, leaf, change)
     problem = only_problem(storage, clock)
     assert (problem.part, problem.file) == ("index", leaf)
@@ -489,7 +489,7 @@ def test_a_rotten_leaf_of_the_index_is_named(
 def test_a_missing_leaf_and_a_rotten_root_of_the_index_are_named(
     log: Log, storage: MemoryStorage, clock: ManualClock
 ) -> None:
-    storage.delete(log.indexed[0].file)
+    storage.delete(log.snapshot.children[0].file)
     assert "missing" in only_problem(storage, clock).what
     damage(storage, ROOT_KEY, flipped)
     assert only_problem(storage, clock).file == ROOT_KEY
@@ -498,7 +498,7 @@ def test_a_missing_leaf_and_a_rotten_root_of_the_index_are_named(
 def test_an_index_that_was_written_anew_meanwhile_is_no_problem(
     log: Log, storage: MemoryStorage, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = log.indexed[0].file
+    old = log.snapshot.children[0].file
     read = storage.read
 
     def fold_meanwhile(key: str) -> bytes:

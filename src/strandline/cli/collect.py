@@ -17,11 +17,13 @@ def collect(
     ] = "1 h",
     as_json: AsJson = False,
 ) -> None:
-    """Delete files that nothing refers to.
+    """Delete files that nothing refers to, and commits that are folded into a milestone.
 
-    They are left by crashed attempts, compaction and truncation. Files untouched for the grace time are announced in
-    the log, and deleted by a later call, a grace time after that: safe while writers and readers run.
+    Files are left by crashed attempts, compaction and truncation. Those untouched for the grace time are announced in
+    the log, and deleted by a later call, a grace time after that: safe while writers and readers run. Commits are kept
+    for a day, and the newest 4,096 in any case.
     """
+    from strandline.log.dropping import drop_commits
     from strandline.log.retention import collect as collect_files
     from strandline.units import duration_us
 
@@ -32,14 +34,16 @@ def collect(
         def progress(_what: str, files: int) -> None:
             status.update(f"{files:,} files deleted")
 
+        dropped = drop_commits(log).commits
         deleted = collect_files(log, grace_us=grace_us, progress=progress)
-    announced = [file for seq in log.state.announced for file in log.commit(seq).files]
+    announced = [file for m in log.commits.some(log.state.announced) for file in m.files]
     if as_json:
-        print_json({"deleted": deleted, "announced": announced, "grace_us": grace_us})
+        print_json({"deleted": deleted, "announced": announced, "dropped_commits": dropped, "grace_us": grace_us})
         return
     facts = facts_table()
     facts.add_row("deleted", plural(len(deleted), "file"))
     facts.add_row("announced", plural(len(announced), "file"))
+    facts.add_row("dropped", plural(dropped, "commit"))
     if announced:
         facts.add_row("next", f"collect again {duration(grace_us)} after the announcement to delete them")
     out().print(panel(facts, "collect"))

@@ -27,9 +27,9 @@ class Moment:
 
 
 def history(log: Log) -> list[Moment]:
-    """The commits of an operator's stream, in order."""
+    """The commits of an operator's stream that are kept, in order."""
     found: list[Moment] = []
-    for m in (log.commit(seq) for seq in range(log.state.seq + 1)):
+    for m in log.after(log.kept - 1):
         if m.kind != "append" or not m.standings:
             continue
         seconds = m.published_us / 1e6

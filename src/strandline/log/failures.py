@@ -1,11 +1,46 @@
-"""What a log says when somebody else has published, or when something is gone."""
+"""What a log says when there is no stream, when somebody else has published, or when something is gone."""
 
 from __future__ import annotations
 
-from strandline.errors import CorruptBlockError, CorruptManifestError, SecondWriterError, StreamFinishedError
+from collections.abc import Iterable
+
+from strandline.errors import (
+    CollectedError,
+    ConflictError,
+    CorruptBlockError,
+    CorruptManifestError,
+    NotAStreamError,
+    SecondWriterError,
+    StreamError,
+    StreamFinishedError,
+    StreamNotFoundError,
+    TruncatedError,
+)
 from strandline.log.block import Block
 from strandline.log.index import ROOT_KEY
 from strandline.log.manifest import Writer
+
+
+def no_stream(other: str | None, where: str) -> StreamError:
+    """The error of who opens a place without stream.json; `other` is a file that is there instead."""
+    if other is None:
+        return StreamNotFoundError(
+            "there is no stream here", where=where, todo="check the path, or start a writer first"
+        )
+    return NotAStreamError(
+        f"this path holds something else (no stream.json, but {other})",
+        where=where,
+        todo="choose an empty path, or restore stream.json",
+    )
+
+
+def another_stream(seq: int, stream: str, where: str) -> NotAStreamError:
+    """The error of who finds a commit of another stream."""
+    return NotAStreamError(
+        f"commit {seq} belongs to another stream ({stream})",
+        where=where,
+        todo="two streams were mixed in one folder; restore it from a copy",
+    )
 
 
 def second_writer(seq: int, writer: Writer | None, where: str) -> SecondWriterError:
@@ -24,6 +59,33 @@ def finished(where: str) -> StreamFinishedError:
         "the stream is finished, nothing can be added to it",
         where=where,
         todo="write to a new stream; this one stays readable, also by operators that have not taken it in yet",
+    )
+
+
+def collected(files: Iterable[str], where: str) -> CollectedError:
+    """The error of a writer whose files were announced for deletion."""
+    return CollectedError(
+        f"the batch took so long that its files were collected: {', '.join(sorted(files))}",
+        where=where,
+        todo="start the query again; it repeats the batch",
+    )
+
+
+def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
+    """The error of who lists blocks that change under its hands."""
+    return ConflictError(
+        f"blocks around offset {offset} were compacted while they were being listed",
+        where=f"{url}, partition {partition}",
+        todo="ask for them again",
+    )
+
+
+def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedError:
+    """The error of who asks for what retention has dropped."""
+    return TruncatedError(
+        f"offset {offset} was dropped, the partition begins at {start}",
+        where=f"{url}, partition {partition}",
+        todo=f"start at offset {start} (or 'earliest'); keep more with retention=, or register as a consumer",
     )
 
 

@@ -1,4 +1,4 @@
-"""The live blocks of a stream from its manifests alone: what the index must agree with.
+"""The live blocks of a stream from its manifests (and milestone) alone: what the index must agree with.
 
 Deliberately not the code of `index`: two ways to the same answer are what makes a comparison worth anything.
 """
@@ -128,6 +128,8 @@ class History:
         """Files of blocks that a compaction wrote: only inside others are tuples in the order of time."""
         self.is_whole = True
         """Whether every manifest so far was used."""
+        self.adopted_ends = self.state.ends
+        """Of the blocks before these ends it is not known who wrote them."""
         self.holes: list[tuple[int, int, int]] = []
         """Partition, first and end offset of what lost manifests published."""
         self._announced: set[str] = set()
@@ -185,11 +187,17 @@ class History:
         self._is_behind = True
 
     def adopt(self, state: LogState, live: Iterable[Iterable[Block]]) -> None:
-        """Takes the index's word for everything up to here: after a lost manifest it is the only witness."""
+        """Takes a snapshot's word for everything up to here: of dropped or lost manifests it is the only witness."""
         self.state = state
+        self.adopted_ends = state.ends
         self.live = [LiveBlocks(blocks) for blocks in live]
         self.holes = []
         self._is_behind = False
+
+    def go_to(self, seq: int) -> None:
+        """Goes past all manifests up to this one, none of which can be used."""
+        self.state = replace(self.state, seq=seq - 1)
+        self.skip()
 
     def _check(self, m: Manifest) -> None:
         if m.stream != self.spec.id:

@@ -1,9 +1,10 @@
 """The index: every block of a stream, found by offset or time with a binary search.
 
-It is derived from the manifests and may be lost at any time (`log` rebuilds it). Every `FOLD_EVERY` commits become a
-leaf; `FANOUT` neighbours become one leaf of the next level, or, when that would grow too large, one node that lists
-them. So the snapshot at the root stays small, each block's entry is rewritten a few times in its life whatever the
-length of the stream, and a reader holds the root, a few leaves and the commits since the last fold.
+It is derived from the newest milestone and the manifests after it, and may be lost at any time (`log` rebuilds it).
+Every `FOLD_EVERY` commits become a leaf; `FANOUT` neighbours become one leaf of the next level, or, when that would
+grow too large, one node that lists them. So the snapshot at the root stays small, each block's entry is rewritten a few
+times in its life whatever the length of the stream, and a reader holds the root, a few leaves and the commits since the
+last fold.
 
     snapshots/root.json ─► leaf … leaf (level 1)  leaf … leaf (level 0)   + commits since then, in memory
                        └─► node ─► leaf … leaf
@@ -22,14 +23,15 @@ import numpy as np
 from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.block import Block, checksum
 from strandline.log.leaf import Leaf
-from strandline.log.manifest import FORMAT, Manifest, commit_key, seal, unseal
+from strandline.log.manifest import FORMAT, FORMAT_2, Manifest, commit_key, seal, unseal
 from strandline.log.state import LogState
 from strandline.log.storage import Storage
 
 FOLD_EVERY = 64
 FANOUT = 64
 LEAF_ENTRIES_MAX = 100_000
-ROOT_KEY = "snapshots/root.json"
+_FOLDER = "snapshots"
+ROOT_KEY = f"{_FOLDER}/root.json"
 _CACHED = 16
 _T = TypeVar("_T")
 
@@ -72,19 +74,21 @@ class Snapshot:
 
     def encode(self) -> bytes:
         """The bytes of root.json."""
-        return seal(
-            {
-                "format": FORMAT,
-                "stream": self.stream,
-                "state": self.state.to_json(),
-                "children": [c.to_json() for c in self.children],
-            }
-        )
+        return seal({"format": FORMAT_2 if self.state.milestone else FORMAT, **self.to_json()})
+
+    def to_json(self) -> dict[str, Any]:
+        """What root.json and a milestone's file have in common."""
+        children = [c.to_json() for c in self.children]
+        return {"stream": self.stream, "state": self.state.to_json(), "children": children}
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Snapshot:
         """The snapshot in these bytes."""
-        body = unseal(data, where)
+        return cls.from_json(unseal(data, where))
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Snapshot:
+        """What `to_json` wrote."""
         children = tuple(Child.from_json(c) for c in body["children"])
         return cls(body["stream"], LogState.from_json(body["state"]), children)
 
@@ -132,7 +136,7 @@ class Index:
         """The leaf behind a child, from memory if it was read lately."""
         found = self._leaves.get(child.file)
         if found is None:
-            found = Leaf.decode(self._read(child))
+            found = Leaf.decode(self.read(child))
         _remember(self._leaves, child.file, found)
         return found
 
@@ -140,7 +144,7 @@ class Index:
         """The children of a node, from memory if it was read lately."""
         found = self._nodes.get(child.file)
         if found is None:
-            body = unseal(self._read(child), f"{self._storage.url}/{child.file}")
+            body = unseal(self.read(child), f"{self._storage.url}/{child.file}")
             found = tuple(Child.from_json(c) for c in body["children"])
         _remember(self._nodes, child.file, found)
         return found
@@ -152,13 +156,23 @@ class Index:
             if not child.is_leaf:
                 yield from self.files(self.node(child))
 
-    def _read(self, child: Child) -> bytes:
+    def leaves(self, children: Iterable[Child]) -> Iterator[Child]:
+        """Every leaf below these children."""
+        for child in children:
+            if child.is_leaf:
+                yield child
+            else:
+                yield from self.leaves(self.node(child))
+
+    def read(self, child: Child) -> bytes:
+        """The bytes of a leaf or node, its checksum verified."""
         data = self._storage.read(child.file)
         if checksum(data) != child.checksum:
+            is_derived = child.file.startswith(f"{_FOLDER}/")
             raise CorruptManifestError(
-                "a file of the index is not what was written",
+                f"a file of {'the index' if is_derived else 'a milestone'} is not what was written",
                 where=f"{self._storage.url}/{child.file}",
-                todo=f"delete {ROOT_KEY}; the index is rebuilt from the manifests",
+                todo=f"delete {ROOT_KEY}; the index is rebuilt" if is_derived else "restore it from a copy",
             )
         return data
 
@@ -203,7 +217,7 @@ class Index:
         data = leaf.encode()
         sum_ = checksum(data)
         # The checksum in the name: two processes that fold the same commits write the same file, harmlessly.
-        file = f"snapshots/{seq:020d}-{level}-{sum_.partition(':')[2]}.parquet"
+        file = f"{_FOLDER}/{seq:020d}-{level}-{sum_.partition(':')[2]}.parquet"
         self._storage.put(file, data)
         _remember(self._leaves, file, leaf)
         return Child(
@@ -225,7 +239,7 @@ class Index:
         last = children[-1]
         data = seal({"format": FORMAT, "children": [c.to_json() for c in children]})
         sum_ = checksum(data)
-        file = f"snapshots/{last.seq:020d}-{level}-{sum_.partition(':')[2]}.json"
+        file = f"{_FOLDER}/{last.seq:020d}-{level}-{sum_.partition(':')[2]}.json"
         self._storage.put(file, data)
         _remember(self._nodes, file, tuple(children))
         return replace(

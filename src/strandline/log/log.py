@@ -16,25 +16,22 @@ import pyarrow as pa
 
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import (
-    CollectedError,
-    ConflictError,
     CorruptionError,
     CorruptManifestError,
+    DroppedError,
     KeyExistsError,
     KeyMissingError,
-    NotAStreamError,
     StorageError,
     StreamNotFoundError,
-    TruncatedError,
 )
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
-from strandline.log import index, manifest, spec
+from strandline.log import failures, index, manifest, spec
 from strandline.log.block import Block
-from strandline.log.failures import finished as finished_
-from strandline.log.failures import lost_block, second_writer, unindexed
+from strandline.log.commits import Commits
 from strandline.log.index import Index, Snapshot
 from strandline.log.manifest import Manifest, Writer, commit_key
+from strandline.log.rebuild import rebuilt
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
 from strandline.log.state import LogState
@@ -53,6 +50,7 @@ class Log:
         self.spec = stream
         self.clock = clock
         self._index = Index(storage)
+        self.commits = Commits(storage, stream.id)
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
         self._tail = Tail()
         self.state = self._snapshot.state
@@ -86,15 +84,7 @@ class Log:
         except KeyMissingError:
             # What a crash left of the first write is not worth a word.
             other = next((listed for listed in storage.list("") if not is_temporary(listed.key)), None)
-            if other is None:
-                raise StreamNotFoundError(
-                    "there is no stream here", where=storage.url, todo="check the path, or start a writer first"
-                ) from None
-            raise NotAStreamError(
-                f"this path holds something else (no stream.json, but {other.key})",
-                where=storage.url,
-                todo="choose an empty path, or restore stream.json",
-            ) from None
+            raise failures.no_stream(other.key if other else None, storage.url) from None
         log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
         log.reload()
         return log
@@ -105,12 +95,13 @@ class Log:
         log = cls(storage, stream)
         log.state = state
         log._snapshot = Snapshot(stream.id, state)
+        log.commits.note(state.milestone)
         log._tail = Tail([Manifest(state.seq, "append", stream.id, state.published_us, blocks=tuple(blocks))])
         return log
 
     def reload(self) -> None:
         """Takes in what was published since, and stands on the snapshot that lies at the root now."""
-        snapshot = index.load_snapshot(self.storage, self.spec.id)
+        snapshot = index.load_snapshot(self.storage, self.spec.id) or self.commits.snapshot()
         if snapshot is not None:
             self._stand_on(snapshot)
         self.refresh()
@@ -118,7 +109,14 @@ class Log:
     def refresh(self) -> bool:
         """Takes in what was published since; whether there was anything."""
         before = self.state.seq
-        while fresh := self._next_commits():
+        while True:
+            try:
+                fresh = self.commits.from_(self.state.seq + 1, index.FOLD_EVERY)
+            except DroppedError:
+                self._stand_on(index.load_snapshot(self.storage, self.spec.id) or self._snapshot)
+                continue
+            if not fresh:
+                break
             # A manifest is visible an instant before its folder entry is on the disk: what we go on to show must be.
             self.storage.settle("commits")
             for m in fresh:
@@ -129,24 +127,21 @@ class Log:
                 break
         return self.state.seq != before
 
-    def _next_commits(self) -> list[Manifest]:
-        """Some of the commits after the last one that was taken in."""
-        fresh: list[Manifest] = []
-        with contextlib.suppress(KeyMissingError):
-            while len(fresh) < index.FOLD_EVERY:
-                fresh.append(self.commit(self.state.seq + 1 + len(fresh)))
-        return fresh
+    @property
+    def kept(self) -> int:
+        """The first commit that is kept, as far as this handle knows."""
+        return self.commits.kept
 
     def commit(self, seq: int) -> Manifest:
-        """The manifest of one commit."""
-        key = commit_key(seq)
-        return manifest.decode(self.storage.read(key), f"{self.storage.url}/{key}")
+        """The manifest of one commit; `DroppedError` if it is no longer kept."""
+        return self.commits.some([seq])[0]
 
     def after(self, seq: int) -> Iterator[Manifest]:
-        """The commits after `seq`, up to the last refresh, each read when it is asked for."""
+        """The commits after `seq`, up to the last refresh, some read at a time; `DroppedError` if one is dropped."""
         in_tail = self._tail.after(seq)
         first = in_tail[0].seq if in_tail else self.state.seq + 1
-        yield from (self.commit(s) for s in range(seq + 1, first))
+        for start in range(seq + 1, first, index.FOLD_EVERY):
+            yield from self.commits.some(range(start, min(start + index.FOLD_EVERY, first)))
         yield from in_tail
 
     def before(self, seq: int) -> Iterator[Manifest]:
@@ -161,21 +156,29 @@ class Log:
         return list(self.after(seq))
 
     def _stand_on(self, snapshot: Snapshot) -> None:
-        """Keeps the commits after this snapshot as the tail, whether it is newer or older than the one we stood on."""
-        later = self.since(snapshot.state.seq)
+        """Keeps the commits after this snapshot as the tail, whether it is newer or older than the one we stood on.
+
+        Should some of them be dropped, the newest milestone takes the snapshot's place.
+        """
+        self.commits.note(snapshot.state.milestone)
+        if max(snapshot.state.seq, self.state.seq) + 1 < self.kept:
+            snapshot = self.commits.snapshot() or snapshot
+        while True:
+            try:
+                later = self.since(snapshot.state.seq)
+                break
+            except DroppedError:
+                snapshot = self.commits.snapshot() or snapshot
         if snapshot.state.seq > self.state.seq:
             self.state = snapshot.state
         self._snapshot, self._tail = snapshot, Tail(later)
 
     def _apply(self, m: Manifest) -> None:
         if m.stream != self.spec.id:
-            raise NotAStreamError(
-                f"commit {m.seq} belongs to another stream ({m.stream})",
-                where=self.storage.url,
-                todo="two streams were mixed in one folder; restore it from a copy",
-            )
+            raise failures.another_stream(m.seq, m.stream, self.storage.url)
         self.state = self.state.apply(m)
         self._tail.append(m)
+        self.commits.note(m.milestone)
 
     # ------------------------------------------------------------------ finding and reading
 
@@ -191,11 +194,7 @@ class Log:
         shown_until = 0
         for block in self._walk(partition, first, end, time_from, time_until):
             if block.first < shown_until:
-                raise ConflictError(
-                    f"blocks around offset {shown_until} were compacted while they were being listed",
-                    where=f"{self.storage.url}, partition {partition}",
-                    todo="ask for them again",
-                )
+                raise failures.compacted_meanwhile(partition, shown_until, self.storage.url)
             yield block
             shown_until = block.end
 
@@ -228,7 +227,7 @@ class Log:
         """A file of the index is gone or rotten: a newer snapshot may do without it, else all is derived anew."""
         newer = None if anew else index.load_snapshot(self.storage, self.spec.id)
         if newer is None or newer.children == self._snapshot.children:
-            newer = self._rebuilt()
+            newer = rebuilt(self.spec, self.commits, self._index, self.state.seq)
             with contextlib.suppress(StorageError):
                 self.storage.put(index.ROOT_KEY, newer.encode())
         self._stand_on(newer)
@@ -258,7 +257,7 @@ class Log:
                     table = self.read_block(block, columns)
                 except KeyMissingError as problem:
                     if missing == block:
-                        raise lost_block(block, self.storage.url) from problem
+                        raise failures.lost_block(block, self.storage.url) from problem
                     missing = block
                     break
                 yield table.slice(first - block.first, min(end, block.end) - first)
@@ -267,22 +266,18 @@ class Log:
                 self.refresh()
                 self.require_kept(partition, first)
                 if first == before and missing is missing_before:
-                    raise unindexed(partition, first, self.storage.url)
+                    raise failures.unindexed(partition, first, self.storage.url)
 
     def require_kept(self, partition: int, first: int) -> None:
         """Raises if the offset was dropped by retention."""
         start = self.state.starts[partition]
         if first < start:
-            raise TruncatedError(
-                f"offset {first} was dropped, the partition begins at {start}",
-                where=f"{self.storage.url}, partition {partition}",
-                todo=f"start at offset {start} (or 'earliest'); keep more with retention=, or register as a consumer",
-            )
+            raise failures.truncated(partition, first, start, self.storage.url)
 
     @property
-    def indexed(self) -> tuple[index.Child, ...]:
-        """The children of the snapshot this handle stands on."""
-        return self._snapshot.children
+    def snapshot(self) -> Snapshot:
+        """The snapshot this handle stands on."""
+        return self._snapshot
 
     @property
     def tail(self) -> Sequence[Manifest]:
@@ -324,16 +319,12 @@ class Log:
 
         def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
             if base.finished:
-                raise finished_(self.storage.url)
+                raise failures.finished(self.storage.url)
             for m in seen:
                 if m.kind == "append":
-                    raise second_writer(m.seq, m.writer, self.storage.url)
+                    raise failures.second_writer(m.seq, m.writer, self.storage.url)
                 if m.kind == "collect" and (gone := files.intersection(m.files)):
-                    raise CollectedError(
-                        f"the batch took so long that its files were collected: {', '.join(sorted(gone))}",
-                        where=self.storage.url,
-                        todo="start the query again; it repeats the batch",
-                    )
+                    raise failures.collected(gone, self.storage.url)
             ends = list(base.ends)
             for b in blocks:
                 ends[b.partition] = max(ends[b.partition], b.end)
@@ -373,9 +364,11 @@ class Log:
             state.apply(m)  # never write what could not be read back
             try:
                 create_once(self.storage, commit_key(m.seq), data)
-            except KeyExistsError:  # somebody else's commit
+            except (KeyExistsError, KeyMissingError):  # somebody else's commit, which may even be dropped by now
                 self.refresh()
                 continue
+            # Was it the next number, or one that is free again since its commit was dropped?
+            self.commits.require_kept(m.seq)
             self._apply(m)
             if len(self._tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)
@@ -396,14 +389,6 @@ class Log:
             try:
                 snapshot = self._index.fold(self._snapshot, self._tail.commits)
             except (CorruptionError, KeyMissingError):
-                snapshot = self._rebuilt()
+                snapshot = rebuilt(self.spec, self.commits, self._index, self.state.seq)
             self.storage.put(index.ROOT_KEY, snapshot.encode())
             self._stand_on(snapshot)
-
-    def _rebuilt(self) -> Snapshot:
-        """The snapshot from the manifests alone, without anything of an older one."""
-        snapshot = Snapshot(self.spec.id, LogState.empty(self.spec.partitions))
-        for start in range(0, self.state.seq + 1, index.FOLD_EVERY):
-            chunk = range(start, min(start + index.FOLD_EVERY, self.state.seq + 1))
-            snapshot = self._index.fold(snapshot, [self.commit(seq) for seq in chunk])
-        return snapshot

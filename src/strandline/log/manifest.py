@@ -1,12 +1,13 @@
 """A manifest: one commit of a stream, `commits/<seq>.json`. What no manifest names does not exist.
 
-Five kinds of commit share one sequence, so the state of a stream is one fold over it:
+Six kinds of commit share one sequence, so the state of a stream is one fold over it:
 
-    append    publishes the blocks of one batch over all partitions at once
-    compact   puts one large block in the place of several small ones, offset for offset
-    truncate  drops the blocks before a start per partition
-    collect   announces files that are about to be deleted; from then on no manifest may name them
-    consumer  says that a consumer needs the tuples from an offset per partition on, or none any more
+    append     publishes the blocks of one batch over all partitions at once
+    compact    puts one large block in the place of several small ones, offset for offset
+    truncate   drops the blocks before a start per partition
+    collect    announces files that are about to be deleted; from then on no manifest may name them
+    consumer   says that a consumer needs the tuples from an offset per partition on, or none any more
+    milestone  names a file with all that commits up to one add up to; commits before it may go then
 
 Each carries a checksum over its own text.
 """
@@ -22,14 +23,16 @@ import xxhash
 
 from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log.block import Block
+from strandline.log.milestone import Milestone
 from strandline.log.standing import Standing
 from strandline.log.storage import Durability
 
 FORMAT = 1
-SEVERAL_BLOCKS = 2
-"""The format of an append with several blocks of one partition: a reader of format 1 would see none of them."""
-_READABLE = (FORMAT, SEVERAL_BLOCKS)
-CommitKind = Literal["append", "compact", "truncate", "collect", "consumer"]
+FORMAT_2 = 2
+"""Of whatever a reader of format 1 would misunderstand: an append with several blocks of one partition, of which it
+would see none, and all that tells of commits that are dropped."""
+_READABLE = (FORMAT, FORMAT_2)
+CommitKind = Literal["append", "compact", "truncate", "collect", "consumer", "milestone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Manifest:
     """consumer: its name."""
     needs: tuple[int, ...] | None = None
     """consumer: the first offset it needs, per partition; None if it has gone."""
+    milestone: Milestone | None = None
+    """milestone: where it lies and which commits are kept."""
     checksum: str = field(default="", compare=False)
     """Of its file, once there is one."""
 
@@ -169,6 +174,8 @@ def _body(m: Manifest) -> dict[str, Any]:
     elif m.kind == "consumer":
         body["consumer"] = m.consumer
         body["needs"] = None if m.needs is None else list(m.needs)
+    elif m.milestone is not None:
+        body["milestone"] = m.milestone.to_json()
     else:
         body["files"] = list(m.files)
         body["deleted_through"] = m.deleted_through
@@ -180,8 +187,8 @@ def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
 
 
 def _format(m: Manifest) -> int:
-    is_plain = m.kind != "append" or len({b.partition for b in m.blocks}) == len(m.blocks)
-    return FORMAT if is_plain else SEVERAL_BLOCKS
+    has_several = m.kind == "append" and len({b.partition for b in m.blocks}) < len(m.blocks)
+    return FORMAT_2 if has_several or m.kind == "milestone" else FORMAT
 
 
 def _by_partition(blocks: Sequence[Block]) -> dict[int, list[Block]]:
@@ -244,6 +251,8 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
     if kind == "consumer":
         needs = body["needs"]
         return Manifest(**common, consumer=body["consumer"], needs=None if needs is None else tuple(needs))
+    if kind == "milestone":
+        return Manifest(**common, milestone=Milestone.from_json(body["milestone"]))
     raise ValueError(f"unknown kind of commit {kind!r}")
 
 

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import ConsumerError, OptionError
-from strandline.log import consumers
+from strandline.log import consumers, milestone
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
+from strandline.log.milestone import is_mark
 from strandline.log.reason import AHEAD, TIME
 from strandline.log.state import LogState
 from strandline.log.storage import is_temporary
 from strandline.units import earlier
 
 GRACE_US = 3_600_000_000
-_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits", "consumers")
+_FOLDERS = ("blocks", "late", "snapshots", milestone.FOLDER, "staging", "consumers")
 _FILES_PER_COMMIT = 10_000
 
 Progress = Callable[[str, int], None]
@@ -157,18 +158,20 @@ def _block_start(log: Log, partition: int, offset: int) -> int:
     return next((b.first for b in log.blocks(partition, first=max(offset, start))), start)
 
 
-def collect(log: Log, *, grace_us: int = GRACE_US, progress: Progress | None = None) -> list[str]:
+def collect(log: Log, *, grace_us: int = GRACE_US, commits: bool = True, progress: Progress | None = None) -> list[str]:
     """Deletes files that nothing refers to: of crashed attempts, of compacted and of truncated blocks, of old indexes.
 
     Safe while writers and readers run. Files are announced when they have been unreferenced and untouched for
-    `grace_us`, and deleted `grace_us` after that, so the first call of an idle stream may delete nothing.
+    `grace_us`, and deleted `grace_us` after that, so the first call of an idle stream may delete nothing. The folder of
+    commits, which may hold many files and hardly any garbage, is looked at only with `commits`.
     """
     log.reload()  # an older snapshot's index would take the newer one's files for unreferenced
     base_seq = log.state.seq
-    announced = {file for seq in log.state.announced for file in log.commit(seq).files}
+    announced = {file for m in log.commits.some(log.state.announced) for file in m.files}
     cutoff_us = log.clock.now_us() - grace_us
     fresh: list[str] = []
-    for key in _unreferenced(log, cutoff_us):
+    folders = (*_FOLDERS, "commits") if commits else _FOLDERS
+    for key in _unreferenced(log, folders, cutoff_us):
         if key not in announced:
             fresh.append(key)
         if len(fresh) == _FILES_PER_COMMIT:
@@ -185,8 +188,7 @@ def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> li
     revived = log.index_files()
     deleted: list[str] = []
     done = -1
-    for seq in log.state.announced:
-        announcement = log.commit(seq)
+    for announcement in log.commits.some(log.state.announced):
         if announcement.published_us > cutoff_us:
             break
         for file in announcement.files:
@@ -196,30 +198,31 @@ def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> li
             deleted.append(file)
             if progress:
                 progress("deleted", len(deleted))
-        done = seq
+        done = announcement.seq
     if done >= 0:
         _announce(log, [], log.state.seq, deleted_through=done)
     return deleted
 
 
-def _unreferenced(log: Log, cutoff_us: int) -> Iterator[str]:
+def _unreferenced(log: Log, folders: Sequence[str], cutoff_us: int) -> Iterator[str]:
     """Files older than the cutoff that no manifest names, one folder's live files in memory at a time."""
     live: set[str] = set()
     folder = ""
-    for top in _FOLDERS:
+    for top in folders:
         for listed in log.storage.list(top):
             parent = listed.key.rpartition("/")[0]
             if parent != folder:
                 folder, live = parent, _live(log, parent)
-            if top in ("commits", "consumers") and not is_temporary(listed.key):
+            if is_mark(listed.key) or (top in ("commits", "consumers") and not is_temporary(listed.key)):
                 continue
             if listed.key not in live and listed.modified_us <= cutoff_us:
                 yield listed.key
 
 
 def _live(log: Log, folder: str) -> set[str]:
-    if folder == "snapshots":
-        return {"snapshots/root.json", *log.index_files()}
+    if folder in ("snapshots", milestone.FOLDER):
+        # The index may rest on files of the milestone that it was rebuilt from.
+        return {"snapshots/root.json", *log.index_files(), *log.commits.files(log.state.milestone)}
     for partition in range(log.spec.partitions + 1):
         if folder == log.spec.folder(partition):
             return {b.file for b in log.blocks(partition)}
@@ -233,6 +236,8 @@ def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: in
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
         # Whatever was published since we looked is referenced now.
         named = {b.file for m in seen for b in m.blocks}
+        if any(m.kind == "milestone" for m in seen):
+            named |= {file for file in doomed if file.startswith(f"{milestone.FOLDER}/")}
         return Manifest(
             seq=state.seq + 1,
             kind="collect",

@@ -8,6 +8,7 @@ from typing import Any
 
 from strandline.errors import CorruptManifestError
 from strandline.log.manifest import Manifest, Writer
+from strandline.log.milestone import Milestone
 from strandline.log.standing import Standing
 from strandline.log.storage import Durability
 from strandline.units import END_OF_TIME
@@ -47,6 +48,8 @@ class LogState:
     """Where the operator that writes this stream stands, per partition."""
     finished: bool = False
     """Nothing will ever be appended again."""
+    milestone: Milestone | None = None
+    """The newest one; it may not be marked yet."""
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -93,6 +96,8 @@ class LogState:
                 return replace(self, seq=m.seq, consumers=others)
             registered = Registration(m.consumer, m.needs, m.seq, m.published_us)
             return replace(self, seq=m.seq, consumers=(*others, registered))
+        if m.kind == "milestone":
+            return replace(self, seq=m.seq, milestone=m.milestone)
         return replace(self, seq=m.seq)
 
     def to_json(self) -> dict[str, Any]:
@@ -104,6 +109,8 @@ class LogState:
             body["finished"] = True
         if self.durability != "fsync":
             body["durability"] = self.durability
+        if self.milestone:
+            body["milestone"] = self.milestone.to_json()
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -125,10 +132,11 @@ class LogState:
             consumers=tuple(Registration(**{**c, "needs": tuple(c["needs"])}) for c in body["consumers"]),
             standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
             finished=body.get("finished", False),
+            milestone=Milestone.from_json(body["milestone"]) if "milestone" in body else None,
         )
 
 
-_ONLY_IF_SAID = ("standings", "finished", "durability")
+_ONLY_IF_SAID = ("standings", "finished", "durability", "milestone")
 """Left out of a snapshot where there is nothing to say: most streams have none of it."""
 
 
@@ -169,6 +177,8 @@ def _problem(state: LogState, m: Manifest) -> str | None:
         for b in m.blocks:
             if not state.starts[b.partition] <= b.first < b.end <= state.ends[b.partition]:
                 return f"its block {b.first}-{b.end} lies outside of partition {b.partition}"
+    elif m.kind == "milestone":
+        return _milestone_problem(state, m.milestone)
     elif m.kind == "consumer" and m.needs is not None:
         if len(m.needs) != len(state.boundaries):
             return f"it has {len(m.needs)} offsets for {len(state.boundaries)} partitions"
@@ -195,6 +205,19 @@ def _block_problem(state: LogState, m: Manifest) -> str | None:
     for p, (found, said) in enumerate(zip(ends, m.ends, strict=True)):
         if found != said:
             return f"offsets of partition {p} are not dense: its blocks end at {found}, it says {said}"
+    return None
+
+
+def _milestone_problem(state: LogState, new: Milestone | None) -> str | None:
+    old = state.milestone
+    if new is None or new.number != (old.number + 1 if old else 0):
+        return f"its milestone is not the one after {old and old.number}"
+    if not 0 <= new.kept <= new.folded <= state.seq:
+        return f"it keeps the commits from {new.kept} on and holds those up to {new.folded}"
+    if old and (new.kept < old.kept or new.folded < old.folded):
+        return f"it goes back behind milestone {old.number}"
+    if state.announced and state.announced[0] < new.kept:
+        return f"it drops commit {state.announced[0]}, whose files are not deleted yet"
     return None
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from strandline.errors import CorruptionError, KeyMissingError
+from strandline.errors import CorruptionError, DroppedError, KeyMissingError
 from strandline.log.columns import fields_of, type_name
 from strandline.log.consumers import Consumer, consumers
 from strandline.log.index import Child, Index, covers
@@ -145,8 +145,8 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
     ours, late = parts[:-1], parts[-1]
     lowest = min((p.time_min for p in ours if p.time_min is not None), default=None)
     highest = max((p.time_max for p in ours if p.time_max is not None), default=None)
-    rate, rate_seconds = _rate(state, _window_start(log))
-    rate_overall, _ = _rate(state, _first_append(log, range(log.state.seq + 1)))
+    rate, rate_seconds = _rate(state, _older(log, _window_start))
+    rate_overall, _ = _rate(state, _older(log, _beginning))
     return Summary(
         id=spec.id,
         url=log.storage.url,
@@ -315,7 +315,7 @@ def _live_leaves(log: Log) -> Iterator[Leaf]:
     replacements = [b for m in log.tail if m.kind == "compact" for b in m.blocks]
     outermost = [b for i, b in enumerate(replacements) if not any(covers(later, b) for later in replacements[i + 1 :])]
     appended = Leaf.of(b for m in log.tail if m.kind == "append" for b in m.blocks)
-    for leaf in itertools.chain(_leaves(Index(log.storage), log.indexed), [appended]):
+    for leaf in itertools.chain(_leaves(Index(log.storage), log.snapshot.children), [appended]):
         drop = np.zeros(len(leaf), dtype=bool)
         for r in outermost:
             drop |= (leaf.partition == r.partition) & (leaf.first >= r.first) & (leaf.end <= r.end)
@@ -342,23 +342,36 @@ def _rate(state: LogState, older: Manifest | None) -> tuple[float | None, float 
     return (sum(state.ends[:-1]) - sum(older.ends[:-1])) / seconds, seconds
 
 
+def _older(log: Log, find: Callable[[Log], Manifest | None]) -> Manifest | None:
+    try:
+        return find(log)
+    except DroppedError:  # while we looked; a rate is not worth another try
+        return None
+
+
+def _beginning(log: Log) -> Manifest | None:
+    """The first append, or the first one of which there is a trace."""
+    return next(log.commits.cuts(-1), None) or _first_append(log, range(log.kept, log.state.seq + 1))
+
+
 def _window_start(log: Log) -> Manifest | None:
     """The last append that is at least a window older than the newest, or else the first one."""
     wanted_us = log.state.published_us - RATE_WINDOW_US
+    kept = log.kept
     # Galloping back from the end, then halving: most of a minute's commits are in memory, of a long past few are read.
     step, high = 1, log.state.seq + 1
     low = high - step
-    while low >= 0 and _commit(log, low).published_us > wanted_us:
+    while low >= kept and _commit(log, low).published_us > wanted_us:
         step *= 2
         high, low = low, low - step
-    low = max(low, -1)
+    low = max(low, kept - 1)
     while low + 1 < high:
         middle = (low + high) // 2
         if _commit(log, middle).published_us > wanted_us:
             high = middle
         else:
             low = middle
-    older = _first_append(log, range(low, -1, -1))
+    older = _first_append(log, range(low, kept - 1, -1))
     return older or _first_append(log, range(low + 1, log.state.seq + 1))
 
 

@@ -1,18 +1,20 @@
 """Reading a whole stream again, and naming everything that is wrong with it.
 
-Nothing is changed, nothing is trusted: the manifests are folded from the first one on, the index is compared with that
-fold, and every live block is decoded. A stream may be verified while others write, compact and truncate it.
+Nothing is changed, nothing is trusted: the manifests are folded from the first one on, or from the newest milestone
+where the first ones are dropped; the index is compared with that fold, and every live block is decoded. A stream may be
+verified while others write, compact and truncate it.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
-from strandline.errors import KeyMissingError, StrandlineError
-from strandline.log import consumer_audit, spec
+from strandline.errors import DroppedError, KeyMissingError, StrandlineError
+from strandline.log import consumer_audit, milestone, spec
 from strandline.log.block import Block
 from strandline.log.block_audit import BlockAudit
 from strandline.log.history import History
@@ -20,6 +22,8 @@ from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
 from strandline.log.index_audit import IndexAudit
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
+from strandline.log.milestone import is_mark
+from strandline.log.milestone_audit import MilestoneAudit
 from strandline.log.problem import Problem
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Storage, is_temporary
@@ -28,7 +32,7 @@ Progress = Callable[[int, int, int], None]
 """Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
 
 UNREFERENCED_NAMED = 100
-_FOLDERS = ("blocks", "late", "snapshots", "staging", "commits", "consumers")
+_FOLDERS = ("blocks", "late", "snapshots", milestone.FOLDER, "staging", "commits", "consumers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class _Verification:
         self._problems: list[Problem] = []
         self._history = History(log.spec)
         self._index_files: set[str] = set()
+        self._milestone_files: set[str] = set()
 
     def run(self) -> VerifyReport:
         began_s, began_us = stopwatch_s(), self._log.clock.now_us()
@@ -125,7 +130,11 @@ class _Verification:
         last_known = max(self._log.state.seq, snapshot.state.seq if snapshot else -1, self._last_listed())
         history = self._history
         missing: list[int] = []
+        self._begin()
         while True:
+            if snapshot is not None and snapshot.state.seq < history.state.seq:
+                # Older than the milestone: nobody is to use it, and nothing is left to compare it with.
+                self._index_files, snapshot = {ROOT_KEY}, None
             if snapshot is not None and snapshot.state.seq == history.state.seq:
                 snapshot = self._compare_index(snapshot)
             seq = history.state.seq + 1
@@ -134,6 +143,8 @@ class _Verification:
                 m = self._log.commit(seq)
                 self._report_missing(missing)
                 history.take(m)
+            except DroppedError:  # while we read; what they were folded into holds all that we have read so far
+                self._begin()
             except KeyMissingError:
                 if seq > last_known:
                     break
@@ -162,6 +173,33 @@ class _Verification:
                     todo="restore the manifests named above; their blocks are most likely still there",
                 )
             )
+
+    def _begin(self) -> None:
+        """Lets the history begin with the newest milestone; of the commits up to it, looks at those that are kept."""
+        commits = self._log.commits
+        audit = MilestoneAudit(self._storage, self._log.spec, commits)
+        adopted, problems = audit.snapshot()
+        self._problems += [*audit.unmarked(), *problems]
+        if adopted is not None:
+            found = IndexAudit(Index(self._storage), adopted, self._log.spec)
+            self._history.adopt(adopted.state, found.blocks())
+            self._milestone_files = commits.newest_files()
+        elif commits.kept:
+            self._history.go_to(commits.kept - 1)
+        for seq in range(commits.kept, self._history.state.seq + 1):
+            self._check_kept(seq)
+
+    def _check_kept(self, seq: int) -> None:
+        key = commit_key(seq)
+        try:
+            m = self._log.commit(seq)
+            if (m.seq, m.stream) != (seq, self._log.spec.id):
+                todo = "restore it from a copy of the stream"
+                self._problems.append(Problem("manifest", f"it says that it is commit {m.seq}", file=key, todo=todo))
+        except DroppedError:
+            return
+        except StrandlineError as problem:
+            self._problems.append(Problem("manifest", f"commit {seq}: {problem.what}", file=key, todo=problem.todo))
 
     def _report_missing(self, missing: list[int]) -> None:
         if not missing:
@@ -228,7 +266,8 @@ class _Verification:
         for partition, live in enumerate(history.live):
             may_be_sorted = history.is_whole and partition != self._log.spec.late
             for block in live:
-                is_sorted = may_be_sorted and block.file not in history.compacted
+                is_known = block.first >= history.adopted_ends[partition] and block.file not in history.compacted
+                is_sorted = may_be_sorted and is_known
                 self._problems += self._check_block(block, is_sorted)
                 blocks += 1
                 tuples[partition] += block.tuples
@@ -264,6 +303,8 @@ class _Verification:
 
     def _unreferenced(self, began_us: int) -> Unreferenced:
         files, size_bytes, names = 0, 0, list[str]()
+        with contextlib.suppress(StrandlineError):  # the newest one may not be marked yet
+            self._milestone_files |= self._log.commits.files(self._history.state.milestone)
         live: set[str] = set()
         folder = ""
         for top in _FOLDERS:
@@ -271,7 +312,7 @@ class _Verification:
                 parent = listed.key.rpartition("/")[0]
                 if parent != folder:
                     folder, live = parent, self._live_files(parent)
-                if top in ("commits", "consumers") and not is_temporary(listed.key):
+                if self._is_needed(top, listed.key):
                     continue
                 # What was written since we began may have been published since.
                 if listed.key in live or listed.modified_us > began_us:
@@ -282,9 +323,18 @@ class _Verification:
                     names.append(listed.key)
         return Unreferenced(files, size_bytes, tuple(names))
 
+    def _is_needed(self, folder: str, key: str) -> bool:
+        """Whether a file is of use by its name alone."""
+        if is_mark(key):
+            return True
+        if folder == "commits" and not is_temporary(key):
+            number = key.removeprefix("commits/").removesuffix(".json")
+            return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
+        return folder == "consumers" and not is_temporary(key)
+
     def _live_files(self, folder: str) -> set[str]:
-        if folder == "snapshots":
-            return self._index_files
+        if folder in ("snapshots", milestone.FOLDER):
+            return self._index_files | self._milestone_files
         for partition, live in enumerate(self._history.live):
             if folder == self._log.spec.folder(partition):
                 return {b.file for b in live}

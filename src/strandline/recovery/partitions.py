@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock
-from strandline.errors import InputWentBackError, KeyMissingError
+from strandline.errors import DroppedError, InputWentBackError, KeyMissingError
 from strandline.failpoint import failpoint
+from strandline.log.appends import appends_after
 from strandline.log.block import Block, Kind
 from strandline.log.block_sequence import write_blocks
 from strandline.log.columns import KIND, OFFSET
@@ -50,9 +51,7 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     done = output.standings[0].commit if output.standings else -1
     before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
     taken: Taken | None = None
-    for m in input_.after(done):
-        if m.kind != "append":
-            continue
+    for m in appends_after(input_, done):
         found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
         if taken is not None and sum(found.ends) - sum(before) > tuples_max:
             break
@@ -104,8 +103,8 @@ def require_same_input(input_: Log, output: LogState) -> None:
     seen = output.standings[0]
     try:
         found = input_.commit(seen.seen)
-    except KeyMissingError:
-        return  # so old that it was dropped: whoever drops commits has seen all that follow
+    except (DroppedError, KeyMissingError):
+        return  # so old that it is no longer kept: whoever drops commits has seen all that follow
     if found.checksum != seen.seen_checksum:
         raise _went_back(input_, f"its commit {seen.seen} is another one than the operator has seen")
 

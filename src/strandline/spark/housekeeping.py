@@ -1,8 +1,8 @@
 """What a writer does for its stream now and then, beside its batches: rarely enough to cost little.
 
-Retention is applied between two batches. Small blocks are joined, and files that nothing refers to are deleted, in a
-thread of the driver with a handle of its own: batches never wait for it, and what goes wrong there stops nothing. It
-may die at any point, as any compactor and collector may.
+Retention is applied between two batches. Small blocks are joined, old commits and files that nothing refers to are
+deleted, in a thread of the driver with a handle of its own: batches never wait for it, and what goes wrong there stops
+nothing. It may die at any point, as any compactor and collector may.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from strandline.clock import stopwatch_s
 from strandline.errors import ConflictError, OptionError, StorageError, StrandlineError
-from strandline.log import index, retention
+from strandline.log import dropping, index, retention
 from strandline.log.levels import Levels
 from strandline.log.log import Log
 from strandline.spark.place import Place
@@ -22,6 +22,8 @@ from strandline.spark.place import Place
 GRACE_US = 3 * 3_600_000_000
 """Longer than any query should take that has planned to read a file. At five batches a second 100,000 files wait."""
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
+_DELETES_MAX = 4 * _COLLECT_EVERY
+"""Commits deleted at a time: more than come in between, few enough that a writer that stops need not wait long."""
 _REST = 3.0
 """So many times as long as it has worked it rests: a quarter of a core at most goes into compaction."""
 _PATIENCE_S = 10.0
@@ -86,7 +88,11 @@ class Housekeeping:
                 self._compact(self._log)
             if self._collect_is_due and not self._stopping.is_set():
                 self._collect_is_due = False
-                if deleted := retention.collect(self._log, grace_us=GRACE_US):
+                dropped = dropping.drop_commits(self._log, deletes_max=_DELETES_MAX)
+                if dropped.commits:
+                    self._add(commits_dropped=dropped.commits)
+                is_listed = dropped.milestone is not None  # the commits: seldom, for there may be many
+                if deleted := retention.collect(self._log, grace_us=GRACE_US, commits=is_listed):
                     self._add(files_deleted=len(deleted))
         except ConflictError:
             pass  # somebody else was faster

@@ -168,7 +168,7 @@ class SparkCheckpoint:
 
     def _source_before(self, log: Log, published: Writer) -> Mapping[str, Any] | None:
         """The offsets of the batch before; Spark wants them in its log, although it does not use them."""
-        for seq in range(log.state.seq, max(-1, log.state.seq - _LOOK_BACK_COMMITS), -1):
+        for seq in range(log.state.seq, max(log.kept - 1, log.state.seq - _LOOK_BACK_COMMITS), -1):
             m = log.commit(seq)
             if m.writer and m.writer.query == published.query and m.writer.batch == published.batch - 1:
                 return m.source
