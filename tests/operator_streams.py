@@ -63,7 +63,7 @@ def input_spec(key: Sequence[str], partitions_: int = 1) -> StreamSpec:
     return StreamSpec("input", struct([*COLUMNS.items()]), tuple(key), "t", partitions_, LATENESS)
 
 
-def output_spec(p: Plan, partitions_: int = 1) -> StreamSpec:
+def output_spec(p: Plan, partitions_: int = 1, input_path: str = "") -> StreamSpec:
     """What the operator's stream is."""
     return StreamSpec(
         "output",
@@ -73,6 +73,7 @@ def output_spec(p: Plan, partitions_: int = 1) -> StreamSpec:
         partitions_,
         lateness=0,
         operator={**p.to_json(), "footprints": [list(c) for c in p.control_columns]},
+        upstream={"stream": "input", "path": input_path} if input_path else None,
     )
 
 
@@ -165,7 +166,8 @@ class Streams:
         self.input_storage, self.output_storage = storages or (MemoryStorage(self.clock), MemoryStorage(self.clock))
         keys = [c for c, _ in p.key]
         self.input = Log.create(self.input_storage, input_spec(keys, partitions_), self.clock)
-        self.output = Log.create(self.output_storage, output_spec(p, partitions_), self.clock)
+        path = "" if self.input_storage.local_path("x") is None else self.input_storage.url
+        self.output = Log.create(self.output_storage, output_spec(p, partitions_, path), self.clock)
         self.cache_of = cache_of
         self.batches = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,19 +16,23 @@ from strandline.cli.terminal import QUIET, aside, count, facts_table, out, panel
 if TYPE_CHECKING:
     from strandline.log.problem import Problem
     from strandline.log.verify import VerifyReport
+    from strandline.recovery.checkpoint_audit import CheckpointAudit
 
 
 def verify(path: StreamPath, as_json: AsJson = False) -> None:
     """Read every manifest and every block again, and name everything that is wrong.
 
-    Checks checksums, offsets, order, times, the index and the consumers. Changes nothing, and may run while others
-    write. The exit code is 1 if there is a problem.
+    Checks checksums, offsets, order, times, the index and the consumers; of an operator's stream also that it could
+    recover. Changes nothing, and may run while others write. The exit code is 1 if there is a problem.
     """
+    from strandline.log.log import Log
     from strandline.log.storage_url import open_storage
     from strandline.log.verify import open_unread
     from strandline.log.verify import verify as verify_log
+    from strandline.recovery import checkpoint_audit
 
-    log = open_unread(open_storage(path))
+    storage = open_storage(path)
+    log = open_unread(storage)
     bar = Progress(
         TextColumn("{task.description}", style=QUIET),
         BarColumn(),
@@ -47,15 +52,21 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
                 )
 
         report = verify_log(log, progress)
+        audit = None
+        if log.spec.operator is not None and not any(p.part in ("manifest", "milestone") for p in report.problems):
+            bar.update(task, description="rebuilding open windows", total=None)
+            audit = checkpoint_audit.audit(Log.open(storage))
+            report = replace(report, problems=(*report.problems, *audit.problems))
     if as_json:
-        print_json(report.to_json())
+        rebuilt = {"open_windows": audit.open_windows, "replayed": audit.replayed} if audit else None
+        print_json({**report.to_json(), "recovery": rebuilt})
     else:
-        out().print(_rendered(report))
+        out().print(_rendered(report, audit))
     if not report.is_good:
         raise typer.Exit(1)
 
 
-def _rendered(report: VerifyReport) -> RenderableType:
+def _rendered(report: VerifyReport, audit: CheckpointAudit | None) -> RenderableType:
     facts = facts_table()
     facts.add_row("stream", Text(report.url))
     facts.add_row(
@@ -63,6 +74,11 @@ def _rendered(report: VerifyReport) -> RenderableType:
         f"{plural(report.commits, 'commit')}, {plural(report.blocks, 'block')} ({size(report.size_bytes)}), "
         f"{plural(report.tuples, 'tuple')}, {count(report.late_tuples)} late, {plural(report.consumers, 'consumer')}",
     )
+    if audit is not None:
+        replayed = (
+            "its input cannot be read from here" if audit.replayed is None else f"{count(audit.replayed)} replayed"
+        )
+        facts.add_row("recovery", f"{plural(audit.open_windows, 'open window')} rebuilt, {replayed}")
     facts.add_row("took", f"{report.seconds:.1f} s")
     facts.add_row("unreferenced", _unreferenced(report))
     if report.is_good:

@@ -10,7 +10,7 @@ from typing import Literal
 class Problem:
     """One thing that is wrong: which part of the stream, what, where, and what to do."""
 
-    part: Literal["manifest", "milestone", "index", "block", "consumer"]
+    part: Literal["manifest", "milestone", "index", "block", "consumer", "operator"]
     what: str
     file: str
     partition: int | None = None

@@ -17,7 +17,7 @@ from strandline.operators import kernel
 from strandline.operators.arrays import Batch, Int64s
 from strandline.operators.plan import END, INPUT, Plan
 from strandline.operators.plan import START as WINDOW_START
-from strandline.operators.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
+from strandline.operators.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED, T
 from strandline.operators.tuples import NO_BATCH, closed_records, footprint_records, held_bytes, sealed_batch
 from strandline.operators.window_state import WindowState
 
@@ -39,6 +39,14 @@ def load(log: Log, plan: Plan, partition: int, standing: Standing, end: int) -> 
             todo="run `strandline verify` on the stream",
         )
     return state
+
+
+def oldest(state: WindowState) -> tuple[int, int] | None:
+    """T and output offset of the oldest footprint that was loaded; None if there is none."""
+    if not state.open_windows:
+        return None
+    record = state.arrays.records[0]  # they are in the order of their footprints
+    return int(record[T]), int(record[POS])
 
 
 def _newest_first(log: Log, plan: Plan, partition: int, first: int, end: int) -> Iterator[pa.Table]:

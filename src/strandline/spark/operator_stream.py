@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from strandline.errors import OptionError
-from strandline.log.columns import fields_of, type_name
 from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
-from strandline.operators.aggregates import Aggregate, resolve
-from strandline.operators.plan import Plan
 from strandline.operators.tuples import NO_BATCH, Columns
-from strandline.operators.windows import Window
 from strandline.recovery import eventual_checkpoint
+from strandline.recovery.stream_plan import plan_of
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.query import Query, trigger_arguments
 
@@ -41,21 +36,6 @@ def start_over_stream(
     spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
     handler.runs_in(spark_query)
     return Query(spark_query, handler)
-
-
-def plan_of(spec: StreamSpec, where: str) -> Plan:
-    """The plan of the operator that writes a stream, from what its stream.json says."""
-    operator = spec.operator
-    if operator is None:
-        raise OptionError("no operator writes this stream", where=where, todo="ask the output stream of an operator")
-    types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-    window = Window.from_json(operator["window"])
-    accumulators = tuple(
-        resolve(name, Aggregate(function, column), {column: kind} if column else {})
-        for name, (function, column, kind) in operator["aggregates"].items()
-    )
-    time_type = types["window_start"]
-    return Plan(window, tuple((c, types[c]) for c in spec.key), ("", time_type), accumulators)
 
 
 def open_windows(log: Log) -> pa.Table:

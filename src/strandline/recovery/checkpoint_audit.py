@@ -1,0 +1,90 @@
+"""Whether an operator could get back to where its manifest says it stands: a recovery, tried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from strandline.errors import CorruptionError, InputError, StrandlineError, StreamError
+from strandline.log.log import Log
+from strandline.log.manifest import commit_key
+from strandline.log.problem import Problem
+from strandline.log.standing import Standing
+from strandline.log.storage_url import open_storage
+from strandline.operators.window_state import WindowState
+from strandline.recovery import eventual_checkpoint
+from strandline.recovery.recover import recover
+from strandline.recovery.stream_plan import plan_of
+
+_TODO = (
+    "keep the input: a recovery would look for an older checkpoint and replay more; let the operator run on, it saves "
+    "everything anew (sl.instant with its next whole checkpoint, any other policy after such a recovery)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAudit:
+    """What came of it."""
+
+    open_windows: int
+    """Rebuilt from footprints, over all partitions."""
+    replayed: int | None
+    """Input tuples that were replayed; None if the input could not be opened from here."""
+    problems: tuple[Problem, ...]
+
+
+def audit(log: Log) -> CheckpointAudit:
+    """Rebuilds the eventual checkpoint of every partition and, where the input can be read, replays what came since."""
+    input_ = _input_of(log)
+    plan = plan_of(log.spec, log.storage.url, input_.spec if input_ is not None else None)
+    windows, replayed = 0, 0
+    problems: list[Problem] = []
+    for partition, standing in enumerate(log.state.standings):
+        try:
+            state = eventual_checkpoint.load(log, plan, partition, standing, log.state.ends[partition])
+            windows += state.open_windows
+            problems += [_problem(log, partition, standing, what) for what in _contradictions(log, partition, state)]
+            if input_ is not None:
+                done = recover(
+                    log, input_, plan, partition, standing, log.state.ends[partition], log.state.boundaries[partition]
+                )[1]
+                replayed += done.replayed
+        except (CorruptionError, StreamError, InputError) as problem:
+            problems.append(_problem(log, partition, standing, problem.what))
+    return CheckpointAudit(windows, replayed if input_ is not None else None, tuple(problems))
+
+
+def _input_of(log: Log) -> Log | None:
+    path = (log.spec.upstream or {}).get("path")
+    try:
+        found = Log.open(open_storage(str(path))) if path else None
+    except StrandlineError:  # moved, or in a store that wants options: what is here can be checked without it
+        return None
+    is_same = found is not None and found.spec.id == (log.spec.upstream or {}).get("stream")
+    return found if is_same else None
+
+
+def _contradictions(log: Log, partition: int, state: WindowState) -> Iterator[str]:
+    """Where the footprints found are not those that the standing speaks of."""
+    standing, end = log.state.standings[partition], log.state.ends[partition]
+    oldest = eventual_checkpoint.oldest(state)
+    if standing.mode != "eventual" or oldest is None:
+        return
+    input_end, position = oldest
+    if input_end != standing.oldest:
+        yield f"the oldest footprint holds the input before {input_end}, the manifest says {standing.oldest}"
+    if position != end - standing.extent:
+        yield f"the oldest footprint stands at offset {position}, the manifest says {end - standing.extent}"
+
+
+def _problem(log: Log, partition: int, standing: Standing, what: str) -> Problem:
+    end = log.state.ends[partition]
+    return Problem(
+        "operator",
+        f"a recovery of partition {partition} would fail here: {what}",
+        commit_key(log.state.seq),
+        partition,
+        end - standing.extent,
+        end,
+        _TODO,
+    )

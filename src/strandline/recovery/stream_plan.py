@@ -1,0 +1,30 @@
+"""From what stream.json says of an operator back to its plan."""
+
+from __future__ import annotations
+
+from strandline.errors import OptionError
+from strandline.log.columns import fields_of, type_name
+from strandline.log.spec import StreamSpec
+from strandline.operators.aggregates import Aggregate, resolve
+from strandline.operators.plan import Plan
+from strandline.operators.windows import Window
+
+
+def plan_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> Plan:
+    """The plan of the operator that writes a stream; good for reading its input only if that is given, too.
+
+    Raises `OptionError` if no operator writes the stream.
+    """
+    operator = spec.operator
+    if operator is None:
+        raise OptionError("no operator writes this stream", where=where, todo="ask the output stream of an operator")
+    types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
+    window = Window.from_json(operator["window"])
+    accumulators = tuple(
+        resolve(name, Aggregate(function, column), {column: kind} if column else {})
+        for name, (function, column, kind) in operator["aggregates"].items()
+    )
+    time = ("", types["window_start"])
+    if input_ is not None:
+        time = (input_.time, next(type_name(f["type"]) for f in fields_of(input_.schema) if f["name"] == input_.time))
+    return Plan(window, tuple((c, types[c]) for c in spec.key), time, accumulators)
