@@ -192,7 +192,7 @@ def test_the_index_stays_small_with_the_stream(log: Log, clock: ManualClock, mon
     levels = Levels(Log.open(log.storage, clock), target_bytes=TARGET)
     grow(log, 800, every=8, levels=levels)
     log.fold()
-    assert sum(c.entries for c in log.indexed) == blocks(log) < 80
+    assert sum(c.entries for c in log.snapshot.children) == blocks(log) < 80
     clock.advance(10)
     collect(log, grace_us=0)
     clock.advance(10)
