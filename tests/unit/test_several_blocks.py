@@ -72,7 +72,7 @@ def test_such_blocks_are_folded_compacted_truncated_and_collected(log: Log) -> N
     log.fold()
     append_cut(log, {0: [(0, 9, 90), (0, 10, 100), (0, 11, 110)]}, cuts=1)
     everything = read_items(log, 0)
-    assert Log.open(log.storage, log.clock).indexed[0].entries == 10
+    assert Log.open(log.storage, log.clock).snapshot.children[0].entries == 10
     truncate(log, before_offset={0: 5})
     assert (log.state.starts[0], read_items(log, 0)) == (4, everything[4:])
     compact(log, blocks_min=3)
