@@ -18,14 +18,18 @@ arguments.add_argument("--master", default="local[2]")
 arguments.add_argument("--blocks", default=None)
 arguments.add_argument("--compact", action="store_true")
 arguments.add_argument("--numbers", type=int, default=0)
+arguments.add_argument("--final", action="store_true", help="finishes the stream")
+arguments.add_argument("--heartbeat", default=None, help="runs on, with a heartbeat, until it is killed")
 arguments.add_argument("--setting", action="append", default=[])
 
 
 def persist_files(spark, given):
     schema = "item_id long, item_price double, item_time timestamp"
     df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(given.folder)
-    entry = sl.persist(df, given.stream, key="item_id", time="item_time", partitions=2, lateness="1 s")
-    entry.start(spark, trigger="available-now", blocks=given.blocks).await_termination()
+    options = {"lateness": "1 s", "heartbeat": given.heartbeat}
+    entry = sl.persist(df, given.stream, key="item_id", time="item_time", partitions=2, **options)
+    trigger = None if given.heartbeat else "available-now"
+    entry.start(spark, trigger=trigger, blocks=given.blocks, final=given.final).await_termination()
 
 
 def persist_numbers(spark, given):

@@ -9,23 +9,26 @@ from __future__ import annotations
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.state import LogState
+from strandline.log.storage import Durability
 
 
-def pass_time(log: Log, boundary: int, run: str) -> Manifest | None:
+def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> Manifest | None:
     """Publishes that no tuple before `boundary` will follow; None, and nothing published, if that was known."""
     base = log.state
     boundaries = base.boundaries_until(boundary)
     if boundaries == base.boundaries:
         return None
-    return log.append([], base=base, writer=_writer(base, run), source=base.source, boundaries=boundaries)
+    who = _writer(base, run)
+    return log.append([], base=base, writer=who, source=base.source, boundaries=boundaries, durability=durability)
 
 
-def finish(log: Log, run: str) -> Manifest | None:
+def finish(log: Log, run: str, durability: Durability = "fsync") -> Manifest | None:
     """Publishes that no tuple will follow at all; None, and nothing published, if that was known."""
     base = log.state
     if base.finished:
         return None
-    return log.append([], base=base, writer=_writer(base, run), source=base.source, finished=True)
+    who = _writer(base, run)
+    return log.append([], base=base, writer=who, source=base.source, finished=True, durability=durability)
 
 
 def _writer(base: LogState, run: str) -> Writer | None:

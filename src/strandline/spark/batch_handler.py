@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import StrandlineError
+from strandline.errors import OptionError, StrandlineError
 from strandline.spark.failure import failure_in
 from strandline.spark.place import Place
+from strandline.spark.ticker import Ticker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +36,8 @@ class BatchHandler(ABC):
         self._started = threading.Event()
         self._at_work = threading.Lock()
         self._stopping = False
+        self._ticker: Ticker | None = None
+        self._finisher: threading.Thread | None = None
 
     @abstractmethod
     def handle(self, df: DataFrame, batch: int) -> None:
@@ -45,6 +48,29 @@ class BatchHandler(ABC):
         self._spark_query = spark_query
         self._query, self._run = str(spark_query.id), str(spark_query.runId)
         self._started.set()
+        if (every_s := self.tick_every_s) is not None:
+            self._ticker = Ticker("strandline-ticker", every_s, self._tick)
+            self._ticker.start()
+
+    @property
+    def tick_every_s(self) -> float | None:
+        """How often `idle` is called; None: never."""
+        return None
+
+    def idle(self) -> None:  # noqa: B027, most have nothing to do then
+        """Called now and then while no batch is under way."""
+
+    def complete(self, *, when_done: bool) -> None:
+        """Publishes that nothing will follow; `when_done`: only if nothing is left that Spark has begun."""
+        self.require_can_complete()
+
+    def require_can_complete(self) -> None:
+        """Raises unless this query decides when its stream is finished."""
+        raise OptionError(
+            "an operator over a stream cannot be finished by itself",
+            where=self.place.url,
+            todo="finish its input, where that is written: the operator closes its windows and finishes its results",
+        )
 
     @property
     def report(self) -> Mapping[str, Any]:
@@ -54,17 +80,42 @@ class BatchHandler(ABC):
     @property
     def is_busy(self) -> bool:
         """Whether there is work left that Spark does not know of."""
-        return False
+        return self._finisher is not None and self._finisher.is_alive()
 
     def settle(self, timeout_s: float | None) -> bool:
         """Waits for such work, once Spark's query has ended; False if it takes longer."""
-        return True
+        if self._finisher is not None:
+            self._finisher.join(timeout_s)
+        return not (self._finisher is not None and self._finisher.is_alive())
 
-    def finish(self, timeout_s: float) -> None:
-        """Returns when the batch under way is published, or when that has taken too long; no other begins."""
+    def halt(self, timeout_s: float | None) -> bool:
+        """Returns when the batch under way is published (True), or when that has taken too long; no other begins."""
         self._stopping = True
-        if self._at_work.acquire(timeout=timeout_s):
+        if self._ticker is not None:
+            self._ticker.stop()
+        is_free = self._at_work.acquire(timeout=-1 if timeout_s is None else timeout_s)
+        if is_free:
             self._at_work.release()
+        return is_free
+
+    def finish_stream(self, *, when_done: bool) -> None:
+        """Completes the stream in a thread of its own: now, or when Spark's query has ended well by itself."""
+        self._finisher = threading.Thread(target=self._finish, args=(when_done,), name="strandline-end", daemon=True)
+        self._finisher.start()
+
+    def _finish(self, when_done: bool) -> None:
+        query = self._spark_query
+        try:
+            if when_done and query is not None:
+                query.awaitTermination()
+                if self._stopping:
+                    return
+        except Exception:
+            return  # whoever waits for the query hears of it; the stream goes on where it stands
+        try:
+            self.complete(when_done=when_done)
+        except Exception as problem:
+            self.failure = self.failure or problem
 
     def __call__(self, df: DataFrame, batch: int) -> None:
         """For Spark."""
@@ -75,6 +126,37 @@ class BatchHandler(ABC):
                     self.handle(df, batch)
                 return
         self._wait_for_the_end()
+
+    def _tick(self) -> bool:
+        """One tick; False if there is to be no other. What goes wrong ends the query."""
+        try:
+            if self._stopping or self._spark_query is None or not self._spark_query.isActive:
+                return False
+        except Exception:
+            return False  # Spark is gone
+        if not self._at_work.acquire(blocking=False):
+            return True
+        try:
+            if not self._stopping:
+                with self._in_words():
+                    self.idle()
+            return True
+        except Exception as problem:
+            if not self._stopping:
+                self.failure = self.failure or problem
+        finally:
+            self._at_work.release()
+        self._end()
+        return False
+
+    def _end(self) -> None:
+        """Ends the query once it is idle: a failure is not to go unnoticed for want of input."""
+        self._stopping = True
+        with self._at_work:
+            query = self._spark_query
+        with contextlib.suppress(Exception):  # whoever stopped it, or Spark, was faster
+            if query is not None and query.isActive:
+                query.stop()
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:

@@ -6,17 +6,20 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from strandline.clock import stopwatch_s
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import OptionError
 from strandline.failpoint import failpoint
+from strandline.log import quiet
 from strandline.log.block import Block
-from strandline.log.failures import second_writer
+from strandline.log.failures import finished, second_writer
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.reason import LATE
+from strandline.log.state import LogState
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler
+from strandline.spark.heartbeat import Heartbeat
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
@@ -26,6 +29,9 @@ from strandline.spark.spark_checkpoint import SparkCheckpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+_LOOKS_MAX = 20
+_LOOK_S = 0.005
 
 
 class BatchWriter(BatchHandler):
@@ -40,6 +46,7 @@ class BatchWriter(BatchHandler):
         blocks: str | None,
         housekeeping: Housekeeping,
         max_ahead: int | None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         super().__init__(place)
         self._log = log
@@ -50,6 +57,8 @@ class BatchWriter(BatchHandler):
         self._housekeeping = housekeeping
         self._max_ahead = max_ahead
         self._watch = SideLogWatch(log.spec, place.url)
+        self._heartbeat = heartbeat
+        self._published_s = stopwatch_s()
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
@@ -57,18 +66,21 @@ class BatchWriter(BatchHandler):
         failpoint("before-spark-commit")
 
     def settle(self, timeout_s: float | None) -> bool:
-        """Ends what is done for the stream beside the batches; nobody has to wait for that."""
+        """Waits for the end of the stream, if there is to be one, and ends what is done beside the batches."""
+        is_done = super().settle(timeout_s)
         self._housekeeping.stop()
-        return True
+        return is_done
 
     def _publish(self, df: DataFrame, batch: int) -> None:
         log = self._log
         last = log.state.writer
         if last is not None and last.query == self._query and batch <= last.batch:
             return  # Spark repeats a batch whose end it did not see
-        base = log.state
-        if base.writer != self._follows:
-            raise second_writer(base.seq, base.writer, self.place.url)
+        base = self._base()
+        if base.finished:
+            if not df.isEmpty():
+                raise finished(self.place.url)
+            return  # Spark may call without rows, for the sake of what it keeps before the stream
         began_s = stopwatch_s()
         name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
         now_us = log.clock.now_us()
@@ -80,9 +92,72 @@ class BatchWriter(BatchHandler):
         log.append(blocks, base=base, writer=writer, source=source, durability=self.place.durability)
         self._follows = writer
         self._watch.saw(blocks, now_us)
-        ended_s = stopwatch_s()
+        ended_s = self._published_s = stopwatch_s()
         self._housekeeping.after_batch(log, base.seq)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
+
+    def _base(self) -> LogState:
+        """What the next append stands on; raises if another writer has published."""
+        base = self._log.state
+        if base.writer != self._follows:
+            raise second_writer(base.seq, base.writer, self.place.url)
+        return base
+
+    # ------------------------------------------------------------------ while nothing comes, and when nothing will
+
+    @property
+    def tick_every_s(self) -> float | None:
+        """As often as there is a heartbeat."""
+        return None if self._heartbeat is None else self._heartbeat.every_s
+
+    def idle(self) -> None:
+        """A heartbeat, if Spark has found that nothing waits in the source."""
+        self._beat()
+
+    def _beat(self) -> bool:
+        """Publishes how far time is; whether that was news."""
+        heartbeat = self._heartbeat
+        if heartbeat is None or stopwatch_s() - self._published_s < heartbeat.every_s / 2:
+            return False
+        boundary = heartbeat.boundary()  # before Spark is asked: what it then has not found came later than this
+        if not self._nothing_waits():
+            return False
+        base = self._base()
+        if quiet.pass_time(self._log, boundary, self._run, self.place.durability) is None:
+            return False
+        self._follows = self._log.state.writer
+        self._published_s = stopwatch_s()
+        self._housekeeping.after_batch(self._log, base.seq)
+        return True
+
+    def _nothing_waits(self) -> bool:
+        """Whether Spark has looked into the source, found nothing new, and is not looking now.
+
+        Tuples may wait that are older than the clock says, after a pause of this program or while Spark's look hangs:
+        a heartbeat then would make them late.
+        """
+        for _ in range(_LOOKS_MAX):
+            status = self._spark_query.status if self._spark_query is not None else {}
+            if status.get("isDataAvailable", True) or self._stopping:
+                return False
+            if not status["isTriggerActive"]:
+                return str(status["message"]).startswith("Waiting for")
+            SYSTEM_CLOCK.sleep(_LOOK_S)
+        return False
+
+    def require_can_complete(self) -> None:
+        """An entry point decides when its stream is finished."""
+
+    def complete(self, *, when_done: bool) -> None:
+        """Finishes the stream; `when_done`: unless Spark was stopped in the middle of a batch."""
+        self._stopping = True
+        with self._at_work, self._in_words():
+            last = self._log.state.writer
+            if when_done and self._checkpoint.planned_after(-1 if last is None else last.batch):
+                return
+            self._base()
+            quiet.finish(self._log, self._run, self.place.durability)
+            self._follows = self._log.state.writer
 
     def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         state, late = self._log.state, self._log.spec.late

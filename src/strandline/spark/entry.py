@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError
+from strandline.log.failures import finished
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.windows import Window
 from strandline.spark.batch_writer import BatchWriter
+from strandline.spark.heartbeat import Heartbeat, require_heartbeat
 from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
-from strandline.spark.query import Query, trigger_arguments
+from strandline.spark.query import AVAILABLE_NOW, Query, interval_s, trigger_arguments
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
 from strandline.units import duration_us
 from strandline.version import VERSION
@@ -36,12 +38,19 @@ class Entry:
     """A streaming DataFrame on its way into a stream; `start` sets it going."""
 
     def __init__(
-        self, df: DataFrame, place: Place, spec: StreamSpec, max_ahead: int | None = None, compaction: str = "auto"
+        self,
+        df: DataFrame,
+        place: Place,
+        spec: StreamSpec,
+        max_ahead: int | None = None,
+        heartbeat_us: int | None = None,
+        compaction: str = "auto",
     ) -> None:
         self._df = df
         self._place = place
         self._spec = spec
         self._max_ahead = max_ahead
+        self._heartbeat_us = heartbeat_us
         self._compaction = compaction
 
     def start(
@@ -52,14 +61,16 @@ class Entry:
         name: str | None = None,
         spark_checkpoint_dir: str | None = None,
         blocks: str | None = None,
+        final: bool = False,
     ) -> Query:
         """Starts the query; the stream is created if there is none.
 
         `trigger` is an interval ("200 ms"), "available-now", or None for as fast as it goes. Spark's own checkpoint
         lies inside the stream's folder unless `spark_checkpoint_dir` says otherwise. `blocks` chooses who writes them:
         "native" (Spark; file systems only) or "arrow" (Python tasks); by default whichever is faster there.
+        With `final`, for "available-now" alone, the stream is finished when all that is available is published.
         """
-        return self._start(spark, None, trigger, name, spark_checkpoint_dir, blocks)
+        return self._start(spark, None, trigger, name, spark_checkpoint_dir, blocks, final=final)
 
     # ------------------------------------------------------------------ as the input of an operator
 
@@ -79,7 +90,7 @@ class Entry:
 
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
         """Starts that query."""
-        return self._start(spark, start, start.trigger, start.name, start.spark_checkpoint_dir, None)
+        return self._start(spark, start, start.trigger, start.name, start.spark_checkpoint_dir, None, final=start.final)
 
     def _start(
         self,
@@ -89,21 +100,36 @@ class Entry:
         name: str | None,
         spark_checkpoint_dir: str | None,
         blocks: str | None,
+        *,
+        final: bool,
     ) -> Query:
         arguments = trigger_arguments(trigger)
+        if final and trigger != AVAILABLE_NOW:
+            raise OptionError(
+                f"final=True with trigger={trigger!r}: such a query never knows that all is there",
+                where=self._place.url,
+                todo='use trigger="available-now", or call query.finish() when you know it',
+            )
         if spark is not None and spark is not self._df.sparkSession:
             self._require_same_context(spark)
         checkpoint_place = Place(spark_checkpoint_dir) if spark_checkpoint_dir else self._place.below(FOLDER)
         self._require_spark_can_write(checkpoint_place)
         log = Log.create(self._place.storage(), self._spec)
+        if log.state.finished and not final:
+            raise finished(self._place.url)
         checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
         self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
         retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
+        heartbeat = None
+        if self._heartbeat_us is not None and log.spec.lateness is not None:
+            # Spark looks into the source once an interval; what came since is not late for that.
+            heartbeat = Heartbeat(self._heartbeat_us, log.spec.lateness + round(interval_s(trigger) * 1e6))
         options: dict[str, Any] = {
             "blocks": blocks,
             "housekeeping": Housekeeping(self._place, retention, self._compaction),
             "max_ahead": self._max_ahead,
+            "heartbeat": heartbeat,
         }
         if operator is None:
             writer = BatchWriter(self._place, log, checkpoint, **options)
@@ -120,6 +146,8 @@ class Entry:
             stream = stream.queryName(name)
         spark_query = stream.option("checkpointLocation", checkpoint_place.spark_url).start()
         writer.runs_in(spark_query)
+        if final:
+            writer.finish_stream(when_done=True)
         return Query(spark_query, writer)
 
     def _require_no_other(self, query_id: str | None) -> None:
@@ -167,6 +195,7 @@ def persist(
     lateness: str | int | dt.timedelta | None = None,
     retention: str | int | dt.timedelta | None = None,
     max_ahead: str | int | dt.timedelta | None = AUTO,
+    heartbeat: str | int | dt.timedelta | None = None,
     durability: Durability = "fsync",
     storage_options: Mapping[str, Any] | None = None,
     compaction: str = "auto",
@@ -177,9 +206,10 @@ def persist(
     largest time seen goes to the stream's late side log; by default nothing is ever late. `retention` drops tuples
     that much older than the newest. A tuple whose time is more than `max_ahead` after this machine's clock goes to the
     side log, too: one wrong time would make everything after it late, and retention drop everything before it. By
-    default that is a day for timestamps; None switches it off. `durability="os"` skips fsync: faster, and safe against
-    crashes of processes, but not of the machine. Small blocks of the past are joined while the query runs,
-    unless `compaction="off"`.
+    default that is a day for timestamps; None switches it off. With `heartbeat`, while nothing comes, the stream's
+    boundary follows the clock that often, minus `lateness`: windows close, and what comes later than that is late.
+    `durability="os"` skips fsync: faster, and safe against crashes of processes, but not of the machine.
+    Small blocks of the past are joined while the query runs, unless `compaction="off"`.
     """
     from pyspark.sql.types import StructType
 
@@ -208,7 +238,10 @@ def persist(
         created_by=f"strandline {VERSION}",
         created_us=SYSTEM_CLOCK.now_us(),
     )
-    return Entry(df, place, spec, _max_ahead(max_ahead, spec), checked_choice(compaction))
+    heartbeat_us = None if heartbeat is None else duration_us(heartbeat, "heartbeat")
+    if heartbeat_us is not None:
+        require_heartbeat(spec, heartbeat_us, place.url)
+    return Entry(df, place, spec, _max_ahead(max_ahead, spec), heartbeat_us, checked_choice(compaction))
 
 
 def _max_ahead(value: str | int | dt.timedelta | None, spec: StreamSpec) -> int | None:

@@ -62,7 +62,9 @@ class OperatorStart:
         tuples_max: int,
         compaction: str,
         on_error: OnError,
+        final: bool,
     ) -> None:
+        self.final = final
         self.place = place
         self.trigger = trigger
         self.name = name
@@ -167,6 +169,7 @@ class Aggregation:
         storage_options: Mapping[str, Any] | None = None,
         spark_checkpoint_dir: str | None = None,
         compaction: str = "auto",
+        final: bool = False,
     ) -> Query:
         """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
 
@@ -176,6 +179,7 @@ class Aggregation:
         What cannot be computed (an integer sum that does not fit 64 bits, a value of 16 MiB) ends the query, unless
         `on_error="set_aside"`: then it goes to the side log of the operator's stream with its reason, `read(late=True,
         positions=True)`, and the operator goes on.
+        `final` is for an operator behind an entry point, see `Entry.start`.
         """
         if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
             raise OptionError(
@@ -212,5 +216,6 @@ class Aggregation:
             tuples_max=max_tuples_per_batch or TUPLES_MAX,
             compaction=checked_choice(compaction),
             on_error=on_error,
+            final=final,
         )
         return self._input.start_operator(spark, start)

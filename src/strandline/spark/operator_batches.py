@@ -7,7 +7,6 @@ while Spark is at the next one already.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import uuid
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from strandline.log.manifest import Writer
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.batch_writer import BatchWriter
 from strandline.spark.follower import Follower
+from strandline.spark.heartbeat import Heartbeat
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
@@ -29,29 +29,56 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _OLD_US = 24 * 3_600_000_000
+_LOOK_EVERY_S = 0.25
+_NOBODY = Writer("", "", -1)
 
 
 class OperatorBatches(BatchHandler):
     """An operator over a stream that exists."""
 
-    def __init__(self, place: Place, job: OperatorJob) -> None:
+    def __init__(self, place: Place, job: OperatorJob, every_s: float = 0.0) -> None:
         super().__init__(place)
         self._job = job
+        self._every_s = max(every_s, _LOOK_EVERY_S)
+        self._batch = -1
+
+    @property
+    def tick_every_s(self) -> float:
+        """As often as the input is looked at for commits without tuples: Spark, which counts tuples, sees none."""
+        return self._every_s
+
+    def idle(self) -> None:
+        """Takes in that time has passed, or that the input is finished."""
+        if self._job.time_has_passed():
+            self._job.become_cancellable()
+            self._job.catch_up(Writer(self._query, self._run, self._batch), lambda: not self._stopping, self._tell)
+
+    def catch_up(self) -> None:
+        """The same before the query starts: without new tuples Spark may see no reason to call."""
+        if self._job.time_has_passed():
+            with self._in_words():
+                self._job.catch_up(self._job.output.state.writer or _NOBODY, lambda: True, self._tell)
+
+    def halt(self, timeout_s: float | None) -> bool:
+        """Returns when the batch under way is published; what runs beside Spark's batches is stopped if it must."""
+        is_done = super().halt(timeout_s)
+        if not is_done:
+            self._job.cancel()
+        return is_done
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Takes in what the input has. The DataFrame itself is never read."""
-        writer = Writer(self._query, self._run, batch)
-
-        def tell(report: Mapping[str, Any]) -> None:
-            self.progress = {"batch": batch, **report}
-
-        self._job.catch_up(writer, lambda: not self._stopping, tell)
+        self._batch = batch
+        self._job.catch_up(Writer(self._query, self._run, batch), lambda: not self._stopping, self._tell)
         failpoint("before-spark-commit")
+
+    def _tell(self, report: Mapping[str, Any]) -> None:
+        self.progress = {"batch": self._batch, **report}
 
     def settle(self, timeout_s: float | None) -> bool:
         """Ends what is done for the stream beside the batches; nobody has to wait for that."""
         self._job.housekeeping.stop()
-        return True
+        return super().settle(timeout_s)
 
 
 class FusedBatches(BatchWriter):
@@ -71,8 +98,11 @@ class FusedBatches(BatchWriter):
         blocks: str | None,
         housekeeping: Housekeeping,
         max_ahead: int | None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
-        super().__init__(place, log, checkpoint, blocks=blocks, housekeeping=housekeeping, max_ahead=max_ahead)
+        super().__init__(
+            place, log, checkpoint, blocks=blocks, housekeeping=housekeeping, max_ahead=max_ahead, heartbeat=heartbeat
+        )
         self._job = job
         self._operator = Follower("strandline-operator")
         self._operator_report: Mapping[str, Any] = {}
@@ -88,31 +118,52 @@ class FusedBatches(BatchWriter):
     @property
     def is_busy(self) -> bool:
         """Whether the operator is still at work."""
-        return self._operator.is_busy
+        return self._operator.is_busy or super().is_busy
 
     def settle(self, timeout_s: float | None) -> bool:
-        """Waits for the operator."""
-        is_done = self._operator.wait(timeout_s)
+        """Waits for the operator, and for the end of the stream if there is to be one."""
+        is_done = super().settle(timeout_s) and self._operator.wait(timeout_s)
         if is_done:
             self._operator.close()
             self._job.housekeeping.stop()
-        super().settle(0.0)
         return is_done
 
-    def finish(self, timeout_s: float) -> None:
+    def halt(self, timeout_s: float | None) -> bool:
         """Returns when the batch under way is published and the operator has taken it in; it is stopped if it must."""
         began_s = stopwatch_s()
-        super().finish(timeout_s)
-        if not self._operator.wait(max(0.0, timeout_s - (stopwatch_s() - began_s))):
+        is_free = super().halt(timeout_s)
+        left_s = None if timeout_s is None else max(0.0, timeout_s - (stopwatch_s() - began_s))
+        if not self._operator.wait(left_s):
             self._is_cancelled = True
             self._job.cancel()
+            return False
+        return is_free
+
+    def idle(self) -> None:
+        """A heartbeat, which the operator takes in; none while it is still at work."""
+        if not self._operator.is_busy and self._beat() and self._job.time_has_passed():
+            batch = self._last_batch
+            self._operator.hand_over(lambda: self._follow(batch))
+
+    def complete(self, *, when_done: bool) -> None:
+        """Finishes the stream, and lets the operator take that in."""
+        super().complete(when_done=when_done)
+        self._operator.wait(None)
+        if self.failure is not None:
+            raise self.failure
+        self._follow(self._last_batch)
+
+    @property
+    def _last_batch(self) -> int:
+        last = self._log.state.writer
+        return -1 if last is None else last.batch
 
     def catch_up(self) -> None:
         """Lets the operator take in what is published, before the query starts."""
         last = self._log.state.writer
-        if last is not None:
+        if last is not None or self._job.time_has_passed():
             with self._in_words():
-                self._job.catch_up(last, lambda: True, self._tell)
+                self._job.catch_up(last or _NOBODY, lambda: True, self._tell)
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, then lets the operator take in what is published: never the rows that came again."""
@@ -137,15 +188,6 @@ class FusedBatches(BatchWriter):
             # The next batch will raise it, if there is one.
             threading.Thread(target=self._end, daemon=True).start()
             raise
-
-    def _end(self) -> None:
-        """Ends the query once it is idle: an operator that has failed is not to go unnoticed for want of input."""
-        self._stopping = True
-        with self._at_work:
-            query = self._spark_query
-        with contextlib.suppress(Exception):  # whoever stopped it, or Spark, was faster
-            if query is not None and query.isActive:
-                query.stop()
 
 
 def ticking_checkpoint(place: Place) -> Place:

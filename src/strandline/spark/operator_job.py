@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError
-from strandline.log import consumers
+from strandline.log import consumers, index
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.operators.operator import OnError
@@ -69,10 +69,15 @@ class OperatorJob:
         self.housekeeping = housekeeping
         self._consumer = f"operator-{self.output.spec.id}"
         self._registered_s = 0.0
+        self._looked_seq = -1
+        self._has_times = plan.window.has_times
         self._recovery: Mapping[str, Any] = {}
 
     def register(self) -> None:
-        """Keeps the input from being truncated past what a recovery would need."""
+        """Keeps the input from being truncated past what a recovery would need; lets go of it after the last result."""
+        if self.output.state.finished:
+            consumers.unregister(self.input, self._consumer)
+            return
         starts = self.input.state.starts[: self.input.spec.partitions]
         needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
         consumers.register(self.input, self._consumer, needs, writes=self._output_place.url)
@@ -106,6 +111,24 @@ class OperatorJob:
         if any(d.aside for d in done):
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
+    def time_has_passed(self) -> bool:
+        """Whether the input has nothing new but the time: no tuples that wait, but a later boundary, or its end."""
+        self.input.refresh()
+        now, ours, partitions = self.input.state, self.output.state, self.input.spec.partitions
+        taken = tuple(s.input for s in ours.standings) or now.starts[:partitions]
+        if now.ends[:partitions] != taken:
+            return False
+        if now.finished != ours.finished:
+            return True
+        if self._has_times:
+            return now.boundaries != ours.boundaries
+        # Windows that go by count do not care; but commits that nobody has taken in are looked through later.
+        looked = max([self._looked_seq, *(s.commit for s in ours.standings)])
+        if now.seq - looked < index.FOLD_EVERY:
+            return False
+        self._looked_seq = now.seq
+        return True
+
     def become_cancellable(self) -> None:
         """For a thread of our own: Spark cancels the jobs of its queries' threads, not of ours."""
         self._context.setJobGroup(self._consumer, f"operator of {self._output_place.url}", interruptOnCancel=True)
@@ -127,7 +150,7 @@ class OperatorJob:
 
     def _keep_registered(self) -> None:
         """Now and then: says what of the input is still needed. An old word about it does no harm."""
-        if stopwatch_s() - self._registered_s > _REGISTER_EVERY_S:
+        if self.output.state.finished or stopwatch_s() - self._registered_s > _REGISTER_EVERY_S:
             with contextlib.suppress(ConflictError, StorageError):
                 self.register()
 

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from strandline.errors import OptionError
 from strandline.log.log import Log
 from strandline.operators.tuples import NO_BATCH, Columns
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.stream_plan import plan_of
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
-from strandline.spark.query import Query, trigger_arguments
+from strandline.spark.query import Query, interval_s, trigger_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +28,15 @@ def start_over_stream(
     from strandline.spark.place import Place
 
     arguments = trigger_arguments(start.trigger)
+    if start.final:
+        raise OptionError(
+            "final= is for an entry point: an operator over a stream finishes its results when its input is finished",
+            where=start.place.url,
+            todo="leave it out here, and finish the input where that is written",
+        )
     job = start.job(spark, input_place, input_log)
-    handler = OperatorBatches(start.place, job)
+    handler = OperatorBatches(start.place, job, interval_s(start.trigger))
+    handler.catch_up()
     checkpoint = Place(start.spark_checkpoint_dir) if start.spark_checkpoint_dir else start.place
     stream = ticks.writeStream.foreachBatch(handler).trigger(**arguments)
     if start.name:

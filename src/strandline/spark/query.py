@@ -65,9 +65,25 @@ class Query:
 
         Nothing is lost either way: a batch that was not published is the first of the next start.
         """
-        self._writer.finish(timeout_s=_PATIENCE_S)
+        self._writer.halt(timeout_s=_PATIENCE_S)
         self.spark_query.stop()
         self._writer.settle(timeout_s=_PATIENCE_S)
+
+    def finish(self) -> None:
+        """Stops the query after the batch under way, then finishes its stream: nothing can be added to it any more.
+
+        All windows of time close: of the operator behind this entry point at once, of others when they take it in.
+        Raises what stopped the query, and finishes nothing, if it has failed.
+        """
+        self._writer.require_can_complete()
+        self._writer.halt(timeout_s=None)
+        self.spark_query.stop()
+        if (problem := self.exception()) is not None:
+            raise problem
+        self._writer.finish_stream(when_done=False)
+        self._writer.settle(timeout_s=None)
+        if self._writer.failure is not None:
+            raise self._writer.failure
 
     def _translated(self, problem: Exception) -> Exception:
         return self._writer.failure or failure_in(str(problem), self._writer.place.url) or problem
@@ -87,3 +103,8 @@ def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
         raise OptionError(
             f"trigger={trigger!r} is not understood", todo='use an interval such as "200 ms", or "available-now"'
         ) from None
+
+
+def interval_s(trigger: str | None) -> float:
+    """The seconds between two batches that a trigger asks for; 0 if it asks for none."""
+    return 0.0 if trigger in (None, AVAILABLE_NOW) else duration_us(trigger, "trigger") / 1e6

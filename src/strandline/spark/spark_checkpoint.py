@@ -87,6 +87,10 @@ class SparkCheckpoint:
             return {}
         return {k.key: self._storage.read(k.key).decode() for k in listed}
 
+    def planned_after(self, batch: int) -> bool:
+        """Whether Spark has begun a batch after this one."""
+        return any(b > batch for b in self._batches("offsets"))
+
     # ------------------------------------------------------------------ before the query starts
 
     def reconcile(self, log: Log) -> str | None:

@@ -1,0 +1,30 @@
+"""A thread that ticks beside a query: for what has to happen while nothing comes, when Spark calls nobody."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class Ticker:
+    """Calls `tick` every so often, one call after the other, until that returns False."""
+
+    def __init__(self, name: str, every_s: float, tick: Callable[[], bool]) -> None:
+        self._every_s = every_s
+        self._tick = tick
+        self._stopped = threading.Event()
+        # A daemon: a program that ends without stopping its query must not be kept alive by it.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """The first tick comes after one interval."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """No further tick begins."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            if not self._tick():
+                return
