@@ -10,10 +10,10 @@ ARGS ?=
 SIZE ?= small
 BENCHMARKS ?= persist replay
 
-.PHONY: help setup demo test lint format types layers check bench lock clean
+.PHONY: help setup demo test test-long lint format types layers check bench lock clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## prepare .venv (the other targets do it by themselves)
 	@scripts/setup.sh
@@ -23,6 +23,9 @@ demo: setup ## ingest a stream, kill Spark half-way, go on, compare
 
 test: setup ## run the tests; ARGS="tests/unit -k block" picks some, ARGS=--run-slow takes all
 	@$(JAVA) $(BIN)/python -m pytest $(ARGS)
+
+test-long: setup ## run those that take long: more simulations, more crashes (CI does)
+	@$(JAVA) $(BIN)/python -m pytest --run-long -m long $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .

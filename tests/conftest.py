@@ -4,13 +4,19 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--run-slow", action="store_true", help="run the tests marked slow, too")
+    parser.addoption("--run-long", action="store_true", help="run the tests marked long, too")
+    parser.addoption("--run-slow", action="store_true", help="run all tests: those marked long and slow, too")
     parser.addoption("--seed", type=int, help="run the simulation with this seed alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--run-slow"):
         return
+    left_out = {"slow": "--run-slow"}
+    if not config.getoption("--run-long"):
+        left_out["long"] = "--run-long"
     for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.skip(reason="slow: runs with --run-slow"))
+        for mark, option in left_out.items():
+            if item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=f"{mark}: runs with {option}"))
+                break

@@ -15,26 +15,17 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import operator_world
+from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = 10_000
-SEEDS_SLOW = 50_000
-SEEDS_PER_TEST = 500
+SEEDS = (1_500, 10_000, 50_000)
 WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seeds" not in metafunc.fixturenames:
-        return
-    seed = metafunc.config.getoption("--seed")
-    if seed is not None:
-        chunks = [range(seed, seed + 1)]
-    else:
-        count = SEEDS_SLOW if metafunc.config.getoption("--run-slow") else SEEDS
-        chunks = [range(start, start + SEEDS_PER_TEST) for start in range(0, count, SEEDS_PER_TEST)]
-    metafunc.parametrize("seeds", chunks, ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+    parametrize(metafunc, SEEDS, a_test=500)
 
 
 @pytest.fixture(scope="module")

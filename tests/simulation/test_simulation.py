@@ -9,23 +9,14 @@ import pytest
 
 from strandline.testing.plain_codec import plain_codec
 from tests.simulation import world
+from tests.simulation.seeds import parametrize
 
-SEEDS = 2_000
-SEEDS_SLOW = 20_000
-SEEDS_PER_TEST = 100
+SEEDS = (500, 5_000, 20_000)
 REAL_CODEC_EVERY = 50
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seeds" not in metafunc.fixturenames:
-        return
-    seed = metafunc.config.getoption("--seed")
-    if seed is not None:
-        chunks = [range(seed, seed + 1)]
-    else:
-        count = SEEDS_SLOW if metafunc.config.getoption("--run-slow") else SEEDS
-        chunks = [range(start, start + SEEDS_PER_TEST) for start in range(0, count, SEEDS_PER_TEST)]
-    metafunc.parametrize("seeds", chunks, ids=lambda seeds: f"{seeds.start}-{seeds.stop - 1}")
+    parametrize(metafunc, SEEDS, a_test=100)
 
 
 def test_whatever_happens_the_log_keeps_its_promises(seeds: range) -> None:
