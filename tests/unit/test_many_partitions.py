@@ -3,7 +3,7 @@
 import pickle
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -21,6 +21,7 @@ from strandline.log.standing import Standing
 from strandline.operators.plan import Plan
 from strandline.recovery.step import Done
 from strandline.spark import operator_job
+from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.operator_task import OperatorTask
 from strandline.spark.place import Place
@@ -42,7 +43,7 @@ def done(task: OperatorTask, commit: int) -> Done:
     end, attempt = step.input_end, f"{step.attempt}-7"
     standing = Standing(end, commit, open=100, oldest=end, extent=10, replay=0, attempt=attempt, host="some-host")
     made = block(step.partition, step.output_end, step.attempt)
-    return Done(made, standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None)
+    return Done((made,), standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None)
 
 
 class Driver:
@@ -59,7 +60,8 @@ class Driver:
         self.writer = Log.create(MemoryStorage(clock), spec, clock)
         input_ = Log.open(self.writer.storage, clock)
         context: Any = SimpleNamespace(master="local[2]")
-        self.job = OperatorJob(context, plan, cec(), (place, input_), (place, output), 10**9, None)
+        idle = Housekeeping(place, None, "off")
+        self.job = OperatorJob(context, plan, cec(), (place, input_), (place, output), 10**9, idle)
         self.batches: list[Sequence[OperatorTask]] = []
         self.work: Any = None
         monkeypatch.setattr(operator_job, "on_hosts", self._on_hosts)
@@ -76,9 +78,9 @@ class Driver:
         partitions = range(self.writer.spec.partitions)
         writer = Writer("query", "run", number)
         self.writer.append([block(p, 10 * number, f"batch{number}") for p in partitions], writer=writer)
-        report = self.job.catch_up(writer, lambda: True)
-        assert report is not None
-        assert report["input_tuples"] == 10 * len(partitions)
+        told: list[Mapping[str, Any]] = []
+        self.job.catch_up(writer, lambda: True, told.append)
+        assert [report["input_tuples"] for report in told] == [10 * len(partitions)]
 
     @property
     def last_bytes(self) -> int:
