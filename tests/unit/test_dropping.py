@@ -152,6 +152,11 @@ def test_commits_that_announce_files_are_kept_until_those_are_deleted(
     assert collect(log, grace_us=HOUR_US) != []
 
 
+def test_who_goes_back_through_the_commits_comes_to_those_that_are_kept(log: Log, storage: Storage) -> None:
+    drop(log)
+    assert [m.seq for m in Log.open(storage).before(log.state.seq + 1)] == [*range(log.state.seq, log.kept - 1, -1)]
+
+
 def test_few_commits_are_deleted_at_a_time(log: Log, storage: Storage) -> None:
     assert [drop(log, deletes_max=10).commits for _ in range(2)] == [10, 10]
     assert numbers(storage) == [0, *range(21, log.state.seq + 1)]

@@ -145,9 +145,9 @@ class Log:
         yield from in_tail
 
     def before(self, seq: int) -> Iterator[Manifest]:
-        """The commits before `seq`, newest first, each read when it is asked for, as far back as there are any."""
+        """The commits before `seq`, newest first, each read when it is asked for, as far back as they are kept."""
         in_tail = {m.seq: m for m in self._tail.commits}
-        with contextlib.suppress(KeyMissingError):
+        with contextlib.suppress(KeyMissingError, DroppedError):
             for s in range(seq - 1, -1, -1):
                 yield in_tail.get(s) or self.commit(s)
 
