@@ -12,7 +12,7 @@ from rich.table import Table
 
 from strandline.errors import OptionError
 
-WORKLOADS = ("persist", "replay", "open", "aging", "kernel", "aggregate", "recovery")
+WORKLOADS = ("persist", "replay", "open", "aging", "kernel", "aggregate", "backfill", "recovery")
 
 
 def bench(
