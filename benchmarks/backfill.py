@@ -135,7 +135,7 @@ def _spark(path: Path, results: DataFrame) -> None:
 def _warm_up(spark: SparkSession, folder: Path) -> None:
     """JVM, workers and kernels, on both sides: who backfills a month waits for none of it twice."""
     say("backfill: warming up")
-    history = _persisted(spark, folder, 20_000)
+    history = _persisted(spark, folder, 30_000)
     for contender in _contenders(spark, folder, history).values():
         contender()
 
