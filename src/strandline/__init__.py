@@ -1,9 +1,11 @@
-"""Strandline: persistent, replayable streams for PySpark.
+"""Strandline: stateful streaming on PySpark that survives any failure, its state kept in its own output stream.
 
 >>> import strandline as sl
->>> spark = sl.session()                                                     # doctest: +SKIP
->>> query = sl.persist(df, "streams/items", key="id", time="at").start()     # doctest: +SKIP
->>> sl.stream("streams/items").read(spark, since="2026-01-01").show()        # doctest: +SKIP
+>>> spark = sl.session()                                                                      # doctest: +SKIP
+>>> items = sl.source(df, "streams/items", key="id", time="at", lateness="10 s")              # doctest: +SKIP
+>>> average = items.window(sl.count_window(10)).aggregate(average=sl.avg("price"))            # doctest: +SKIP
+>>> query = average.checkpoint(sl.cec(recover_within="2 s")).start(spark, "streams/average")  # doctest: +SKIP
+>>> sl.stream("streams/average").read(spark, since="2026-01-01").show()                       # doctest: +SKIP
 """
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
