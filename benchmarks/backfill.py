@@ -171,7 +171,9 @@ def _same(spark: SparkSession, folder: Path, history: History) -> bool:
     for name in ("windows", "sessions"):
         found = _sorted(sl.stream(str(out / name)).read(spark).toArrow())
         theirs = spark.read.parquet(str(out / f"spark_{name}"))
-        wanted = _sorted(theirs.selectExpr("k", "w.start AS window_start", "w.end AS window_end", "n", "total").toArrow())
+        wanted = _sorted(
+            theirs.selectExpr("k", "w.start AS window_start", "w.end AS window_end", "n", "total").toArrow()
+        )
         if not found.num_rows or not found.equals(wanted):
             return False
     return True
