@@ -6,7 +6,8 @@ What may happen, as often as the seed says:
     the state cache of a partition is kept, lost, or an old copy comes back
     an attempt runs again and leaves its files without being accepted, before the batch is published or much later
     a driver freezes with its work done, and wants to publish when others have gone on
-    input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow
+    input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow;
+    their commits are dropped, whoever has yet to read them
     the input is quiet for a while, and time goes on; in the end it is finished, or not
     the checkpoint policy changes from life to life, to one that lets go and back, too
     the clock moves at every look at it; steps stop in the middle of a commit, and close windows there
@@ -31,10 +32,11 @@ import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
-from strandline.errors import CollectedError, ConflictError, StorageError, TruncatedError
-from strandline.log import consumers, index, manifest, quiet
+from strandline.errors import CollectedError, ConflictError, DroppedError, StorageError, TruncatedError
+from strandline.log import consumers, cuts, index, manifest, quiet
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
+from strandline.log.dropping import drop_commits
 from strandline.log.levels import Levels
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
@@ -100,6 +102,7 @@ def small_index(rng: Random) -> Iterator[None]:
     }
     with (
         mock.patch.multiple(index, **sizes),
+        mock.patch.multiple(cuts, TUPLES_MAX=rng.choice([5, 50]), TUPLES_MAX_PER_PARTITION=0),
         mock.patch.object(manifest, "decode", _decode),
         mock.patch.object(StreamSpec, "from_json", _spec),
     ):
@@ -452,7 +455,7 @@ class World:
         nobody = live.state.standings == awake.state.standings
         try:
             publish(awake, base, done, Writer("query", "frozen", 0), **what)
-        except CollectedError:
+        except (CollectedError, DroppedError):
             pass
         except ConflictError:
             require(not nobody, "refused, though nobody has published since")
@@ -490,7 +493,7 @@ class World:
         consumers.register(self.input, CONSUMER, needs)
 
     def _tidy_up(self) -> None:
-        """Somebody else compacts, truncates and collects, while the process at hand works."""
+        """Somebody else compacts, truncates, collects and drops commits, while the process at hand works."""
         rng = self.rng
         failpoint, self.failpoint = self.failpoint, None
         storage = self.faulty.other_process()
@@ -513,7 +516,13 @@ class World:
             apply_retention(output, keep=rng.choice([0, 10, 1_000]))
         if rng.random() < 0.2:
             collect(rng.choice([input_, output]), grace_us=0)
+        if rng.random() < 0.4:
+            self._drop_commits(input_)
         self.failpoint = failpoint
+
+    def _drop_commits(self, log: Log) -> None:
+        log.fold()
+        drop_commits(log, keep_commits=self.rng.choice([0, 4]), keep_us=0, every=2, unique=self.unique)
 
     def _compact_away(self) -> None:
         """While a task is on its way, the blocks that it is to read are put into others, and deleted."""
@@ -526,6 +535,8 @@ class World:
 
     def _between_lives(self) -> None:
         rng = self.rng
+        if rng.random() < 0.3:  # not while a batch is under way: with no commits kept, it would be as good as frozen
+            self._drop_commits(Log.open(Folder(self.faulty.other_process(), "output"), self.clock))
         if rng.random() < 0.4:
             self._tidy_up()
         if rng.random() < 0.5:
