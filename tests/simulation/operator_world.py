@@ -556,6 +556,7 @@ class World:
 
     def _check_bounds(self, done: Done, policy: Policy) -> None:
         now = done.standing
+        require(done.recovery is None or not done.recovery.is_older, "a recovery had to look for an older checkpoint")
         if done.seconds == 0.0 or now.mode != "eventual":  # nobody ran it, or it is bounded by time
             return
         limits = policy.limits(now.open, 0, None)

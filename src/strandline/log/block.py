@@ -38,6 +38,8 @@ class Kind(enum.IntEnum):
     """The state of a window that opened."""
     G_CHECK = 2
     """The state of a window that had been saved before."""
+    CLOSED = 3
+    """A window that closed and has no result: its footprints do not count any more."""
 
 
 @dataclass(frozen=True, slots=True)

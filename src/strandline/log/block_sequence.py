@@ -36,7 +36,7 @@ def write_blocks(
 ) -> Iterator[Block]:
     """Writes the tuples with `create`, numbered from `first` on; yields each block once it is written.
 
-    The kinds come in the order of Kind. The names of all blocks have `unique` in them, and in the side log `reason`.
+    Tuples of one kind come together. The names of all blocks have `unique` in them, and in the side log `reason`.
     """
     for piece in pieces(parts, bytes_max, rows_max):
         data = blocks_.encode_parts(piece, spec, first)

@@ -36,6 +36,8 @@ class Aside:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._parts: dict[str, list[pa.Table]] = {}
+        self.closed: list[list[pa.Array]] = []
+        """Of the windows among them, the columns of results: so that nobody takes them for open."""
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -44,7 +46,9 @@ class Aside:
 
     def add_windows(self, reason: str, windows: Columns) -> None:
         """Windows that closed and have no result."""
-        self._add(reason, windows.without_result())
+        columns = windows.without_result()
+        self._add(reason, columns)
+        self.closed.append(columns[: len(self._plan.result_columns)])
 
     def add_tuples(self, reason: str, tuples: pa.Table) -> None:
         """Input tuples: their key, their time in the place of the window's, their offset in that of `_input`."""

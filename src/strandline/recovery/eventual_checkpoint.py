@@ -63,12 +63,12 @@ def _newest_first(log: Log, plan: Plan, partition: int, first: int, end: int) ->
 
 def _take_in(met: WindowState, plan: Plan, table: pa.Table, whole_at: int | None) -> None:
     kinds = table.column(KIND)
-    is_result = pc.equal(kinds, int(Kind.RESULT))
+    is_closed = pc.or_(pc.equal(kinds, int(Kind.RESULT)), pc.equal(kinds, int(Kind.CLOSED)))
     if whole_at is None:
-        results = table.filter(is_result)
-        if results.num_rows:
-            _load(met, plan, *closed_records(plan, results, held_bytes(met.arrays)), is_closed=True)
-    footprints = table.filter(pc.invert(is_result))
+        closed = table.filter(is_closed)
+        if closed.num_rows:
+            _load(met, plan, *closed_records(plan, closed, held_bytes(met.arrays)), is_closed=True)
+    footprints = table.filter(pc.invert(is_closed))
     if whole_at is not None:
         footprints = footprints.filter(pc.equal(footprints.column(INPUT), whole_at))
     if footprints.num_rows:

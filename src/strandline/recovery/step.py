@@ -95,6 +95,8 @@ def run(
     first = operator.input_end
     tables = _Tables()
     boundary = _feed(operator, step, input_, tables)
+    for columns in operator.aside.closed:
+        tables.add(Kind.CLOSED, columns)
     fed_s = stopwatch_s()
     saved = _save(operator, policy, step, step.output_end + tables.rows, clock.now_us(), recovery)
     tables.add(Kind.G_OPEN, saved.footprints.opened)
