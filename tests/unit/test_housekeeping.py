@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import OptionError, StorageError
+from strandline.errors import CorruptionError, DroppedError, OptionError, StorageError, StrandlineError
 from strandline.log import dropping, index, levels, retention
+from strandline.log.compaction import Compacted
 from strandline.log.log import Log
 from strandline.spark import housekeeping
 from strandline.spark.housekeeping import Housekeeping
@@ -177,6 +178,91 @@ def test_commits_do_not_pile_up(
     assert commits < 5 * EVERY < log.state.seq
     assert house.report["housekeeping"]["commits_dropped"] > 5 * EVERY
     assert len(read_items(log, 1)) == 12 * EVERY
+
+
+def test_a_lost_block_stops_nothing_else_and_is_named(
+    log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = called(monkeypatch, dropping, "drop_commits")
+    monkeypatch.setattr(housekeeping, "_COLLECT_EVERY", EVERY)
+    house = keep_house()
+    grow(log, house, EVERY - 1)
+    lost = next(log.blocks(0))
+    log.storage.delete(lost.file)
+    grow(log, house, 1)
+    wait_until(lambda: house._thread is not None and not house._thread.is_alive())
+    assert lost.file in house.report["housekeeping"]["failure"]
+    assert collected
+    assert blocks(log) == EVERY + 1, "the other partition's are joined"
+    settle(log, house)
+    assert "failure" not in house.report["housekeeping"], "only of the last try"
+
+
+def test_compaction_without_end_leaves_room_for_collection(
+    log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(self: Any) -> Compacted:
+        SYSTEM_CLOCK.sleep(0.001)
+        return Compacted(8, 1, 8, 8, 8)
+
+    monkeypatch.setattr(levels.Levels, "step", endless)
+    monkeypatch.setattr(housekeeping, "_COLLECT_EVERY", 2 * EVERY)
+    collected = called(monkeypatch, retention, "collect")
+    house = keep_house()
+    grow(log, house, EVERY)
+    assert not collected
+    grow(log, house, EVERY)
+    wait_until(lambda: len(collected) == 1)
+    grow(log, house, 2 * EVERY)
+    wait_until(lambda: len(collected) == 2)
+
+
+def test_one_that_stood_still_for_too_long_says_so_and_starts_anew(
+    log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Any) -> None:
+        raise DroppedError("commits were dropped", where="here")
+
+    house = keep_house()
+    with monkeypatch.context() as patch:
+        patch.setattr(levels.Levels, "step", fail)
+        grow(log, house, EVERY)
+        wait_until(lambda: house._thread is not None and not house._thread.is_alive())
+    assert house.report["housekeeping"]["failure"] == "commits were dropped (here)"
+    opened = called(monkeypatch, Place, "open")
+    settle(log, house)
+    assert len(opened) == 1
+    assert "failure" not in house.report["housekeeping"]
+
+
+def called(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> list[int]:
+    """Grows with every call of a function."""
+    calls: list[int] = []
+    real = getattr(where, name)
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(where, name, counted)
+    return calls
+
+
+@pytest.mark.parametrize("problem", [CorruptionError("rotten", where="a file"), StorageError("the disk is gone")])
+def test_a_retention_that_fails_stops_no_batch_and_is_seen(
+    problem: StrandlineError, log: Log, keep_house: Callable[..., Housekeeping], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any) -> None:
+        raise problem
+
+    house = keep_house(keep=5, compaction="off")
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, "apply_retention", fail)
+        grow(log, house, EVERY)
+    assert problem.what in house.report["housekeeping"]["failure"]
+    assert problem.where in house.report["housekeeping"]["failure"]
+    grow(log, house, EVERY)
+    assert house.report == {}
 
 
 def test_retention_is_applied_between_batches(log: Log, keep_house: Callable[..., Housekeeping]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from strandline.clock import ManualClock
+from strandline.errors import CorruptBlockError
 from strandline.log import index
 from strandline.log import log as log_module
 from strandline.log.levels import Levels
@@ -183,6 +184,26 @@ def test_a_rotten_block_is_left_to_those_who_read_it(log: Log, clock: ManualCloc
     assert levels.failure is not None
     assert rotten.file in levels.failure.where
     assert levels.step().blocks_after == 0
+    assert levels.failure is None, "it is told once"
+
+
+@pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "busy"])
+def test_a_lost_block_is_left_to_those_who_read_it(log: Log, clock: ManualClock, is_busy: bool) -> None:
+    grow(log, 20)
+    lost = next(b for b in log.blocks(0, first=10))
+    log.storage.delete(lost.file)
+
+    def meanwhile() -> str:
+        if is_busy:
+            append_items(log, {1: [(1, 99, 99)]}, f"batch{log.state.seq + 1}")
+        return f"joined{log.state.seq}"
+
+    levels = Levels(Log.open(log.storage, clock), unique=meanwhile)
+    assert levels.step().blocks_after == 1, "the other partition's"
+    assert isinstance(levels.failure, CorruptBlockError)
+    assert lost.file in levels.failure.where
+    assert levels.step().blocks_after == 0
+    assert levels.failure is None
 
 
 @pytest.mark.usefixtures("_plain")

@@ -19,6 +19,7 @@ from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
 from strandline.log.block import Block, Kind
 from strandline.log.columns import KIND
+from strandline.log.failures import lost_block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.log.state import LogState
@@ -113,13 +114,16 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
 def join(log: Log, run: Sequence[Block], unique: str) -> Block | None:
     """A block with the tuples of neighbours, written and not yet published; None if they were replaced meanwhile.
 
-    The bytes of the new block are held in memory, of the old ones a row group at a time.
+    Raises `CorruptBlockError` if the file of one is gone that still belongs to the stream. The bytes of the new block
+    are held in memory, of the old ones a row group at a time.
     """
     try:
         return _joined(log, run, unique)
-    except KeyMissingError:
-        if not log.refresh():
-            raise
+    except KeyMissingError as problem:
+        log.refresh()
+        for block in run:
+            if not log.storage.exists(block.file) and block in log.blocks(block.partition, block.first, block.end):
+                raise lost_block(block, log.storage.url) from problem
         return None  # they have been compacted or dropped, and their files collected
 
 

@@ -45,7 +45,7 @@ class Levels:
         """Per partition: before this offset no blocks are left to be joined."""
         self._next = 0
         self.failure: StrandlineError | None = None
-        """Why blocks had to be left as they are."""
+        """Why the last step had to leave blocks as they are."""
 
     def step(self) -> Compacted:
         """Joins at most one run of blocks in each partition, as one commit; nothing at all if none is left.
@@ -53,6 +53,7 @@ class Levels:
         Bounded: it reads about four blocks of the target size at most, then leaves the other partitions to the next.
         """
         log = self._log
+        self.failure = None
         log.refresh()
         base_seq = log.state.seq
         runs: dict[str, Sequence[Block]] = {}
