@@ -33,6 +33,7 @@ def test_progress_tells_of_the_last_batch(feed, drain, items, tmp_path):
         "commit": 1,
         "tuples": 20,
         "late": 3,
+        "set_aside": {},
         "late_total": 3,
         "bytes": sum(file.stat().st_size for file in blocks),
         "offsets": offsets,

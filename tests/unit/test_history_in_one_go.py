@@ -1,15 +1,21 @@
 """A long history that comes in one commit: taken in bounded steps, windows closed on the way, the same results."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 
 from strandline.checkpoint.policy import cec
+from strandline.errors import CorruptManifestError
+from strandline.log.log import Log
+from strandline.log.manifest import Manifest, commit_key, encode
 from strandline.operators import operator
 from strandline.operators.arrays import RECORDS
 from strandline.operators.operator import Operator
 from strandline.operators.plan import Plan
+from strandline.operators.record import HINT, NEWER, START
 from strandline.recovery import step
 from strandline.recovery.intake import pieces
 from tests.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted
@@ -122,3 +128,72 @@ def test_sessions_of_one_key_are_found_without_a_look_at_all_of_them() -> None:
     closed = work.close_until(100 * 12_000 + 50)
     assert closed is not None
     assert len(closed[0]) == 12_001
+
+
+@pytest.mark.parametrize("day_by_day", [False, True], ids=["newest first", "the newest day first"])
+def test_sessions_that_come_newest_first_are_found_near_to_each_other(day_by_day: bool) -> None:
+    """A search far behind the newest session begins where the one before it ended, not at the newest one."""
+    plan, many, day = PLANS["session"], 4_000, 400
+    numbers = [first + i for first in range(many - day, -1, -day) for i in range(day)] if day_by_day else range(many)
+    times = [100 * i if day_by_day else 100 * (many - i) for i in numbers]
+    rows = [{"k": 1, "s": "one", "v": 1, "x": 1.0, "t": t} for t in times]
+    work = Operator.new(plan)
+    work.begin()
+    list(work.feed(rows_table(rows[:-2])))
+    records = work.state.arrays.records
+    (newest,) = np.flatnonzero(records[: many - 2, NEWER] == -1)
+    found = records[records[newest, HINT], START]
+    assert found in (times[-3], times[-4])
+    list(work.feed(rows_table(rows[-2:], many - 2)))
+    assert work.state.open_windows == many
+    closed = work.close_until(1 << 60)
+    assert closed is not None
+    assert closed[1].to_pylist() == sorted(times)
+
+
+def test_a_smaller_limit_after_a_step_that_stopped_half_way_goes_on() -> None:
+    """What is taken next must reach at least as far as any partition has come, or nothing would ever move again."""
+    kept = [KeptStates(), KeptStates()]
+    case = Streams(PLANS["tumbling count"], lambda p: kept[p], 2)  # type: ignore[arg-type,return-value]
+    for later in (0, 1_000, 2_000):
+        case.append({p: [{**row, "t": row["t"] + later} for row in history(many)] for p, many in ((0, 300), (1, 20))})
+    with pytest.MonkeyPatch.context() as patch:
+        small(patch, 50)
+        case.batch(cec(), tuples_max=500)
+        inputs = [s.input for s in case.output.state.standings]
+        assert inputs != [900, 60]
+        for _ in range(200):
+            if not case.batch(cec(), tuples_max=10):
+                break
+    assert [s.input for s in case.output.state.standings] == [900, 60]
+    assert case.output.state.standings[0].commit == 2
+
+
+def test_a_hot_partition_among_many_is_not_cut_into_as_many_steps() -> None:
+    kept = [KeptStates() for _ in range(8)]
+    case = Streams(PLANS["tumbling count"], lambda p: kept[p], 8)  # type: ignore[arg-type,return-value]
+    case.append({0: history(400)})
+    assert len(case.drain(cec(), tuples_max=400)) == 1
+
+
+def test_a_stream_whose_standing_went_back_under_an_early_version_can_be_read() -> None:
+    """Early versions published such standings after `none`; only publishing another one is refused."""
+    case = streams(PLANS["tumbling count"])
+    case.append(history(30))
+    case.drain(cec(extent=10_000))
+    base = case.output.state
+    back = replace(base.standings[0], oldest=base.standings[0].oldest - 1, replay=1)
+    with pytest.raises(CorruptManifestError, match="would need its input from"):
+        case.output.append([], base=base, standings=[back], boundaries=base.boundaries)
+    commit = Manifest(
+        seq=base.seq + 1,
+        kind="append",
+        stream="output",
+        published_us=1,
+        ends=base.ends,
+        boundaries=base.boundaries,
+        standings=(back,),
+        time_max=base.time_max,
+    )
+    case.output_storage.create(commit_key(commit.seq), encode(commit))
+    assert Log.open(case.output_storage).state.standings == (back,)

@@ -34,7 +34,7 @@ from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.rebuild import rebuilt
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
-from strandline.log.state import LogState
+from strandline.log.state import LogState, require_forward
 from strandline.log.storage import Durability, Storage, create_once, is_temporary
 from strandline.log.tail import Tail
 from strandline.units import END_OF_TIME, earlier
@@ -332,7 +332,7 @@ class Log:
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
             lateness = self.spec.lateness
             boundary = None if time_max is None or lateness is None else earlier(time_max, lateness)
-            return Manifest(
+            appended = Manifest(
                 seq=state.seq + 1,
                 kind="append",
                 stream=self.spec.id,
@@ -347,6 +347,8 @@ class Log:
                 source=source,
                 finished=finished,
             )
+            require_forward(base, appended)
+            return appended
 
         failpoint("before-manifest")
         published = self.publish(make, since=base.seq)

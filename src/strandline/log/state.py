@@ -236,17 +236,20 @@ def _standing_problem(state: LogState, m: Manifest) -> str | None:
             return f"in partition {p} the operator went back from input offset {before} to {now.input}"
         if not 0 <= now.extent <= m.ends[p] or not now.oldest <= now.input:
             return f"in partition {p} the operator stands nowhere: extent {now.extent}, oldest input {now.oldest}"
-        if state.standings and (problem := _gone_back(p, state, m)):
-            return problem
     return None
 
 
-def _gone_back(p: int, state: LogState, m: Manifest) -> str | None:
-    """What a recovery would need must not grow into the past: it may have been let go."""
-    before, now = state.standings[p], m.standings[p]
-    if now.oldest < before.oldest:
-        return f"in partition {p} the operator needs its input from {now.oldest} on again, {before.oldest} was enough"
-    first_before, first = state.ends[p] - before.extent, m.ends[p] - now.extent
-    if first < first_before:
-        return f"in partition {p} the operator needs its output from {first} on again, {first_before} was enough"
-    return None
+def require_forward(state: LogState, m: Manifest) -> None:
+    """Raises if a recovery after `m` would need more of the past than one before it, which may have been let go.
+
+    Asked when a commit is published, and not when it is read: early versions did publish such commits.
+    """
+    for p, (before, now) in enumerate(zip(state.standings, m.standings, strict=False)):
+        first_before, first = state.ends[p] - before.extent, m.ends[p] - now.extent
+        if now.oldest < before.oldest or first < first_before:
+            raise CorruptManifestError(
+                f"in partition {p} the operator would need its input from {now.oldest} and its output from {first} on "
+                f"again, where {before.oldest} and {first_before} were enough",
+                where=f"stream {m.stream}, about to be published",
+                todo="this is a defect of Strandline; please report it",
+            )

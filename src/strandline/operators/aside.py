@@ -36,6 +36,8 @@ class Aside:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._parts: dict[str, list[pa.Table]] = {}
+        self.nbytes = 0
+        """How much that is: it travels through the driver."""
         self.closed: list[list[pa.Array]] = []
         """Of the windows among them, the columns of results: so that nobody takes them for open."""
 
@@ -63,7 +65,9 @@ class Aside:
 
     def _add(self, reason: str, columns: list[pa.Array]) -> None:
         names = [name for name, _ in [*self._plan.result_columns, *self._plan.control_columns]]
-        self._parts.setdefault(reason, []).append(pa.table(columns, names=names))
+        table = pa.table(columns, names=names)
+        self.nbytes += table.nbytes
+        self._parts.setdefault(reason, []).append(table)
 
 
 def unfit(plan: Plan, table: pa.Table) -> Mapping[str, Rows]:

@@ -1,7 +1,8 @@
 """The compiled loops over tuples.
 
 `operators/plain.py` says in plain Python what they compute; a test holds the two against each other. Everything here
-is O(1) a tuple and window, allocates nothing, and leaves a trace of what it changed.
+is O(1) a tuple and window (for sessions: as long as tuples of a key come nearly in order, or in runs that do),
+allocates nothing, and leaves a trace of what it changed.
 """
 
 # mypy: disable-error-code="call-overload,no-any-return,no-untyped-call,untyped-decorator"
@@ -43,6 +44,7 @@ from strandline.operators.record import (
     END,
     FREE,
     FREE_HEAD,
+    HINT,
     KEY,
     KEY_AT,
     LAYOUT,
@@ -78,6 +80,8 @@ _MIX = -7046029254386353131  # 2**64 divided by the golden ratio
 _MIX_START = -4417276706812531889  # some other odd number
 NO_START = 0
 """In the place of a start where windows are found by their key alone."""
+_NEAR = 8
+"""So many sessions of a key are looked at from the newest on, before the hint is asked."""
 _AHEAD = 8
 """How many tuples ahead a record is sent for: enough for memory to answer, few enough to stay in the cache."""
 
@@ -411,6 +415,35 @@ def newest_session(state: State, batch: Batch, word_key: bool, key: int, key_at:
 
 
 @njit(_nrt=False)
+def sessions_around(
+    state: State, trace: Trace, batch: Batch, word_key: bool, key: int, key_at: int, limit: int
+) -> tuple[int, int]:
+    """The newest session of a key that begins before `limit`, and the one after it; -1 where there is none.
+
+    Tuples come nearly in order, so most are found at the newest session. What comes far behind it (an older day after a
+    newer one) comes in order as well: it is found near to where the one before it was.
+    """
+    records = state.records
+    newest = newest_session(state, batch, word_key, key, key_at)
+    newer, slot = -1, newest
+    for _ in range(_NEAR):
+        if slot < 0 or records[slot, START] < limit:
+            return slot, newer
+        newer, slot = slot, records[slot, OLDER]
+    hint = records[newest, HINT]
+    is_older = slot >= 0 and records[hint, OPENED] >= 0 and records[hint, START] < records[slot, START]
+    if is_older and same_key(state, batch, word_key, hint, key, key_at):
+        slot, newer = hint, records[hint, NEWER]
+    while slot >= 0 and records[slot, START] >= limit:
+        newer, slot = slot, records[slot, OLDER]
+    while newer >= 0 and records[newer, START] < limit:
+        newer, slot = records[newer, NEWER], newer
+    touch_record(trace, newest)
+    records[newest, HINT] = slot if slot >= 0 else newer
+    return slot, newer
+
+
+@njit(_nrt=False)
 def put_session(state: State, trace: Trace, slot: int, newer: int, older: int) -> None:
     """Puts a session between two others of its key; -1 where there is none."""
     records = state.records
@@ -419,7 +452,7 @@ def put_session(state: State, trace: Trace, slot: int, newer: int, older: int) -
         touch_record(trace, newer)
         records[newer, OLDER] = slot
     elif older >= 0:
-        records[slot, LINK] = records[older, LINK]
+        records[slot, LINK], records[slot, HINT] = records[older, LINK], records[older, HINT]
         relink(state, trace, older, slot)
     else:
         link(state, trace, slot)
@@ -438,7 +471,7 @@ def drop_session(state: State, trace: Trace, slot: int) -> None:
         records[newer, OLDER] = older
     elif older >= 0:
         touch_record(trace, older)
-        records[older, LINK] = records[slot, LINK]
+        records[older, LINK], records[older, HINT] = records[slot, LINK], records[slot, HINT]
         relink(state, trace, slot, older)
     else:
         relink(state, trace, slot, records[slot, LINK])
@@ -632,10 +665,7 @@ def session_windows(ops: Ops, word_key: bool) -> Kernel:
                 return row, FULL
             look_ahead(state, batch, row, NO_START, mask)
             key, key_at, offset, time = batch.keys[row], batch.key_at[row], batch.offsets[row], batch.times[row]
-            newer = -1
-            mine = newest_session(state, batch, word_key, key, key_at)
-            while mine >= 0 and records[mine, START] >= time + gap:
-                newer, mine = mine, records[mine, OLDER]
+            mine, newer = sessions_around(state, trace, batch, word_key, key, key_at, time + gap)
             if mine < 0 or records[mine, END] <= time:
                 older = mine
                 mine = open_window(state, trace, fresh, key, key_at, time, time + gap, offset)
@@ -981,9 +1011,8 @@ def replaying_sessions(ops: Ops, word_key: bool) -> Kernel:
         for row in range(len(batch.keys)):
             look_ahead(state, batch, row, NO_START, mask)
             time = batch.times[row]
-            slot = newest_session(state, batch, word_key, batch.keys[row], batch.key_at[row])
-            while slot >= 0 and records[slot, START] >= time + gap:
-                slot = records[slot, OLDER]
+            key, key_at = batch.keys[row], batch.key_at[row]
+            slot, _ = sessions_around(state, trace, batch, word_key, key, key_at, time + gap)
             if slot >= 0 and time < records[slot, END] and batch.offsets[row] >= records[slot, T]:
                 replay_into(ops, state, batch, slot, row, trace)
                 records[slot, START] = min(records[slot, START], time)

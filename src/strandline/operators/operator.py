@@ -69,6 +69,8 @@ class Operator:
         self.on_error = on_error
         self.aside = Aside(plan)
         """What this step has set aside."""
+        self.opened = 0
+        """How many windows were opened in this step."""
         self._fresh: list[Int32s] = []
 
     @classmethod
@@ -86,11 +88,6 @@ class Operator:
         self.state.arrays.header[INPUT] = offset
 
     @property
-    def opened(self) -> int:
-        """How many windows were opened in this step."""
-        return sum(len(fresh) for fresh in self._fresh)
-
-    @property
     def rows_at_once(self) -> int:
         """How many tuples to feed before windows are closed."""
         return max(1, _WINDOWS_MAX // self.plan.window.overlap) if self.plan.window.has_times else _ROWS_MAX
@@ -99,6 +96,7 @@ class Operator:
         """Begins a step."""
         self.state.begin()
         self.aside = Aside(self.plan)
+        self.opened = 0
         self._fresh = []
 
     # ------------------------------------------------------------------ tuples
@@ -147,6 +145,7 @@ class Operator:
                 break
             state.grow(state.room + window.overlap)
         self._fresh.append(fresh[: state.trace.counts[FRESH]].copy())
+        self.opened += len(self._fresh[-1])
         if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
             self._refuse_overflow(results[: state.trace.counts[RESULTS]], batch)
         return results[: state.trace.counts[RESULTS]]

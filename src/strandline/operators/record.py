@@ -28,7 +28,7 @@ ROWS: Final = 9
 STATE: Final = 10
 """The first word of the aggregates' states."""
 
-# Sessions have three words more before the aggregates' states. The sessions of a key are a list in the order of time,
+# Sessions have four words more before the aggregates' states. The sessions of a key are a list in the order of time,
 # and only the newest of them is linked into its bucket.
 TIMER: Final = STATE
 """The time its timer is set for."""
@@ -36,7 +36,9 @@ OLDER: Final = STATE + 1
 """The session of the same key before this one, or NONE."""
 NEWER: Final = STATE + 2
 """The session of the same key after this one, or NONE."""
-SESSION_WORDS: Final = 3
+HINT: Final = STATE + 3
+"""Of the newest session of a key: where tuples that came far behind it were last found. It may be out of date."""
+SESSION_WORDS: Final = 4
 
 FREE: Final = -1
 CLOSED: Final = -2

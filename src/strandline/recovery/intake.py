@@ -44,10 +44,10 @@ def pieces(
     if first >= end:
         return
     is_timed = plan.window.has_times and boundary is not None
-    blocks = _listed(log, partition, first, end) if is_timed else []
+    later = _Later(_listed(log, partition, first, end)) if is_timed else None
     for table in log.read(partition, first, end, plan.input_columns):
         behind = first + table.num_rows
-        least = _least_after(table, plan.time[0], blocks, behind) if is_timed else None
+        least = _least_after(table, plan.time[0], later.least(behind)) if later is not None else None
         for begin in range(0, table.num_rows, rows):
             part = table.slice(begin, rows)
             until = begin + part.num_rows
@@ -65,13 +65,24 @@ def _listed(log: Log, partition: int, first: int, end: int) -> list[Block]:
         return list(log.blocks(partition, first, end))
 
 
-def _least_after(table: pa.Table, time: str, blocks: list[Block], behind: int) -> Ints:
-    """For each number of tuples taken of the table, the least time of what is left, and of the blocks behind it."""
-    later = min((b.time_min for b in blocks if b.end > behind), default=_NEVER)
+class _Later:
+    """The least time in blocks that are not read yet."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._ends = np.array([b.end for b in blocks], np.int64)
+        times = np.array([*(b.time_min for b in blocks), _NEVER], np.int64)
+        self._least: Ints = np.minimum.accumulate(times[::-1])[::-1]
+
+    def least(self, offset: int) -> int:
+        """Of the blocks that hold this offset or a later one."""
+        return int(self._least[np.searchsorted(self._ends, offset, side="right")])
+
+
+def _least_after(table: pa.Table, time: str, later: int) -> Ints:
+    """For each number of tuples taken of the table, the least time of what is left, `later` being that behind it."""
     times = table.column(time).cast(pa.int64()).to_numpy()
-    least = np.append(times, later)
-    result: Ints = np.minimum.accumulate(least[::-1])[::-1]
-    return result
+    least: Ints = np.minimum.accumulate(np.append(times, later)[::-1])[::-1]
+    return least
 
 
 def only_results(table: pa.Table) -> pa.Table:

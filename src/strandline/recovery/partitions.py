@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock
-from strandline.errors import DroppedError, InputWentBackError, KeyMissingError
+from strandline.errors import DroppedError, InputWentBackError, KeyMissingError, StrandlineError
 from strandline.failpoint import failpoint
 from strandline.log.appends import appends_after
 from strandline.log.block import Block, Kind
@@ -53,8 +53,9 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     taken: Taken | None = None
     for m in appends_after(input_, done):
         found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
-        if taken is not None and sum(found.ends) - sum(before) > tuples_max:
-            break
+        is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
+        if is_enough and sum(found.ends) - sum(before) > tuples_max:
+            break  # at least as far as any partition has come already, part of a commit as it may be
         taken = found
     return taken
 
@@ -63,6 +64,8 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, tuples_max
     """One step a partition."""
     state = output.state
     name = attempt or uuid.uuid4().hex
+    stands = [s.input for s in state.standings] or input_.state.starts[: input_.spec.partitions]
+    waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
     # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
     timed = output.spec.operator is None or Window.from_json(output.spec.operator["window"]).has_times
     return [
@@ -73,7 +76,8 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, tuples_max
             output_boundary=state.boundaries[p],
             input_start=input_.state.starts[p],
             input_end=max(taken.ends[p], input_.state.starts[p]),
-            tuples_max=-(-tuples_max // input_.spec.partitions),
+            # In proportion to what waits, so that all get through together.
+            tuples_max=max(1, -(-tuples_max * waiting[p] // max(1, sum(waiting)))),
             boundary=taken.boundaries[p] if timed else None,
             attempt=f"{name}-{p}",
             elapsed_us=elapsed_us,
@@ -84,7 +88,13 @@ def steps_of(taken: Taken, input_: Log, output: Log, elapsed_us: int, tuples_max
 
 def noted(done: Sequence[Done], steps: Sequence[Step], taken: Taken) -> list[Done]:
     """The same with how far into the input all of them came: a commit is done when every partition has all of it."""
-    is_whole = all(d.standing.input == s.input_end for d, s in zip(done, steps, strict=True))
+    is_whole = all(d.standing.input >= s.input_end for d, s in zip(done, steps, strict=True))
+    if not is_whole and not any(d.tuples for d in done):
+        raise StrandlineError(
+            f"a batch would take in nothing of commit {taken.commit} of the input, and neither would the next one",
+            where=f"standings {[d.standing.input for d in done]}, ends {list(taken.ends)}",
+            todo="this is a defect of Strandline; please report it",
+        )
     seen: dict[str, Any] = {"seen": taken.commit, "seen_checksum": taken.checksum}
     if is_whole:
         seen["commit"] = taken.commit

@@ -108,7 +108,7 @@ def _older_checkpoint(output: Log, plan: Plan, partition: int, standing: Standin
     Early versions could publish a standing whose checkpoint had not been written, or not been kept. Older commits know
     of older checkpoints.
     """
-    tried = {(standing.oldest, end - standing.extent)}
+    tried = {_place(standing, end)}
     for m in output.before(output.state.seq + 1):
         if m.kind != "append" or not m.standings:
             continue
@@ -117,9 +117,17 @@ def _older_checkpoint(output: Log, plan: Plan, partition: int, standing: Standin
             continue  # others have gone on since: this attempt is not the newest
         if older.mode == "none":
             return None
-        place = (older.oldest, older_end - older.extent)
+        if older_end - older.extent < output.state.starts[partition]:
+            return None  # from here on back all is gone
+        place = _place(older, older_end)
         if place not in tried:
             tried.add(place)
             with contextlib.suppress(CorruptManifestError):
                 return _Checkpoint(eventual_checkpoint.load(output, plan, partition, older, older_end), older)
     return None
+
+
+def _place(standing: Standing, end: int) -> tuple[int, ...]:
+    """What tells a checkpoint from others: a whole one is the same until the next, an eventual one grows."""
+    place = (standing.oldest, end - standing.extent)
+    return place if standing.mode == "instant" else (*place, end)

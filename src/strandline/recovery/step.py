@@ -1,6 +1,6 @@
-"""One step of an operator on one partition: input tuples of a few commits in, one block out. What a task runs.
+"""One step of an operator on one partition: input tuples of some commits in, blocks out. What a task runs.
 
-A step publishes nothing. It writes a block under a name of its own and leaves its state in the cache; whether either
+A step publishes nothing. It writes blocks under names of its own and leaves its state in the cache; whether either
 counts is decided by whoever publishes the manifest.
 """
 
@@ -28,6 +28,8 @@ from strandline.recovery.state_cache import StateCache
 
 WINDOWS_MAX = 1 << 20
 """Windows that a step opens and closes before it stops for the moment: bounds what it holds in memory."""
+ASIDE_BYTES_MAX = 16 << 20
+"""The same for what it sets aside, all of which goes through the driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ def _feed(operator: Operator, step: Step, input_: Log, tables: _Tables) -> int |
             tables.add(Kind.RESULT, columns)
         operator.input_end = piece.end
         boundary = _close(operator, piece.boundary, boundary, tables)
-        if piece.end - first >= step.tuples_max or tables.rows + operator.opened >= WINDOWS_MAX:
+        is_much = tables.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
+        if is_much or piece.end - first >= step.tuples_max:
             break
     if operator.input_end == step.input_end:
         boundary = _close(operator, step.boundary, boundary, tables)
