@@ -1,6 +1,15 @@
 """What every test shares: nothing but the choice of what to run."""
 
+import os
+
 import pytest
+
+LONG_TIMEOUT_S = 900
+
+
+def pytest_configure() -> None:
+    # Spark's JVMs live for seconds here: what their second compiler does for speed never pays. A third less CPU.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -10,6 +19,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") or item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))  # a test's own limit comes first
     if config.getoption("--run-slow"):
         return
     left_out = {"slow": "--run-slow"}

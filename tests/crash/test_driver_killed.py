@@ -11,21 +11,37 @@ import pytest
 
 from tests.crash.conftest import content, kill, run, start
 
+DEATHS = ["before-seal", "during-seal", "after-seal", "before-manifest"]
+"""Those after a manifest a query with an operator behind it dies in every run: see `test_operator_killed.py`."""
+
+
+def test_results_after_a_death_at_each_place_equal_those_of_an_uninterrupted_run(
+    folder: Path, expected: list[pa.Table], tmp_path: Path
+) -> None:
+    """One stream dies them all, because every start of Spark costs seconds; the last one when it is complete."""
+    stream = tmp_path / "items"
+    for failpoint in DEATHS:
+        run(folder, stream, failpoint=failpoint, dies=True)
+    run(folder, stream, "--compact", failpoint="compaction-before-manifest", dies=True)
+    assert content(stream) == expected
+    run(folder, stream, "--compact")
+    assert content(stream) == expected
+
+
 CRASHES = [
     # in the first batch, when nothing was ever published
     ["before-seal"],
     # later
-    pytest.param(["during-seal@3"], marks=pytest.mark.slow),
-    pytest.param(["after-seal@2"], marks=pytest.mark.slow),
-    pytest.param(["before-spark-commit@3"], marks=pytest.mark.slow),
+    ["during-seal@3"],
+    ["after-seal@2"],
+    ["before-spark-commit@3"],
     # twice in a row: the second time while the batch is repeated, or in the one after it
-    pytest.param(["before-manifest@2", "before-manifest"], marks=pytest.mark.slow),
-    pytest.param(["after-manifest@2", "after-manifest"], marks=pytest.mark.slow),
+    ["before-manifest@2", "before-manifest"],
+    ["after-manifest@2", "after-manifest"],
 ]
-"""In every run a query with an operator behind it dies after a manifest and before Spark's commit, too: see
-`test_operator_killed.py`."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("crashes", CRASHES, ids="-then-".join)
 def test_results_after_a_driver_kill_equal_those_of_an_uninterrupted_run(
     crashes: list[str], folder: Path, expected: list[pa.Table], tmp_path: Path
@@ -37,6 +53,7 @@ def test_results_after_a_driver_kill_equal_those_of_an_uninterrupted_run(
     assert content(stream) == expected
 
 
+@pytest.mark.long
 def test_a_kill_during_compaction_changes_nothing(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
     stream = tmp_path / "items"
     run(folder, stream, "--compact", failpoint="compaction-before-manifest", dies=True)
@@ -45,6 +62,7 @@ def test_a_kill_during_compaction_changes_nothing(folder: Path, expected: list[p
     assert content(stream) == expected
 
 
+@pytest.mark.long
 def test_kills_of_the_whole_process_group_at_random_moments(
     folder: Path, expected: list[pa.Table], tmp_path: Path
 ) -> None:

@@ -15,10 +15,19 @@ from tests.crash.conftest import PATIENCE_S, content, kill, processes, run, star
 EVER = "1000000000"
 
 
-def test_every_number_is_there_once_whoever_is_killed_and_when(folder: Path, tmp_path: Path) -> None:
+VICTIMS = [
+    ["java"],
+    pytest.param(["python", "java", "all of them"], marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("victims", VICTIMS, ids="-then-".join)
+def test_every_number_is_there_once_whoever_is_killed_and_when(
+    victims: list[str], folder: Path, tmp_path: Path
+) -> None:
     stream = tmp_path / "numbers"
     moments = random.Random(5)
-    for victim in ("python", "java", "all of them"):
+    for victim in victims:
         child = start(folder, stream, ["--numbers", EVER])
         try:
             published = commits(stream)

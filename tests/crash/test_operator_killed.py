@@ -129,32 +129,48 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
     return array.view(pa.int64()) if pa.types.is_float64(array.type) else array
 
 
-FUSED = [
-    Life("before-output"),  # the input is published, the output is not
-    Life("before-output"),  # and again
-    Life("after-manifest@3", policy="tight"),
-    Life("before-spark-commit@2", lost="state"),  # by then the operator has taken in the first batch of this life
-    Life("during-recovery", retried=True, lost="state"),
-]
-# Over a stream, a driver takes in all that is left unless it dies before: a batch a commit.
-OVER_THAT_STREAM = [
-    Life("after-manifest", tasks_die=("before-block",)),  # nothing was ever published
-    Life("before-output", tasks_die=("during-recovery", "after-block", "after-state"), policy="instant"),
-    Life("after-manifest@2", lost="state and spark checkpoint", policy="tight"),
-    Life("before-block", retried=True),
-]
+FEW = {
+    "fused": [
+        Life("before-output"),  # the input is published, the output is not
+        Life("before-spark-commit@2"),  # by then the operator has taken in the first batch of this life
+        Life("during-recovery", retried=True, lost="state"),
+    ],
+    # Over a stream, a driver takes in all that is left unless it dies before: a batch a commit.
+    "over": [
+        Life("after-manifest", tasks_die=("before-block",)),  # nothing was ever published
+        Life("before-block", retried=True, lost="state and spark checkpoint", policy="tight"),
+    ],
+}
+MANY = {
+    "fused": [
+        Life("before-output"),
+        Life("before-output"),  # and again
+        Life("after-manifest@3", policy="tight"),
+        Life("before-spark-commit@2", lost="state"),
+        Life("during-recovery", retried=True, lost="state"),
+    ],
+    "over": [
+        Life("after-manifest", tasks_die=("before-block",)),
+        Life("before-output", tasks_die=("during-recovery", "after-block", "after-state"), policy="instant"),
+        Life("after-manifest@2", lost="state and spark checkpoint", policy="tight"),
+        Life("before-block", retried=True),
+    ],
+}
 
 
-def test_results_after_many_deaths_equal_those_of_an_uninterrupted_run(folder: Path, tmp_path: Path) -> None:
-    for how, window, lives in (("fused", "time", FUSED), ("over", "sliding count", OVER_THAT_STREAM)):
+@pytest.mark.parametrize("lives", [FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"])
+def test_results_after_deaths_equal_those_of_an_uninterrupted_run(
+    lives: dict[str, list[Life]], folder: Path, tmp_path: Path
+) -> None:
+    """The operator of "over" works on the stream that "fused" has made."""
+    for how, window in (("fused", "time"), ("over", "sliding count")):
         case = Case(tmp_path, how, window, folder)
-        for number, life in enumerate(lives):
+        for number, life in enumerate(lives[how]):
             case.live(number, life)
         case.check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.slow if s else pytest.mark.long) for s in range(4)])
 def test_kills_at_random_moments(seed: int, folder: Path, tmp_path: Path) -> None:
     """Of the whole session, or of whichever of Spark's Python workers is there."""
     moments = random.Random(seed)

@@ -123,7 +123,7 @@ def recoveries(batches: Sequence[tuple[Standing, ...]]) -> list[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_partitions_stay_with_their_state_and_move_when_its_host_dies(cluster: Cluster, tmp_path: Path) -> None:
     rng = random.Random(5)

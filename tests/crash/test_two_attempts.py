@@ -17,7 +17,7 @@ import pytest
 
 from tests.crash.conftest import PATIENCE_S, content, finish, kill, processes, start
 
-pytestmark = pytest.mark.slow  # a standalone cluster and frozen processes: minutes, not seconds
+pytestmark = pytest.mark.long  # a standalone cluster and frozen processes: minutes, not seconds
 
 Cluster = tuple[str, list[subprocess.Popen[bytes]]]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"

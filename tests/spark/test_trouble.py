@@ -48,7 +48,7 @@ def test_a_writer_stops_when_another_has_published(spark, eventually, tmp_path):
     assert found == list(range(len(found)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_process_with_a_checkpoint_of_its_own_cannot_write_too(spark, eventually, tmp_path):
     path = tmp_path / "s"
     first = sl.persist(numbers(spark), str(path), key="k", time="at").start(trigger="200 ms")

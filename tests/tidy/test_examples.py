@@ -123,7 +123,7 @@ def test_calls_out_of_order_are_averaged_over_an_hour(tmp_path: Path) -> None:
     assert int(late) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_query_that_is_killed_again_and_again_gives_the_same_results(tmp_path: Path) -> None:
     command = [sys.executable, EXAMPLES / "04_kill_and_recover.py", "1"]
