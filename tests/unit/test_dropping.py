@@ -1,8 +1,10 @@
 """Commits that are folded into a milestone go, and nobody is led astray by their absence."""
 
 import itertools
+import os
 import pickle
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import ClassVar
 
@@ -10,11 +12,12 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, DroppedError
-from strandline.log import cuts, index, milestone
+from strandline.log import cuts, dropping, durable_file, index, milestone
 from strandline.log.appends import appends_after
 from strandline.log.compaction import compact
 from strandline.log.dropping import Dropped, drop_commits
 from strandline.log.index import ROOT_KEY
+from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer, commit_key
 from strandline.log.milestone import mark_key
@@ -84,6 +87,54 @@ def lose_the_index(storage: MemoryStorage) -> None:
 
 
 # ---------------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize("made_before", [False, True], ids=["at once", "by another"])
+def test_nothing_is_deleted_before_what_replaces_it_would_survive_a_power_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_before: bool
+) -> None:
+    storage = LocalStorage(tmp_path / "stream", "os")
+    log = Log.create(storage, item_spec(lateness=5))
+    write(log, 40)
+    durable: set[str] = set()
+    at_mark: set[str] = set()
+    at_delete: set[str] = set()
+    sync_file, sync_folder, create, delete = (
+        durable_file.sync_file,
+        durable_file.sync_folder,
+        LocalStorage.create,
+        LocalStorage.delete,
+    )
+
+    def synced(path: str) -> None:
+        (sync_folder if os.path.isdir(path) else sync_file)(path)
+        durable.add(os.path.relpath(path, storage.url))
+
+    def creates(self: LocalStorage, key: str, data: bytes) -> None:
+        if milestone.is_mark(key):
+            at_mark.update(durable)
+        create(self, key, data)
+
+    def deletes(self: LocalStorage, key: str) -> None:
+        if not at_delete:
+            at_delete.update(durable)
+        delete(self, key)
+
+    if made_before:
+        dropping._make(log, log.clock.now_us(), 6, "unique")
+    monkeypatch.setattr(durable_file, "sync_file", synced)
+    monkeypatch.setattr(durable_file, "sync_folder", synced)
+    monkeypatch.setattr(LocalStorage, "create", creates)
+    monkeypatch.setattr(LocalStorage, "delete", deletes)
+    log = Log.open(storage)
+    assert drop_commits(log, keep_commits=6, keep_us=0, every=1 << 40 if made_before else 1).commits > 30
+    made = log.state.milestone
+    assert made is not None
+    recent = {commit_key(seq) for seq in range(made.folded + 1, 41)}
+    assert commit_key(40) in recent, "the milestone's own"
+    assert log.commits.files(made) | recent | {"milestones", "commits", "."} <= at_mark
+    assert at_mark | {mark_key(0), commit_key(0)} <= at_delete
+    assert verify(Log.open(storage)).problems == ()
 
 
 def test_commits_before_a_milestone_are_deleted_and_everything_reads_as_before(log: Log, storage: Storage) -> None:

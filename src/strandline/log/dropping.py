@@ -8,7 +8,10 @@ reads all of them. The order of things is what makes it safe, at whichever point
     3  the mark, created if absent: from here on everybody who looks knows which commits are kept
     4  the commits before those are deleted, oldest first
 
-Whoever finds step 2 done goes on with step 3. Why nobody mistakes a dropped commit for one that never was: `commits`.
+Whoever finds step 2 done goes on with step 3. What 1 and 2 wrote is made durable before 3, and the mark before 4, also
+with `durability="os"`: else a power loss could cost what was deleted for it, however old.
+
+Why nobody mistakes a dropped commit for one that never was: `commits`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError
@@ -28,6 +31,7 @@ from strandline.log.index import Child, Index
 from strandline.log.log import Log
 from strandline.log.manifest import FORMAT_2, Manifest, commit_key, seal
 from strandline.log.milestone import FOLDER, Milestone, mark_key
+from strandline.log.power_loss import make_durable
 from strandline.log.state import LogState
 from strandline.log.storage import Storage, create_once
 
@@ -164,7 +168,19 @@ def _cut_files(log: Log, written: _Files, kept: int) -> list[CutFile]:
 
 
 def _mark(log: Log, milestone: Milestone) -> None:
+    make_durable(log.storage, _marked_keys(log, milestone))
     create_once(log.storage, mark_key(milestone.number), write_mark(milestone, log.spec.id))
+
+
+def _marked_keys(log: Log, milestone: Milestone) -> Iterator[str]:
+    """What must be durable before the mark may be; nothing if it is there, which was thought of then.
+
+    The commits after those that are folded, too, the milestone's own among them: if a power loss took that and left the
+    mark, the next milestone would want the same number.
+    """
+    if not log.storage.exists(mark_key(milestone.number)):
+        yield from sorted(log.commits.files(milestone))
+        yield from (commit_key(seq) for seq in range(milestone.folded + 1, log.state.seq + 1))
 
 
 # ---------------------------------------------------------------------- step 4
@@ -181,6 +197,8 @@ def _delete(log: Log, deletes_max: int | None) -> int:
         storage.put(commit_key(0), mark)
     gone = bisect.bisect_left(range(1, milestone.kept), True, key=lambda seq: storage.exists(commit_key(seq)))
     seqs = range(1, milestone.kept)[gone:][:deletes_max]
+    if seqs:
+        make_durable(storage, [mark_key(milestone.number), commit_key(0)])
     for seq in seqs:
         storage.delete(commit_key(seq))
     return len(seqs)
