@@ -99,6 +99,44 @@ def test_what_is_ahead_does_not_keep_the_side_log_for_ever(log: Log, clock: Manu
     assert summary(log).set_aside == {TIME: 1}
 
 
+@pytest.mark.parametrize("times", [0, 1_700_000_000 * SECOND], ids=["today", "backfill"])
+@pytest.mark.parametrize(
+    ("reason", "time"),
+    [(TIME, -63_000_000_000_000_000), (TIME, (1 << 63) - 1), (AHEAD, FAR)],
+    ids=["early", "far", "ahead"],
+)
+def test_what_is_aside_for_its_time_goes_when_its_publication_is_old(
+    log: Log, clock: ManualClock, reason: str, time: int, times: int
+) -> None:
+    clock.advance(times / SECOND)
+    append_items(log, {0: [(0, 0, 90 * SECOND)]})
+    set_aside(log, (reason, [(0, 1, time)]), (LATE, [(0, 2, 1)]))
+    for _ in range(2):
+        apply_retention(log, 3_600 * SECOND)
+        assert log.state.starts[SIDE] == 0, "it came a moment ago"
+        clock.advance(1_800)
+        append_items(log, {0: [(0, 0, 190 * SECOND)]})
+    clock.advance(1)
+    apply_retention(log, 3_600 * SECOND)
+    assert log.state.starts[SIDE] == 1
+    append_items(log, {0: [(0, 0, 9_000 * SECOND)]})
+    apply_retention(log, 3_600 * SECOND)
+    assert log.state.starts == (2 + 1, 0, 2)
+
+
+@pytest.mark.parametrize("time", [-(1 << 63), (1 << 63) - 1])
+def test_with_numbers_as_times_it_goes_with_what_was_published_before_it(clock: ManualClock, time: int) -> None:
+    log = Log.create(MemoryStorage(clock), item_spec(2, lateness=5), clock)
+    for n in range(6):
+        append_items(log, {p: [(p, n, 10 * n)] for p in range(2)})
+        if n == 2:
+            set_aside(log, (TIME, [(0, 1, time)]), (LATE, [(0, 1, 1)]))
+        clock.advance(1)
+        apply_retention(log, 25)
+        starts = max(0, n - 2)
+        assert log.state.starts == (starts, starts, 0 if n < 5 else 2)
+
+
 def test_a_boundary_never_leaves_64_bits(clock: ManualClock) -> None:
     forever = item_spec(1, lateness=(1 << 63) - 1)
     log = Log.create(MemoryStorage(clock), forever, clock)

@@ -7,11 +7,11 @@ announced cannot publish it any more, because it has to read the announcement fi
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log import consumers, milestone
-from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.log.milestone import is_mark
@@ -32,19 +32,22 @@ def truncate(
     *,
     before_time: int | Mapping[int, int] | None = None,
     before_offset: int | Mapping[int, int] | None = None,
+    published_before_us: int | None = None,
     yield_to_consumers: bool = False,
 ) -> tuple[int, ...]:
     """Drops whole blocks before a time or an offset, or one for each partition; returns where each begins now.
 
-    Blocks are dropped only if all of their results lie before: footprints have no time of their own. If a registered
-    consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what nobody needs.
+    Blocks are dropped only if all of their results lie before: footprints have no time of their own. What is in the
+    side log for its time goes if it was published before `published_before_us`, or else as `first_kept` says.
+    If a registered consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what
+    nobody needs.
     """
     if (before_time is None) == (before_offset is None):
         raise OptionError("truncate needs a time or an offset, and not both", where=log.storage.url)
     log.refresh()
 
     def make(state: LogState, _seen: Sequence[Manifest]) -> Manifest:
-        starts = _aligned(log, _wanted(log, before_time, before_offset))
+        starts = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
         for consumer in consumers.consumers(log):
             for p, need in enumerate(consumer.needs):
                 if need >= starts[p] or starts[p] == state.starts[p]:
@@ -78,16 +81,22 @@ def apply_retention(log: Log, keep: int) -> None:
 
     In an operator's stream the newest result counts, of each partition by itself if times are offsets.
     """
+    # Times of numbers have no clock.
+    published = earlier(log.clock.now_us(), keep) if log.spec.time_is_timestamp else None
+
+    def drop(before_time: int | Mapping[int, int]) -> None:
+        truncate(log, before_time=before_time, published_before_us=published, yield_to_consumers=True)
+
     if log.spec.operator is None:
         if log.state.time_max is not None:
-            truncate(log, before_time=earlier(log.state.time_max, keep), yield_to_consumers=True)
+            drop(earlier(log.state.time_max, keep))
         return
     found = {p: _newest_result(log, p) for p in range(log.spec.partitions)}
     newest = {p: time for p, time in found.items() if time is not None}
     if log.spec.time_is_offset:
-        truncate(log, before_time={p: earlier(time, keep) for p, time in newest.items()}, yield_to_consumers=True)
+        drop({p: earlier(time, keep) for p, time in newest.items()})
     elif newest:
-        truncate(log, before_time=earlier(max(newest.values()), keep), yield_to_consumers=True)
+        drop(earlier(max(newest.values()), keep))
 
 
 def _newest_result(log: Log, partition: int) -> int | None:
@@ -111,7 +120,10 @@ def _newest_result(log: Log, partition: int) -> int | None:
 
 
 def _wanted(
-    log: Log, before_time: int | Mapping[int, int] | None, before_offset: int | Mapping[int, int] | None
+    log: Log,
+    before_time: int | Mapping[int, int] | None,
+    before_offset: int | Mapping[int, int] | None,
+    published_before_us: int | None,
 ) -> list[int]:
     """Per partition the first offset to keep, not yet aligned to blocks."""
     late = log.spec.late
@@ -119,7 +131,7 @@ def _wanted(
         times = before_time if isinstance(before_time, Mapping) else dict.fromkeys(range(late + 1), before_time)
         starts = list(log.state.starts)
         for p, time in times.items():
-            starts[p] = first_kept(log, p, time)
+            starts[p] = first_kept(log, p, time, published_before_us)
         return starts
     if isinstance(before_offset, Mapping):
         unknown = [p for p in before_offset if not 0 <= p < late]
@@ -133,17 +145,37 @@ def _wanted(
     return [*wanted, 0]
 
 
-def first_kept(log: Log, partition: int, before_time: int) -> int:
-    """The first offset of the first block with results that are not all older than a time."""
-    blocks = log.blocks(partition, time_from=before_time)
-    kept = (b.first for b in blocks if b.has_results and _newest(log, b) >= before_time)
-    return next(kept, log.state.ends[partition])
+def first_kept(log: Log, partition: int, before_time: int, published_before_us: int | None = None) -> int:
+    """The first offset of the first block with results that are not all older than a time.
+
+    Of a block that is in the side log for its times only its publication counts: whether that lies before the same
+    time, or, if times are numbers, before that of everything that is kept in the partitions.
+    """
+    end = log.state.ends[partition]
+    if partition != log.spec.late:
+        blocks = log.blocks(partition, time_from=before_time)
+        return next((b.first for b in blocks if b.has_results and b.time_max >= before_time), end)
+    for block in log.blocks(partition):
+        if block.reason not in (AHEAD, TIME):
+            is_kept = block.has_results and block.time_max >= before_time
+        else:
+            if published_before_us is None:
+                published_before_us = before_time if log.spec.time_is_timestamp else _oldest_kept_us(log, before_time)
+            is_kept = block.published_us >= published_before_us
+        if is_kept:
+            return block.first
+    return end
 
 
-def _newest(log: Log, block: Block) -> int:
-    """The newest time of a block; of one that is in the side log for its times, when it came there."""
-    is_misdated = block.reason in (AHEAD, TIME) and log.spec.time_is_timestamp
-    return min(block.time_max, block.published_us) if is_misdated else block.time_max
+def _oldest_kept_us(log: Log, before_time: int) -> int:
+    """When the oldest block was published that a truncation leaves in a partition; the smallest if it drops none."""
+    oldest_us = log.state.published_us
+    for p in range(log.spec.partitions):
+        first = first_kept(log, p, before_time)
+        if first == 0 and log.state.ends[p]:
+            return -(1 << 63)
+        oldest_us = min([oldest_us, *(b.published_us for b in itertools.islice(log.blocks(p, first), 1))])
+    return oldest_us
 
 
 def _aligned(log: Log, wanted: Sequence[int]) -> list[int]:
