@@ -343,19 +343,19 @@ def blank_record(state: State, trace: Trace, key: int, key_at: int) -> int:
 
 
 @njit(_nrt=False)
-def link(state: State, trace: Trace, slot: int) -> None:
-    """Puts a record into its bucket."""
-    bucket = bucket_of(state.records[slot, KEY], start_in_hash(state, slot), len(state.buckets) - 1)
+def link(state: State, trace: Trace, slot: int, start: int) -> None:
+    """Puts a record into its bucket; `start` is NO_START where windows are found by their key alone."""
+    bucket = bucket_of(state.records[slot, KEY], start, len(state.buckets) - 1)
     touch_bucket(trace, bucket)
     state.records[slot, LINK] = state.buckets[bucket]
     state.buckets[bucket] = slot
 
 
 @njit(_nrt=False)
-def relink(state: State, trace: Trace, slot: int, following: int) -> None:
+def relink(state: State, trace: Trace, slot: int, start: int, following: int) -> None:
     """Lets whatever leads to a record in its bucket lead to `following` instead."""
     records = state.records
-    bucket = bucket_of(records[slot, KEY], start_in_hash(state, slot), len(state.buckets) - 1)
+    bucket = bucket_of(records[slot, KEY], start, len(state.buckets) - 1)
     here = state.buckets[bucket]
     if here == slot:
         touch_bucket(trace, bucket)
@@ -394,11 +394,11 @@ def open_window(
 
 
 @njit(_nrt=False)
-def close_window(state: State, trace: Trace, slot: int, results: Int64s) -> None:
+def close_window(state: State, trace: Trace, slot: int, start: int, results: Int64s) -> None:
     """Its record becomes a result."""
     copy_row(results, trace.counts[RESULTS], state.records, slot)
     trace.counts[RESULTS] += 1
-    relink(state, trace, slot, state.records[slot, LINK])
+    relink(state, trace, slot, start, state.records[slot, LINK])
     free_record(state, trace, slot)
     state.header[N] -= 1
 
@@ -453,9 +453,9 @@ def put_session(state: State, trace: Trace, slot: int, newer: int, older: int) -
         records[newer, OLDER] = slot
     elif older >= 0:
         records[slot, LINK], records[slot, HINT] = records[older, LINK], records[older, HINT]
-        relink(state, trace, older, slot)
+        relink(state, trace, older, NO_START, slot)
     else:
-        link(state, trace, slot)
+        link(state, trace, slot, NO_START)
     if older >= 0:
         touch_record(trace, older)
         records[older, NEWER] = slot
@@ -472,9 +472,9 @@ def drop_session(state: State, trace: Trace, slot: int) -> None:
     elif older >= 0:
         touch_record(trace, older)
         records[older, LINK], records[older, HINT] = records[slot, LINK], records[slot, HINT]
-        relink(state, trace, slot, older)
+        relink(state, trace, slot, NO_START, older)
     else:
-        relink(state, trace, slot, records[slot, LINK])
+        relink(state, trace, slot, NO_START, records[slot, LINK])
     if older >= 0:
         touch_record(trace, older)
         records[older, NEWER] = newer
@@ -549,14 +549,14 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
                     return row, FULL
                 room -= 1
                 slot = open_window(state, trace, fresh, key, key_at, batch.offsets[row], NONE, batch.offsets[row])
-                link(state, trace, slot)
+                link(state, trace, slot, NO_START)
             touch_record(trace, slot)
             accumulate(ops, state, batch, slot, row, trace)
             tuples = records[slot, ROWS] + 1
             records[slot, ROWS] = tuples
             if tuples == size:
                 records[slot, END] = batch.offsets[row]
-                close_window(state, trace, slot, results)
+                close_window(state, trace, slot, NO_START, results)
                 room += 1
         return len(batch.keys), DONE
 
@@ -591,12 +591,12 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
                 slot = records[slot, LINK]
             if fewest == advance:  # the newest window of the key has that many tuples, or there is none
                 slot = open_window(state, trace, fresh, key, key_at, offset, NONE, offset)
-                link(state, trace, slot)
+                link(state, trace, slot, NO_START)
                 accumulate(ops, state, batch, slot, row, trace)
                 records[slot, ROWS] = 1
             if full >= 0:
                 records[full, END] = offset
-                close_window(state, trace, full, results)
+                close_window(state, trace, full, NO_START, results)
         return len(batch.keys), DONE
 
     return step
@@ -637,7 +637,7 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
                     slot = records[slot, LINK]
                 if slot < 0:
                     slot = open_window(state, trace, fresh, key, key_at, start, start + size, offset)
-                    link(state, trace, slot)
+                    link(state, trace, slot, start)
                     push_timer(state, trace, start + size, slot)
                 touch_record(trace, slot)
                 records[slot, ROWS] += 1
@@ -736,7 +736,7 @@ def close_due(is_session: bool, state: State, boundary: int, results: Int64s, tr
             trace.counts[RESULTS] += 1
             drop_session(state, trace, slot)
         else:
-            close_window(state, trace, slot, results)
+            close_window(state, trace, slot, records[slot, START], results)
 
 
 # ---------------------------------------------------------------------- footprints
@@ -868,7 +868,7 @@ def load(word_key: bool, state: State, batch: Batch, footprints: Int64s, is_clos
             slot = records[slot, LINK]
         if slot < 0:
             slot = loaded_record(state, trace, batch, footprints, i, is_closed)
-            link(state, trace, slot)
+            link(state, trace, slot, start)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -886,7 +886,7 @@ def load_sessions(
         state.records[slot, OLDER] = first
         if first < 0:
             state.records[slot, OLDER], state.records[slot, NEWER] = slot, NONE
-            link(state, trace, slot)
+            link(state, trace, slot, NO_START)
 
 
 @njit(_nrt=False)
@@ -941,7 +941,7 @@ def fill(
         if is_session:
             state.records[slot, TIMER] = records[i, END]
         else:
-            link(state, trace, slot)
+            link(state, trace, slot, start_in_hash(state, slot))
         if is_timed:
             push_timer(state, trace, records[i, END], slot)
     if is_session:
