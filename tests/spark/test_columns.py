@@ -131,7 +131,9 @@ def test_columns_may_have_any_name(blocks, spark, feed, drain, content, replayed
     assert sorted(tuple(r) for batch in replayed(stream.read_stream(spark)) for r in batch) == everything
 
 
-@pytest.mark.parametrize("name", ["odd [x]{1} ü %20 #1,b?*", "10:30", "-", "day=1"])
+@pytest.mark.parametrize(
+    "name", ["odd [x]{1} ü %20 #1,b?*", *(pytest.param(n, marks=pytest.mark.long) for n in ("10:30", "-", "day=1"))]
+)
 def test_a_path_may_have_any_name(name, spark, feed, drain, content, items, replayed, tmp_path):
     path = tmp_path / "a b" / name
     source = feed(items(5), items(5, first=5))
@@ -158,7 +160,10 @@ def test_a_relative_path_stays_where_it_was_when_the_program_changes_its_folder(
     assert sl.stream(str(tmp_path / "relative")).offsets() == stream.offsets()
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.timestamp("us")], ids=str)
+SMALL = (pytest.param(kind, marks=pytest.mark.long) for kind in (pa.int16(), pa.int32()))
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), *SMALL, pa.int64(), pa.timestamp("us")], ids=str)
 def test_the_time_may_be_an_integer_or_a_local_timestamp(kind, spark, feed, drain, tmp_path):
     schema = pa.schema([("k", pa.int64()), ("at", kind)])
     source = feed(*[[{"k": 1, "at": t} for t in times] for times in ([-5, 0, 9], [10, 1, -7], [3, 100])], schema=schema)

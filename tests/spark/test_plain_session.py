@@ -66,6 +66,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_stopping_a_query_of_our_session_writes_nothing_to_the_terminal(tmp_path):
     command = [sys.executable, "-c", QUIET, str(tmp_path / "s")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)

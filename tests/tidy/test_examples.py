@@ -89,6 +89,7 @@ def test_the_readme_program_persists_every_number_once_and_goes_on_when_run_agai
     assert sum(int(n) for n in re.findall(r"(\d+) tuples", read_without_us)) == again[0]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
     output = run(EXAMPLES / "05_follow_a_live_stream.py", tmp_path)
@@ -105,6 +106,7 @@ def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path:
     run_text("\n".join(program for program in shown if "# not run" not in program), tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_average_price_is_shown_with_its_open_windows(tmp_path: Path) -> None:
     output = run(EXAMPLES / "02_average_price.py", tmp_path)
@@ -112,6 +114,7 @@ def test_the_average_price_is_shown_with_its_open_windows(tmp_path: Path) -> Non
     assert int(re.search(r"^(\d+) windows are open", output, re.MULTILINE)[1]) > 0  # type: ignore[index]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_calls_out_of_order_are_averaged_over_an_hour(tmp_path: Path) -> None:
     output = run(EXAMPLES / "03_call_records.py", tmp_path)

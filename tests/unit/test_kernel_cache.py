@@ -138,6 +138,7 @@ def test_a_damaged_kernel_is_compiled_anew(warm: tuple[Path, dict[str, Any]], el
     assert again["results"] == warm[1]["results"]
 
 
+@pytest.mark.long
 def test_processes_that_compile_at_the_same_time_do_not_mix_up_their_kernels(
     warm: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
