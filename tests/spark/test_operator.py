@@ -16,6 +16,7 @@ from strandline.log.storage_url import open_storage
 from strandline.log.verify import verify
 from strandline.spark import operator_job
 from strandline.spark import query as query_
+from strandline.spark.affinity import on_hosts
 from strandline.spark.operator_job import OperatorJob
 
 pytestmark = pytest.mark.spark
@@ -490,7 +491,9 @@ def test_a_query_stops_in_time_though_its_operator_does_not(spark, feed, items, 
     source = sl.source(feed(*[items(20, first=20 * i) for i in range(4)]).df, str(tmp_path / "s"), key="k", time="at")
     counting = source.window(sl.count_window(1)).aggregate(n=sl.count_all())
     with monkeypatch.context() as patched:
-        patched.setattr(operator_job, "run_task", forever)
+        patched.setattr(
+            operator_job, "on_hosts", lambda context, tasks, hosts, _: on_hosts(context, tasks, hosts, forever)
+        )
         patched.setattr(query_, "_PATIENCE_S", 1.0)
         query = counting.start(spark, str(tmp_path / "out"))
         while not query.progress:
