@@ -1,5 +1,6 @@
 """Streams to which nothing comes: windows close by the clock, or because the stream is finished."""
 
+import contextlib
 import time
 import warnings
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 
 import strandline as sl
 from strandline.clock import ManualClock
+from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.heartbeat import Heartbeat
 from strandline.units import END_OF_TIME
 
@@ -246,6 +248,54 @@ def test_a_query_that_is_stopped_is_not_finished(feed: Any, tmp_path: Path, even
     query.stop()
     done = sl.stream(str(items)).describe()
     assert done.finished == (done.tuples == 300), "finished, and not all is there"
+
+
+def test_a_query_that_spark_stops_is_not_finished(feed: Any, tmp_path: Path, eventually: Any) -> None:
+    """Between two batches Spark's query then ends as if all were done."""
+    ready = feed(*([row] for row in rows_at(list(range(60)))))
+    for attempt in range(4):
+        items = tmp_path / f"items{attempt}"
+        query = source(ready, items, heartbeat=None).start(trigger="available-now", final=True)
+        eventually(lambda query=query: query.progress.get("batch", -1) >= 1)
+        before = query.progress["batch"]
+        while query.progress["batch"] == before:
+            time.sleep(0.001)
+        query.spark_query.stop()
+        with contextlib.suppress(Exception):
+            query.await_termination(60)
+        done = sl.stream(str(items)).describe()
+        assert done.tuples + done.late.tuples < 60
+        assert not done.finished
+    query = source(ready, items, heartbeat=None).start(trigger="available-now", final=True)
+    assert query.await_termination(120)
+    done = sl.stream(str(items)).describe()
+    assert done.finished
+    assert done.tuples + done.late.tuples == 60
+
+
+def test_what_comes_before_the_end_is_proven_keeps_the_stream_open(
+    feed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = tmp_path / "items"
+    ready = feed(rows_at([1, 2]))
+    finish = BatchHandler.finish_stream
+
+    def late_input(self: BatchHandler, again: Any = None) -> None:
+        def more() -> Any:
+            ready.add(rows_at([3]))
+            return again()
+
+        finish(self, more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchHandler, "finish_stream", late_input)
+        query = source(ready, items, heartbeat=None).start(trigger="available-now", final=True)
+        with pytest.raises(sl.InputError, match="not finished"):
+            query.await_termination(120)
+    assert not sl.stream(str(items)).is_finished
+    assert source(ready, items, heartbeat=None).start(trigger="available-now", final=True).await_termination(120)
+    assert sl.stream(str(items)).is_finished
+    assert sl.stream(str(items)).describe().tuples == 3
 
 
 def test_final_needs_an_entry_point_and_a_bounded_input(spark: Any, feed: Any, tmp_path: Path, drain: Any) -> None:

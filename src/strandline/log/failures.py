@@ -9,6 +9,7 @@ from strandline.errors import (
     ConflictError,
     CorruptBlockError,
     CorruptManifestError,
+    InputError,
     NotAStreamError,
     SecondWriterError,
     StreamError,
@@ -59,6 +60,15 @@ def finished(where: str) -> StreamFinishedError:
         "the stream is finished, nothing can be added to it",
         where=where,
         todo="write to a new stream; this one stays readable, also by operators that have not taken it in yet",
+    )
+
+
+def unfinished(where: str) -> InputError:
+    """The error of a writer that was to finish its stream, and finds that its source has more."""
+    return InputError(
+        "the stream is not finished: its query ended before all input was published, or more came since",
+        where=where,
+        todo="start it again with final=True; if the source never ends, run it without, and call query.finish()",
     )
 
 

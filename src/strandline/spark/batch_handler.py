@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineError
+from strandline.log.failures import unfinished
 from strandline.spark.failure import failure_in
 from strandline.spark.place import Place
 from strandline.spark.ticker import Ticker
@@ -38,6 +39,9 @@ class BatchHandler(ABC):
         self._stopping = False
         self._ticker: Ticker | None = None
         self._finisher: threading.Thread | None = None
+        self._is_done = False
+        """Whether all is published, as far as is known: a batch that comes now is the proof that it is not."""
+        self._has_more = False
 
     @abstractmethod
     def handle(self, df: DataFrame, batch: int) -> None:
@@ -98,29 +102,45 @@ class BatchHandler(ABC):
             self._at_work.release()
         return is_free
 
-    def finish_stream(self, *, when_done: bool) -> None:
-        """Completes the stream in a thread of its own: now, or when Spark's query has ended well by itself."""
-        self._finisher = threading.Thread(target=self._finish, args=(when_done,), name="strandline-end", daemon=True)
+    def finish_stream(self, again: Callable[[], StreamingQuery] | None = None) -> None:
+        """Completes the stream in a thread of its own: now, or when Spark's query has ended well by itself.
+
+        Then `again` starts it once more, for a proof: one that somebody has stopped between two batches ends well, too.
+        """
+        self._finisher = threading.Thread(target=self._finish, args=(again,), name="strandline-end", daemon=True)
         self._finisher.start()
 
-    def _finish(self, when_done: bool) -> None:
+    def _finish(self, again: Callable[[], StreamingQuery] | None) -> None:
         query = self._spark_query
         try:
-            if when_done and query is not None:
-                query.awaitTermination()
-                if self._stopping:
+            if again is not None and query is not None:
+                if not self._ends_by_itself(query):
+                    return
+                self._is_done = True
+                if not self._ends_by_itself(again()):
                     return
         except Exception:
-            return  # whoever waits for the query hears of it; the stream goes on where it stands
+            # Whoever waits for the query hears of it; the stream goes on where it stands.
+            if self._has_more and not self._stopping:
+                self.failure = self.failure or unfinished(self.place.url)
+            return
         try:
-            self.complete(when_done=when_done)
+            self.complete(when_done=again is not None)
         except Exception as problem:
             self.failure = self.failure or problem
+
+    def _ends_by_itself(self, query: StreamingQuery) -> bool:
+        """Waits for the end of Spark's query; False if `halt` has brought it about. Raises what has stopped it."""
+        query.awaitTermination()
+        return not self._stopping
 
     def __call__(self, df: DataFrame, batch: int) -> None:
         """For Spark."""
         self._started.wait()
         with self._at_work:
+            if self._is_done:
+                self._has_more = True
+                raise InterruptedError(_INTERRUPTED)
             if not self._stopping:
                 with self._in_words():
                     self.handle(df, batch)

@@ -144,10 +144,11 @@ class Entry:
         stream = self._df.writeStream.foreachBatch(writer).trigger(**arguments)
         if name:
             stream = stream.queryName(name)
-        spark_query = stream.option("checkpointLocation", checkpoint_place.spark_url).start()
+        stream = stream.option("checkpointLocation", checkpoint_place.spark_url)
+        spark_query = stream.start()
         writer.runs_in(spark_query)
         if final:
-            writer.finish_stream(when_done=True)
+            writer.finish_stream(stream.start)
         return Query(spark_query, writer)
 
     def _require_no_other(self, query_id: str | None) -> None:

@@ -80,7 +80,7 @@ class Query:
         self.spark_query.stop()
         if (problem := self.exception()) is not None:
             raise problem
-        self._writer.finish_stream(when_done=False)
+        self._writer.finish_stream()
         self._writer.settle(timeout_s=None)
         if self._writer.failure is not None:
             raise self._writer.failure
