@@ -9,6 +9,7 @@ from strandline.errors import StorageError
 from strandline.log import index
 from strandline.log.block import Block
 from strandline.log.compaction import compact
+from strandline.log.leaf import Leaf
 from strandline.log.log import Log
 from strandline.log.retention import collect, truncate
 from strandline.testing import MemoryStorage
@@ -180,3 +181,29 @@ def test_a_store_that_fails_is_not_taken_for_a_lost_index(
     with pytest.raises(StorageError, match="sick"):
         list(Log.open(storage, log.clock).blocks(0))
     assert original(index.ROOT_KEY) == before
+
+
+def test_what_compactions_replaced_is_found_without_comparing_all_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    covers = index.covers
+
+    def counted(outer: Block, inner: Block) -> bool:
+        calls.append(1)
+        return covers(outer, inner)
+
+    def compacted(partition: int, first: int, end: int, name: str) -> Block:
+        rows = {"result": end - first}
+        return Block(partition, f"blocks/{partition}-{first}-{name}", first, end, rows, 0, 0, 1, f"xxh3:{0:016x}")
+
+    small = [compacted(p, first, first + 8, "small") for first in range(0, 64, 8) for p in range(50)]
+    large = [compacted(p, 0, 32, "large") for p in range(0, 50, 2)]
+    again = [compacted(7, 40, 48, "again")]
+    monkeypatch.setattr(index, "covers", counted)
+    found = index.outermost([*small, *large, *again])
+    assert len(calls) <= 2 * len(small)
+    left = [b for b in small if (b.partition % 2 or b.first >= 32) and (b.partition, b.first) != (7, 40)]
+    assert found == sorted([*left, *large, *again], key=lambda b: (b.partition, b.first))
+    leaf = Leaf.of([compacted(p, first, first + 4, "appended") for p in range(51) for first in range(0, 80, 4)])
+    covered = [any(covers(r, b) for r in found) for b in leaf.all()]
+    assert leaf.covered_by(found).tolist() == covered
+    assert not Leaf.of([]).covered_by(found).any()

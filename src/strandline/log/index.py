@@ -190,7 +190,7 @@ class Index:
                 added += manifest.blocks
             elif manifest.kind == "compact":
                 edits.replacements += manifest.blocks
-        edits.replacements = _outermost(edits.replacements)
+        edits.replacements = outermost(edits.replacements)
         edits.starts = state.starts
         children = list(snapshot.children)
         if added:
@@ -295,9 +295,7 @@ class Index:
                 return replace(child, entries=0)
             return replace(self._write_node(below, child.level), firsts=tuple(firsts), ends=tuple(ends))
         leaf = self.leaf(child)
-        drop = leaf.end <= np.asarray(edits.starts)[leaf.partition]
-        for r in edits.replacements:
-            drop |= (leaf.partition == r.partition) & (leaf.first >= r.first) & (leaf.end <= r.end)
+        drop = (leaf.end <= np.asarray(edits.starts)[leaf.partition]) | leaf.covered_by(edits.replacements)
         kept = [r for r in own if r.end > edits.starts[r.partition]]
         leaf = leaf.edited(drop, kept)
         return self._write_leaf(
@@ -320,9 +318,17 @@ class _Edits:
         )
 
 
-def _outermost(blocks: Sequence[Block]) -> list[Block]:
-    """Without those that a later one replaces again."""
-    return [b for i, b in enumerate(blocks) if not any(covers(later, b) for later in blocks[i + 1 :])]
+def outermost(blocks: Iterable[Block]) -> list[Block]:
+    """Blocks of compactions without those that a later one has replaced again, by partition and offset.
+
+    A later one stands for whole ones of before, so they lie within each other or apart.
+    """
+    found: list[Block] = []
+    # The later first among equals: sorting keeps their order.
+    for block in sorted(reversed(list(blocks)), key=lambda b: (b.partition, b.first, -b.end)):
+        if not (found and covers(found[-1], block)):
+            found.append(block)
+    return found
 
 
 def covers(outer: Block, inner: Block) -> bool:

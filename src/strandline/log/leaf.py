@@ -7,6 +7,7 @@ it is two `searchsorted`, not a walk over objects.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 
@@ -53,7 +54,13 @@ class Leaf:
         """A leaf with these blocks."""
         ordered = sorted(blocks, key=lambda b: (b.partition, b.first))
         columns = {name: [getattr(b, name) for b in ordered] for name in _SCHEMA.names if name != "rows"}
-        columns["rows"] = [json.dumps(dict(b.rows)) for b in ordered]
+        texts: dict[tuple[tuple[str, int], ...], str] = {}  # many blocks, few that differ in this
+        columns["rows"] = []
+        for b in ordered:
+            rows = tuple(b.rows.items())
+            if rows not in texts:
+                texts[rows] = json.dumps(dict(rows))
+            columns["rows"].append(texts[rows])
         return cls(pa.table(columns, schema=_SCHEMA))
 
     @classmethod
@@ -99,6 +106,17 @@ class Leaf:
         if time_until is not None:
             keep &= self.time_min[low:high] < time_until
         yield from _blocks(self.table.slice(low, high - low).filter(pa.array(keep)))
+
+    def covered_by(self, blocks: Iterable[Block]) -> npt.NDArray[np.bool_]:
+        """Of each entry, whether one of the blocks stands for it; those are in order and do not overlap."""
+        covered = np.zeros(len(self), dtype=bool)
+        for partition, group in itertools.groupby(blocks, key=lambda b: b.partition):
+            own = list(group)
+            low = int(np.searchsorted(self.partition, partition, side="left"))
+            high = int(np.searchsorted(self.partition, partition, side="right"))
+            at = np.searchsorted([b.first for b in own], self.first[low:high], side="right") - 1
+            covered[low:high] = (at >= 0) & (self.end[low:high] <= np.asarray([b.end for b in own])[at])
+        return covered
 
     def all(self) -> Iterator[Block]:
         """Every entry."""

@@ -17,7 +17,7 @@ import numpy as np
 from strandline.errors import CorruptionError, DroppedError, KeyMissingError
 from strandline.log.columns import fields_of, type_name
 from strandline.log.consumers import Consumer, consumers
-from strandline.log.index import Child, Index, covers
+from strandline.log.index import Child, Index, outermost
 from strandline.log.leaf import Ints, Leaf
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
@@ -312,15 +312,12 @@ def _numbers(leaf: Leaf) -> Ints:
 
 def _live_leaves(log: Log) -> Iterator[Leaf]:
     """The entries of the index, less what later commits replaced, plus what they added."""
-    replacements = [b for m in log.tail if m.kind == "compact" for b in m.blocks]
-    outermost = [b for i, b in enumerate(replacements) if not any(covers(later, b) for later in replacements[i + 1 :])]
+    replacements = outermost(b for m in log.tail if m.kind == "compact" for b in m.blocks)
     appended = Leaf.of(b for m in log.tail if m.kind == "append" for b in m.blocks)
     for leaf in itertools.chain(_leaves(Index(log.storage), log.snapshot.children), [appended]):
-        drop = np.zeros(len(leaf), dtype=bool)
-        for r in outermost:
-            drop |= (leaf.partition == r.partition) & (leaf.first >= r.first) & (leaf.end <= r.end)
+        drop = leaf.covered_by(replacements)
         yield leaf.edited(drop, ()) if drop.any() else leaf
-    yield Leaf.of(outermost)
+    yield Leaf.of(replacements)
 
 
 def _leaves(index: Index, children: Sequence[Child]) -> Iterator[Leaf]:

@@ -73,6 +73,10 @@ class PlainLeaf:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def covered_by(self, blocks: Iterable[Block]) -> npt.NDArray[np.bool_]:
+        outer = list(blocks)
+        return np.asarray([any(index.covers(o, b) for o in outer) for b in self._entries], dtype=bool)
+
     def encode(self) -> bytes:
         entries = [{**block_json(b), "partition": b.partition, "us": b.published_us} for b in self._entries]
         return json.dumps(entries).encode()
