@@ -39,6 +39,7 @@ from strandline.log import consumers
 from strandline.log.block import Block, Kind
 from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
 from strandline.log.log import END, Log
+from strandline.log.reason import LATE
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
 from strandline.spark.place import Place
@@ -278,35 +279,39 @@ def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterato
     """The results of a slice as Spark wants them. Runs in a task."""
     spec = StreamSpec.from_json(part.spec, options.place.url)
     wanted = to_arrow_schema(schema, timezone="UTC")
-    for read in _tables(part, options.place, spec):
+    for read, reason in _tables(part, options.place, spec):
         table = _within(read, spec, options)
         if options.positions:
             number = None if part.partition == spec.late else part.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
             if part.partition == spec.late and REASON not in table.column_names:
-                table = table.append_column(REASON, pa.repeat(pa.scalar(_reason(part, read)), len(table)))
+                table = table.append_column(REASON, pa.repeat(pa.scalar(reason), len(table)))
         yield from table.select(wanted.names).cast(wanted).to_batches(max_chunksize=_ROWS_PER_BATCH)
 
 
-def _reason(part: Slice, table: pa.Table) -> str:
-    """Why the tuples of one block of the side log are there; compaction does not mix reasons."""
-    offset = table.column(OFFSET)[0].as_py() if len(table) else part.blocks[0].first
-    return next(b.reason for b in part.blocks if b.first <= offset < b.end)
-
-
-def _tables(part: Slice, place: Place, spec: StreamSpec) -> Iterator[pa.Table]:
+def _tables(part: Slice, place: Place, spec: StreamSpec) -> Iterator[tuple[pa.Table, str]]:
+    """The tuples of a slice, a table per block, with the reason for which they are in the side log, if they are."""
     log = Log(place.storage(), spec)
     first = part.first
     try:
         for block in part.blocks:
             table = log.read_block(block)
             cut = max(0, part.first - block.first)
-            yield table.slice(cut, min(part.end, block.end) - block.first - cut)
+            yield table.slice(cut, min(part.end, block.end) - block.first - cut), block.reason
             first = block.end
     except KeyMissingError:
         # The block was compacted and collected since the batch was planned: its tuples are elsewhere now.
-        end = min(part.end, part.blocks[-1].end)
-        yield from place.open().read(part.partition, max(first, part.first, part.blocks[0].first), end)
+        log, end = place.open(), min(part.end, part.blocks[-1].end)
+        for table in log.read(part.partition, max(first, part.first, part.blocks[0].first), end):
+            yield table, _reason(log, part.partition, table)
+
+
+def _reason(log: Log, partition: int, table: pa.Table) -> str:
+    """Why the tuples of one block of the side log are there; compaction does not mix reasons."""
+    if partition != log.spec.late or not len(table):
+        return LATE
+    offset = table.column(OFFSET)[0].as_py()
+    return next(log.blocks(partition, offset, offset + 1)).reason
 
 
 def _within(table: pa.Table, spec: StreamSpec, options: ReadOptions) -> pa.Table:
