@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.log.block import Block
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
 from strandline.operators.key_codec import KeyCodec
@@ -40,6 +41,11 @@ def test_a_time_without_a_zone_is_ahead_if_it_is_so_everywhere() -> None:
     found = limits(spec_of("timestamp_ntz")).by_time
     assert found(0, NOW, NOW + 15 * HOUR) == set()
     assert found(0, NOW, NOW + 15 * HOUR + 1) == {"ahead"}
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_whatever_may_be_ahead_has_64_bits(kind: str) -> None:
+    assert limits(spec_of(kind), max_ahead=(1 << 63) - 1).latest == (1 << 63) - 1
 
 
 @pytest.mark.parametrize(
@@ -106,3 +112,14 @@ def test_what_was_met_lately_is_expected_for_a_while() -> None:
     assert expected.reasons == ("late", "key")
     expected.next_batch()
     assert expected.reasons == ()
+
+
+def test_what_is_met_again_and_again_stays_expected() -> None:
+    expected = Expected()
+    assert expected.learn({"late", "ahead"})
+    written = Block(2, "late/0-u.parquet", 0, 1, {"result": 1}, 0, 0, 1, "")
+    for _ in range(200):
+        expected.next_batch()
+        assert "late" in expected.reasons, "the batch would be written twice"
+        expected.met([written])
+    assert expected.reasons == ("late",)

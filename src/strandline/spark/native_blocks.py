@@ -114,6 +114,7 @@ class NativeBlocks:
             staging = self._written_by_spark(df, limits, folder)
         failpoint("before-seal")
         blocks = _seal_all(df, self._place, spec, _numbered(parts, ends, spec, name, self._expected.reasons))
+        self._expected.met(b for b in blocks if b.partition == spec.late)
         shutil.rmtree(staging, ignore_errors=True)
         failpoint("after-seal")
         return blocks

@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from strandline.log.block import Block
 from strandline.log.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
 from strandline.operators.record import LENGTH_MAX
+from strandline.units import END_OF_TIME
 
 REASONS = (LATE, AHEAD, TIME, KEY)
 """In the order in which they follow each other in the side log."""
@@ -48,7 +50,7 @@ class Limits:
         latest = None
         if max_ahead is not None:
             # A time without a zone may be of any: it is not ahead while it is not ahead of the earliest of them.
-            latest = now_us + max_ahead + (0 if _has_zone(spec) else _UTC_PLUS_14_US)
+            latest = min(now_us + max_ahead + (0 if _has_zone(spec) else _UTC_PLUS_14_US), END_OF_TIME)
         low, high = (_YEAR_1_US, _YEAR_10000_US - 1) if spec.time_is_timestamp else (-_NUMBER_MAX, _NUMBER_MAX)
         # As operators write keys out: a length before what has one, eight bytes or less for the others.
         written = sum(5 if name in long_keys(spec) else 21 for name in spec.key)
@@ -110,6 +112,10 @@ class Expected:
         unexpected = set(found) - set(self.reasons)
         self._batches_left |= dict.fromkeys(unexpected, _MEMORY)
         return bool(unexpected)
+
+    def met(self, side_log: Iterable[Block]) -> None:
+        """Remembers the reasons of blocks that were written for as long as if they had just been learnt."""
+        self._batches_left |= dict.fromkeys((block.reason for block in side_log), _MEMORY)
 
 
 def long_keys(spec: StreamSpec) -> list[str]:
