@@ -13,7 +13,8 @@ from strandline.log.log import Log
 from tests.crash.conftest import BATCHES, ROWS, content, run
 
 
-@pytest.mark.parametrize("failpoint", ["before-manifest", pytest.param("after-manifest", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("failpoint", ["before-manifest", "after-manifest"])
 def test_a_stream_is_finished_once_whenever_its_writer_dies(
     failpoint: str, folder: Path, expected: list[pa.Table], tmp_path: Path
 ) -> None:

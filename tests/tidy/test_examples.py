@@ -99,7 +99,7 @@ def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["start.md", "reference.md"])
+@pytest.mark.parametrize("name", ["start.md", pytest.param("reference.md", marks=pytest.mark.long)])
 def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     """As one program, as a reader would type them."""
     shown = programs(ROOT / "docs" / name)
