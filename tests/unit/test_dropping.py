@@ -12,7 +12,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, DroppedError
-from strandline.log import cuts, dropping, durable_file, index, milestone
+from strandline.log import cuts, dropping, durable_file, index, milestone, quiet
 from strandline.log.appends import appends_after
 from strandline.log.compaction import compact
 from strandline.log.dropping import Dropped, drop_commits
@@ -324,6 +324,18 @@ def test_cuts_go_with_the_tuples(log: Log) -> None:
 
 
 # ---------------------------------------------------------------------- damage
+
+
+def test_the_end_of_a_stream_stays_known_when_its_tuples_and_its_commits_are_gone(log: Log) -> None:
+    # An operator may have taken in every tuple and not yet learnt that nothing follows.
+    last = log.state.seq
+    quiet.finish(log, "r")
+    for _ in range(2):
+        truncate(log, before_offset=1 << 40)
+        log.fold()
+        drop(log, keep_commits=0)
+    [end] = appends_after(log, last)
+    assert end.finished
 
 
 def test_verify_names_what_is_wrong_with_a_milestone(log: Log, storage: Storage) -> None:

@@ -152,14 +152,18 @@ def _copied(log: Log, written: _Files, children: Sequence[Child]) -> tuple[Child
 
 
 def _cut_files(log: Log, written: _Files, kept: int) -> list[CutFile]:
-    """The cuts of all commits before `kept`, as far as their tuples are still there."""
+    """The cuts of all commits before `kept`, as far as their tuples are still there; the last of them in any case.
+
+    That one says up to which time nothing follows, or that nothing follows at all: news also for an operator that has
+    taken in every tuple.
+    """
     files = log.commits.cut_files()
     last = files[-1] if files else None
     first = max(last.last + 1 if last else 0, log.kept)
     rows = list(cuts.chosen(log.commit, range(first, kept), sum(last.ends) if last else 0, log.spec.partitions))
     live = [file for file in files if any(end > start for end, start in zip(file.ends, log.state.starts, strict=True))]
     if not rows:
-        return live
+        return live or files[-1:]
     if live and not live[-1].is_full:
         rows = [*cuts.read(log.storage, live.pop(), log.spec.id), *rows]
     data = cuts.encode(rows)
