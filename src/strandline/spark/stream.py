@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +11,10 @@ import pyarrow as pa
 
 from strandline.errors import OptionError
 from strandline.log import compaction, consumers, retention
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
 from strandline.log.log import END, Log
-from strandline.log.reason import IN_NAME, LATE
 from strandline.log.spec import StreamSpec
 from strandline.operators.windows import Window
-from strandline.spark import rows
+from strandline.spark.block_reading import read_blocks
 from strandline.spark.failure import failure_in
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
@@ -27,7 +22,7 @@ from strandline.spark.place import Place
 from strandline.units import duration_us, time_value
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from strandline.log.summary import Summary
@@ -36,15 +31,6 @@ if TYPE_CHECKING:
 Time = str | int | dt.datetime
 Bound = Time | Mapping[int, int]
 """A point in the stream: a time, or an offset for each partition."""
-
-# Whatever the session says: no block is left out in silence, and no date is taken for one of an older calendar.
-_READING = {
-    "parquet.page.verify-checksum.enabled": "true",  # Spark does not know our checksums, but those of the pages
-    "ignoreMissingFiles": "false",
-    "ignoreCorruptFiles": "false",
-    "datetimeRebaseMode": "CORRECTED",
-}
-_GLOB = re.compile(r"([\\{}\[\]*?,])")
 
 
 class Stream:
@@ -117,7 +103,7 @@ class Stream:
         blocks = [b for p in chosen for b in log.blocks(p, firsts.get(p, 0), ends.get(p, END), time_from, time_until)]
         for p, first in firsts.items():
             log.require_kept(p, first)
-        return _native(spark, log, blocks, firsts, ends, time_from, time_until, late=late, positions=positions)
+        return read_blocks(spark, log, blocks, firsts, ends, time_from, time_until, late=late, positions=positions)
 
     def _read_through_python(
         self, spark: SparkSession, since: Bound | None, until: Bound | None, *, late: bool, positions: bool
@@ -288,82 +274,3 @@ def _split(log: Log, bound: Bound | None, name: str) -> tuple[int | None, dict[i
             todo="pass something like what offsets() returns",
         )
     return None, dict(bound)
-
-
-def _native(
-    spark: SparkSession,
-    log: Log,
-    blocks: Sequence[Block],
-    firsts: Mapping[int, int],
-    ends: Mapping[int, int],
-    time_from: int | None,
-    time_until: int | None,
-    *,
-    late: bool,
-    positions: bool,
-) -> DataFrame:
-    """The blocks through Spark's own Parquet reader, which prunes columns and row groups by itself."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ByteType, LongType, StructField, StructType
-
-    from strandline.spark.source import spark_schema
-
-    schema = spark_schema(log.spec, positions=False)
-    if not blocks:
-        return spark.createDataFrame([], spark_schema(log.spec, late=late, positions=positions))
-    stamps = [StructField(OFFSET, LongType()), StructField(KIND, ByteType())] if log.spec.is_stamped else []
-    paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
-    with _listing_here(spark):
-        df = spark.read.schema(StructType([*schema.fields, *stamps])).options(**_READING).parquet(*paths)
-    metadata = df.metadataColumn("_metadata")  # whatever columns of that name the tuples have
-    file = metadata["file_path"]
-    offset = F.col(OFFSET) if stamps else _first(file) + metadata["row_index"]
-    if any(b.rows.get("result", 0) != b.tuples for b in blocks):
-        df = df.where(F.col(KIND) == int(Kind.RESULT))
-    if time_from is not None:
-        df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, time_from))
-    if time_until is not None:
-        df = df.where(rows.quoted(log.spec.time) < rows.time_literal(log.spec, time_until))
-    low = {b.file: firsts[b.partition] for b in blocks if firsts.get(b.partition, 0) > b.first}
-    high = {b.file: ends[b.partition] for b in blocks if ends.get(b.partition, END) < b.end}
-    if low:
-        df = df.where(offset >= F.coalesce(_per_file(file, low), F.lit(0)))
-    if high:
-        df = df.where(offset < F.coalesce(_per_file(file, high), F.lit(END)))
-    columns = [rows.quoted(c) for c in log.spec.columns]
-    if positions:
-        number = F.regexp_extract(file, r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
-        columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), offset.alias(OFFSET)]
-        if late and REASON not in map(str.lower, log.spec.columns):
-            reason = F.nullif(F.regexp_extract(file, IN_NAME, 1), F.lit(""))
-            columns.append(F.coalesce(reason, F.lit(LATE)).alias(REASON))
-    return df.select(*columns)
-
-
-@contextlib.contextmanager
-def _listing_here(spark: SparkSession) -> Iterator[None]:
-    """Spark would start a job to look at more than 32 files; the manifests have named them, a look is enough."""
-    setting = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, str((1 << 31) - 1))
-    try:
-        yield
-    finally:
-        spark.conf.set(setting, str(before))
-
-
-def _first(file: Column) -> Column:
-    """The offset of a file's first tuple, with which its name begins."""
-    from pyspark.sql import functions as F
-
-    return F.substring(F.substring_index(file, "/", -1), 1, 20).cast("long")
-
-
-def _per_file(file: Column, offsets: Mapping[str, int]) -> Column:
-    """A bound that holds only for the files it cuts."""
-    from pyspark.sql import functions as F
-
-    # Files in the folders of two partitions may have the same name.
-    names = {"/".join(name.split("/")[-2:]): offset for name, offset in offsets.items()}
-    pairs = [F.lit(part) for pair in names.items() for part in pair]
-    return F.create_map(*pairs)[F.substring_index(file, "/", -2)]

@@ -1,0 +1,105 @@
+"""The blocks of a stream through Spark's own Parquet reader, which prunes columns and row groups by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from strandline.log.block import Block, Kind
+from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
+from strandline.log.log import END, Log
+from strandline.log.reason import IN_NAME, LATE
+from strandline.spark import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+# Whatever the session says: no block is left out in silence, and no date is taken for one of an older calendar.
+_READING = {
+    "parquet.page.verify-checksum.enabled": "true",  # Spark does not know our checksums, but those of the pages
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
+_GLOB = re.compile(r"([\\{}\[\]*?,])")
+
+
+def read_blocks(
+    spark: SparkSession,
+    log: Log,
+    blocks: Sequence[Block],
+    firsts: Mapping[int, int],
+    ends: Mapping[int, int],
+    time_from: int | None,
+    time_until: int | None,
+    *,
+    late: bool,
+    positions: bool,
+) -> DataFrame:
+    """These blocks as a DataFrame: results only, within the bounds; files are opened when Spark runs it."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ByteType, LongType, StructField, StructType
+
+    from strandline.spark.source import spark_schema
+
+    schema = spark_schema(log.spec, positions=False)
+    if not blocks:
+        return spark.createDataFrame([], spark_schema(log.spec, late=late, positions=positions))
+    stamps = [StructField(OFFSET, LongType()), StructField(KIND, ByteType())] if log.spec.is_stamped else []
+    paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
+    with _listing_here(spark):
+        df = spark.read.schema(StructType([*schema.fields, *stamps])).options(**_READING).parquet(*paths)
+    metadata = df.metadataColumn("_metadata")  # whatever columns of that name the tuples have
+    file = metadata["file_path"]
+    offset = F.col(OFFSET) if stamps else _first(file) + metadata["row_index"]
+    if any(b.rows.get("result", 0) != b.tuples for b in blocks):
+        df = df.where(F.col(KIND) == int(Kind.RESULT))
+    if time_from is not None:
+        df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, time_from))
+    if time_until is not None:
+        df = df.where(rows.quoted(log.spec.time) < rows.time_literal(log.spec, time_until))
+    low = {b.file: firsts[b.partition] for b in blocks if firsts.get(b.partition, 0) > b.first}
+    high = {b.file: ends[b.partition] for b in blocks if ends.get(b.partition, END) < b.end}
+    if low:
+        df = df.where(offset >= F.coalesce(_per_file(file, low), F.lit(0)))
+    if high:
+        df = df.where(offset < F.coalesce(_per_file(file, high), F.lit(END)))
+    columns = [rows.quoted(c) for c in log.spec.columns]
+    if positions:
+        number = F.regexp_extract(file, r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
+        columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), offset.alias(OFFSET)]
+        if late and REASON not in map(str.lower, log.spec.columns):
+            reason = F.nullif(F.regexp_extract(file, IN_NAME, 1), F.lit(""))
+            columns.append(F.coalesce(reason, F.lit(LATE)).alias(REASON))
+    return df.select(*columns)
+
+
+@contextlib.contextmanager
+def _listing_here(spark: SparkSession) -> Iterator[None]:
+    """Spark would start a job to look at more than 32 files; the manifests have named them, a look is enough."""
+    setting = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, str((1 << 31) - 1))
+    try:
+        yield
+    finally:
+        spark.conf.set(setting, str(before))
+
+
+def _first(file: Column) -> Column:
+    """The offset of a file's first tuple, with which its name begins."""
+    from pyspark.sql import functions as F
+
+    return F.substring(F.substring_index(file, "/", -1), 1, 20).cast("long")
+
+
+def _per_file(file: Column, offsets: Mapping[str, int]) -> Column:
+    """A bound that holds only for the files it cuts."""
+    from pyspark.sql import functions as F
+
+    # Files in the folders of two partitions may have the same name.
+    names = {"/".join(name.split("/")[-2:]): offset for name, offset in offsets.items()}
+    pairs = [F.lit(part) for pair in names.items() for part in pair]
+    return F.create_map(*pairs)[F.substring_index(file, "/", -2)]
