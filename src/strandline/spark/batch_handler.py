@@ -92,6 +92,9 @@ class BatchHandler(ABC):
             self._finisher.join(timeout_s)
         return not (self._finisher is not None and self._finisher.is_alive())
 
+    def take_in_all(self) -> None:  # noqa: B027, most have nothing to do then
+        """Returns when the work is done that is left once Spark has none."""
+
     def halt(self, timeout_s: float | None) -> bool:
         """Returns when the batch under way is published (True), or when that has taken too long; no other begins."""
         self._stopping = True

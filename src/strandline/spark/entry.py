@@ -20,8 +20,9 @@ from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
-from strandline.spark.query import AVAILABLE_NOW, Query, interval_s, trigger_arguments
+from strandline.spark.query import Query
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
+from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.units import duration_us
 from strandline.version import VERSION
 
@@ -57,7 +58,7 @@ class Entry:
         self,
         spark: SparkSession | None = None,
         *,
-        trigger: str | None = None,
+        trigger: Trigger = None,
         name: str | None = None,
         spark_checkpoint_dir: str | None = None,
         blocks: str | None = None,
@@ -65,12 +66,13 @@ class Entry:
     ) -> Query:
         """Starts the query; the stream is created if there is none.
 
-        `trigger` is an interval ("200 ms"), "available-now", or None for as fast as it goes. Spark's own checkpoint
-        lies inside the stream's folder unless `spark_checkpoint_dir` says otherwise. `blocks` chooses who writes them:
-        "native" (Spark; file systems only) or "arrow" (Python tasks); by default whichever is faster there.
+        `trigger` is an interval ("200 ms"), "available-now", or None for as fast as it goes; PySpark's way to say it,
+        dict(availableNow=True), does as well. Spark's own checkpoint lies inside the stream's folder unless
+        `spark_checkpoint_dir` says otherwise. `blocks` chooses who writes them: "native" (Spark; file systems only) or
+        "arrow" (Python tasks); by default whichever is faster there.
         With `final`, for "available-now" alone, the stream is finished when all that is available is published.
         """
-        return self._start(spark, None, trigger, name, spark_checkpoint_dir, blocks, final=final)
+        return self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
 
     # ------------------------------------------------------------------ as the input of an operator
 

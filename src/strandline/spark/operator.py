@@ -24,6 +24,7 @@ from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.query import Query
+from strandline.spark.trigger import Trigger, plain_trigger
 from strandline.units import duration_us
 from strandline.version import VERSION
 
@@ -160,7 +161,7 @@ class Aggregation:
         spark: SparkSession,
         path: str,
         *,
-        trigger: str | None = None,
+        trigger: Trigger = None,
         name: str | None = None,
         max_tuples_per_batch: int | None = None,
         on_error: OnError = "stop",
@@ -174,8 +175,9 @@ class Aggregation:
         """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
 
         Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine. `trigger` is an interval
-        ("200 ms"), "available-now", or None for as fast as it goes. `max_tuples_per_batch` bounds how much input one
-        batch takes in when there is much to catch up with. `compaction="off"` leaves small blocks as they are.
+        ("200 ms"), "available-now", or None for as fast as it goes; PySpark's dict(availableNow=True) does as well.
+        `max_tuples_per_batch` bounds how much input one batch takes in when there is much to catch up with.
+        `compaction="off"` leaves small blocks as they are.
         What cannot be computed (an integer sum that does not fit 64 bits, a value of 16 MiB) ends the query, unless
         `on_error="set_aside"`: then it goes to the side log of the operator's stream with its reason, `read(late=True,
         positions=True)`, and the operator goes on.
@@ -210,7 +212,7 @@ class Aggregation:
             self._policy,
             Place(str(path), durability, dict(storage_options or {})),
             spec,
-            trigger=trigger,
+            trigger=plain_trigger(trigger),
             name=name,
             spark_checkpoint_dir=spark_checkpoint_dir,
             tuples_max=max_tuples_per_batch or TUPLES_MAX,

@@ -53,6 +53,12 @@ class OperatorBatches(BatchHandler):
             self._job.become_cancellable()
             self._job.catch_up(Writer(self._query, self._run, self._batch), lambda: not self._stopping, self._tell)
 
+    def take_in_all(self) -> None:
+        """The same now."""
+        with self._at_work, self._in_words():
+            if not self._stopping:
+                self.idle()
+
     def catch_up(self) -> None:
         """The same before the query starts: without new tuples Spark may see no reason to call."""
         if self._job.time_has_passed():
@@ -144,6 +150,10 @@ class FusedBatches(BatchWriter):
         if not self._operator.is_busy and self._beat() and self._job.time_has_passed():
             batch = self._last_batch
             self._operator.hand_over(lambda: self._follow(batch))
+
+    def take_in_all(self) -> None:
+        """Waits until the operator has taken in everything that is published."""
+        self._operator.wait(None)
 
     def complete(self, *, when_done: bool) -> None:
         """Finishes the stream, and lets the operator take that in."""

@@ -12,7 +12,8 @@ from strandline.operators.tuples import NO_BATCH, Columns
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.stream_plan import plan_of
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
-from strandline.spark.query import Query, interval_s, trigger_arguments
+from strandline.spark.query import Query
+from strandline.spark.trigger import interval_s, trigger_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

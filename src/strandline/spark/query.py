@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.errors import OptionError
 from strandline.spark.failure import failure_in
-from strandline.units import duration_us
+from strandline.spark.query_spellings import QuerySpellings
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from strandline.spark.batch_handler import BatchHandler
 
 _PATIENCE_S = 60.0
-AVAILABLE_NOW = "available-now"
 
 
-class Query:
+class Query(QuerySpellings):
     """Handle on a query that writes a stream."""
 
     def __init__(self, spark_query: StreamingQuery, writer: BatchHandler) -> None:
@@ -85,26 +83,30 @@ class Query:
         if self._writer.failure is not None:
             raise self._writer.failure
 
+    # ------------------------------------------------------------------ as PySpark has it, see QuerySpellings
+
+    @property
+    def last_progress(self) -> StreamingQueryProgress | None:
+        """What Spark's listeners were told last of this query; None before its first batch."""
+        return self.spark_query.lastProgress
+
+    @property
+    def recent_progress(self) -> list[StreamingQueryProgress]:
+        """The last of those, up to Spark's `spark.sql.streaming.numRecentProgressUpdates`, oldest first."""
+        return list(self.spark_query.recentProgress)
+
+    def process_all_available(self) -> None:
+        """Waits until everything that the source has now is published, and taken in by the operator if there is one.
+
+        For tests: with a source that never rests it may not return. Raises what stopped the query.
+        """
+        try:
+            self.spark_query.processAllAvailable()
+        except Exception as problem:
+            raise self._translated(problem) from problem
+        self._writer.take_in_all()
+        if (failure := self.exception()) is not None:
+            raise failure
+
     def _translated(self, problem: Exception) -> Exception:
         return self._writer.failure or failure_in(str(problem), self._writer.place.url) or problem
-
-
-def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
-    """The keyword of Spark's `trigger` for "200 ms", "available-now" or None (as fast as it goes)."""
-    if trigger is None:
-        return {"processingTime": "0 seconds"}
-    if trigger == AVAILABLE_NOW:
-        return {"availableNow": True}
-    try:
-        if not isinstance(trigger, str):
-            raise OptionError(f"trigger={trigger!r} is not a text")
-        return {"processingTime": f"{duration_us(trigger, 'trigger') // 1000} milliseconds"}
-    except OptionError:
-        raise OptionError(
-            f"trigger={trigger!r} is not understood", todo='use an interval such as "200 ms", or "available-now"'
-        ) from None
-
-
-def interval_s(trigger: str | None) -> float:
-    """The seconds between two batches that a trigger asks for; 0 if it asks for none."""
-    return 0.0 if trigger in (None, AVAILABLE_NOW) else duration_us(trigger, "trigger") / 1e6
