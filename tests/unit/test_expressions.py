@@ -61,6 +61,7 @@ def test_the_columns_of_an_expression_are_those_it_reads() -> None:
 
 def test_types_come_from_the_expression() -> None:
     assert _formula(PRICE * PIECES).type_over(SCHEMA, "total") == pa.float64()
+    assert _formula(PIECES.cast("double")).type_over(SCHEMA, "pieces") == pa.float64()
     assert _formula(pc.field("at", "x") + PIECES).type_over(SCHEMA, "sum") == pa.int64()
     assert schema_of({"a": "long", "b": "array<long>", "c": "decimal(10,2)"}).names == ["a", "c"]
 

@@ -50,7 +50,7 @@ class Formula:
                 f"{what}: {expression} refers to a column by its place", todo='name the columns: pc.field("price")'
             ) from None
         for key, function in _parts(data):
-            if key == b"call" and (function == b"random" or pc.get_function(function.decode()).kind != "scalar"):
+            if key == b"call" and not _is_of_single_tuples(function.decode()):
                 raise OptionError(
                     f"{what}: {function.decode()} does not compute its values tuple by tuple",
                     where=str(expression),
@@ -122,6 +122,11 @@ def _text(expression: Any, data: bytes) -> str:
         return text
     values = repr([c.to_pylist() for c in pa.ipc.open_file(pa.py_buffer(data)).read_all().columns])
     return re.sub(r"\n\s*", " ", text) + f" #{xxhash.xxh3_64_hexdigest(values.encode())}"
+
+
+def _is_of_single_tuples(function: str) -> bool:
+    """A cast is one of the functions that Arrow puts together from others, and the only one of them that is."""
+    return function == "cast" or (function != "random" and pc.get_function(function).kind == "scalar")
 
 
 def _serialised(expression: Any) -> bytes:
