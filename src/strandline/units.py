@@ -1,15 +1,21 @@
-"""Durations and points in time, as people write them and as the log keeps them.
+"""Durations as people write them, and both durations and times as the log keeps them.
 
 The log keeps every time as one 64-bit integer: microseconds since 1970 UTC for timestamps, the number itself
-for integer time columns.
+for integer time columns. What people write for a point in time is in `times`.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import re
 
+import numpy as np
+
 from strandline.errors import OptionError
+
+Duration = str | int | dt.timedelta | np.timedelta64
+"""A `pandas.Timedelta` is a `timedelta`."""
 
 _UNITS_US = {
     "us": 1,
@@ -36,56 +42,73 @@ END_OF_TIME = (1 << 63) - 1
 to be added to."""
 
 
-def duration_us(value: str | int | dt.timedelta, option: str) -> int:
+def duration_us(value: Duration, option: str) -> int:
     """Microseconds of "10 s", "5 minutes", a timedelta, or a plain number (for integer time columns)."""
-    if isinstance(value, dt.timedelta):
-        amount: float = value // dt.timedelta(microseconds=1)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        amount = value
-    elif isinstance(value, str) and (match := _DURATION.match(value)):
+    if isinstance(value, str) and (match := _DURATION.match(value)):
         unit = match[2].lower()
         scale = _UNITS_US.get(unit) or (_UNITS_US.get(unit.removesuffix("s")) if len(unit) > 3 else None)
         if scale is None:
             raise OptionError(f"{option}={value!r} has an unknown unit {match[2]!r}", todo=_DURATION_TODO)
-        amount = float(match[1]) * scale
+        amount: float | None = float(match[1]) * scale
+    elif isinstance(value, (dt.timedelta, np.timedelta64)):
+        amount = _span_us(value)
     else:
+        amount = whole_number(value)
+    if amount is None:
         raise OptionError(f"{option}={value!r} is not a duration", todo=_DURATION_TODO)
     if not 0 <= amount < 1 << 63:
         raise OptionError(f"{option}={value!r} is {'negative' if amount < 0 else 'too long'}", todo=_DURATION_TODO)
     return round(amount)
 
 
-_DURATION_TODO = 'write it like "500 ms", "10 s", "5 minutes", "7 days" (a plain number for an integer time column)'
+def _span_us(value: dt.timedelta | np.timedelta64) -> int | None:
+    """Whole microseconds; None of no time at all (NaT), and of months, which have no length."""
+    if isinstance(value, np.timedelta64):
+        unit, count = np.datetime_data(value.dtype)
+        if np.isnat(value) or unit not in _NUMPY_UNITS_NS:
+            return None
+        return int(value.astype(np.int64)) * count * _NUMPY_UNITS_NS[unit] // 1_000
+    return value // dt.timedelta(microseconds=1)
+
+
+_NUMPY_UNITS_NS = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+    "D": 86_400_000_000_000,
+    "W": 7 * 86_400_000_000_000,
+}
+
+
+def whole_number(value: object) -> int | None:
+    """An integer of Python's or of numpy's; no truth value is one."""
+    if isinstance(value, (bool, np.bool_, np.datetime64, np.timedelta64)):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def seconds(value: float | Duration, option: str) -> float:
+    """Seconds of a duration where a plain number is seconds, as in Spark."""
+    if isinstance(value, (str, dt.timedelta, np.timedelta64)):
+        return duration_us(value, option) / 1e6
+    return float(value)
+
+
+_DURATION_TODO = (
+    'write it like "500 ms", "10 s", "5 minutes", "7 days", or pass a timedelta (a plain number for an integer time '
+    "column)"
+)
 
 
 def earlier(time: int, duration: int) -> int:
     """A time that much before another, or the first that 64 bits can hold."""
     return max(time - duration, -(1 << 63))
-
-
-def time_value(value: str | int | dt.datetime, option: str) -> int:
-    """The log's integer for a point in time: a datetime, ISO text (UTC unless it says), or a number."""
-    if isinstance(value, bool):
-        raise OptionError(f"{option}={value!r} is not a point in time", todo=_TIME_TODO)
-    if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
-        value = int(value)
-    if isinstance(value, int):
-        if not -(1 << 63) <= value < 1 << 63:
-            raise OptionError(f"{option}={value!r} is not a point in time: it has more than 64 bits", todo=_TIME_TODO)
-        return value
-    if isinstance(value, str):
-        try:
-            value = dt.datetime.fromisoformat(value)
-        except ValueError:
-            raise OptionError(f"{option}={value!r} is not a point in time", todo=_TIME_TODO) from None
-    if not isinstance(value, dt.datetime):
-        raise OptionError(f"{option}={value!r} is not a point in time", todo=_TIME_TODO)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=dt.UTC)
-    return (value - _EPOCH) // dt.timedelta(microseconds=1)
-
-
-_TIME_TODO = 'pass a datetime, text like "2026-01-31 12:00:00", or an integer (microseconds, or the number itself)'
 
 
 def time_text(value: int | None, *, is_timestamp: bool) -> str:

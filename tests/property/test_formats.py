@@ -1,5 +1,6 @@
 """What is written is what is read, and what has changed since is not believed: manifests, snapshots, specs, leaves."""
 
+from datetime import UTC
 from random import Random
 from typing import Any
 
@@ -18,7 +19,8 @@ from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState, Registration
 from strandline.testing.items import item_spec
 from strandline.testing.plain_codec import PlainLeaf
-from strandline.units import duration_us, time_text, time_value
+from strandline.times import time_value
+from strandline.units import duration_us, time_text
 
 integers = st.integers(-(1 << 63), (1 << 63) - 1)
 offsets = st.integers(0, (1 << 63) - 1)
@@ -227,7 +229,7 @@ def test_a_duration_is_its_number_times_its_unit(amount: int, unit: tuple[str, i
 
 @given(st.datetimes())
 def test_a_time_comes_back_from_its_text(moment: Any) -> None:
-    value = time_value(moment, "option")
-    assert time_value(moment.isoformat(), "option") == value
-    shown = time_value(time_text(value, is_timestamp=True), "option")
+    value = time_value(moment, "option", "timestamp", UTC)
+    assert time_value(moment.isoformat(), "option", "timestamp", UTC) == value
+    shown = time_value(time_text(value, is_timestamp=True), "option", "timestamp", UTC)
     assert shown == value // 1_000 * 1_000

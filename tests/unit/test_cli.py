@@ -223,7 +223,7 @@ def test_tail_shows_the_newest_tuples_merged_by_time(path: str) -> None:
         "v": 11,
     }
     text = good("tail", path, "-n", "3").splitlines()
-    assert text[0].split() == ["partition", "offset", "t", "k", "v"]
+    assert text[0].split() == ["partition", "offset", "t", "UTC", "k", "v"]
     assert text[-1].split() == ["1", "59", "2026-01-31", "12:00:11.800", "4", "11"]
 
 
@@ -282,7 +282,7 @@ def test_replay_from_an_offset_of_a_partition(path: str) -> None:
 
 def test_replay_for_people_has_a_heading(path: str) -> None:
     text = good("replay", path, "--columns", "t,k", "--until", "2026-01-31 12:00:01").splitlines()
-    assert text[0].split() == ["t", "k"]
+    assert text[0].split() == ["t", "UTC", "k"]
     assert len(text) == 11
 
 

@@ -21,12 +21,12 @@ def test_reasons_are_known_of_tuples_that_were_compacted_and_collected_since(tmp
         time = 600 if i % 2 else 1
         log.append([write_items(log.storage, log.spec, SIDE, log.state.ends[SIDE], [(0, i, time)], f"small{i}")])
     planned = list(log.blocks(SIDE, time_from=400))
-    part = Slice(log.spec.to_json(), SIDE, 0, log.state.ends[SIDE], planned)
+    part = Slice(log.spec.to_json(), SIDE, 0, log.state.ends[SIDE], planned, times=(400, None))
     old = {b.file for b in log.blocks(SIDE)}
     compact(log, blocks_min=2, target_bytes=60_000)
     for file in old - {b.file for b in log.blocks(SIDE)}:
         log.storage.delete(file)
-    options = ReadOptions.of({"path": place.url, "late": "true", "since": "400", "positions": "true"})
+    options = ReadOptions.of({"path": place.url, "late": "true", "positions": "true"})
     read = list(read_slice(part, options, spark_schema(log.spec, late=True, positions=True)))
     assert sum(len(rows) for rows in read) == 20_000 + 8
     assert {reason for rows in read for reason in rows.column("_reason").to_pylist()} == {"late"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from dataclasses import dataclass
@@ -11,9 +10,8 @@ from typing import Literal
 from strandline.errors import OptionError
 from strandline.log.standing import EXTENT_NS, FIXED_S, REPLAY_NS, Standing
 from strandline.operators.operator import Limits
-from strandline.units import duration_us
+from strandline.units import Duration, duration_us
 
-Duration = str | int | dt.timedelta
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
 FOOTPRINT_NS = 1_000.0
 """What writing a footprint costs, for the budget of `interval` a `period`."""

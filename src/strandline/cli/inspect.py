@@ -35,8 +35,8 @@ def inspect(
 ) -> None:
     """Show schema, partitions, offsets, time range, rates, size, late tuples, consumers, and an operator's state.
 
-    Opens no block, so it is quick however long the stream is, and may be used while others write. With --json, times
-    are microseconds since 1970 UTC, or the numbers of an integer time column.
+    Opens no block, so it is quick however long the stream is, and may be used while others write. Times are UTC, with
+    --json microseconds since 1970 UTC, or the numbers of an integer time column.
     """
     from strandline.log.summary import summary
 
@@ -94,16 +94,20 @@ def _stream(s: Summary, now_us: int) -> RenderableType:
     facts = facts_table()
     facts.add_row("path", Text(s.url, style="bold"))
     facts.add_row("id", Text(s.id))
-    facts.add_row("created", f"{moment(s.created_us)} [{QUIET}]{escape(s.created_by)}[/]" if s.created_us else "-")
+    facts.add_row("created", f"{_clock(s.created_us)} [{QUIET}]{escape(s.created_by)}[/]" if s.created_us else "-")
     facts.add_row("lateness", "nothing is ever late" if s.lateness is None else _span(s, s.lateness))
     facts.add_row("retention", "everything is kept" if s.retention is None else _span(s, s.retention))
     aside = {LATE: 0, **s.set_aside}
     beside = "".join(f"  [{QUIET}]{escape(reason)}[/] {count(tuples)}" for reason, tuples in aside.items())
     facts.add_row("tuples", f"[bold {ACCENT}]{count(s.tuples)}[/]{beside}")
     facts.add_row("size", f"{size(s.size_bytes)} in {plural(s.blocks, 'block')}, {plural(s.commits, 'commit')}")
-    facts.add_row("time", f"{_time(s, s.time_min)} … {_time(s, s.time_max)}")
+    zone = f" [{QUIET}]UTC[/]" if s.columns[s.time] == "timestamp" else ""
+    facts.add_row("time", f"{_time(s, s.time_min)} … {_time(s, s.time_max)}{zone}")
     facts.add_row("rate", _rates(s))
-    facts.add_row("published", f"{moment(s.published_us)} [{QUIET}]{ago(s.published_us, now_us)}[/]")
+    facts.add_row(
+        "published",
+        f"{moment(s.published_us)}{' UTC' if s.published_us else ''} [{QUIET}]{ago(s.published_us, now_us)}[/]",
+    )
     if s.finished:
         facts.add_row("finished", "nothing will be added")
     if s.writer is not None:
@@ -207,6 +211,11 @@ def _time(s: Summary, value: int | None) -> str:
     from strandline.units import time_text
 
     return time_text(value, is_timestamp=s.time_is_timestamp)
+
+
+def _clock(us: int | None) -> str:
+    """A time of a machine's clock."""
+    return "-" if us is None else f"{moment(us)} UTC"
 
 
 def _second(s: Summary, value: int | None) -> str:

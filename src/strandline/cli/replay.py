@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -52,17 +53,19 @@ def replay(
     """Emit the tuples of a stream again, from any point in time.
 
     Partitions are merged by time; each keeps the order of its log. Ends with what is published at the start. Times
-    are UTC unless they say otherwise. With --json, one object a line; with a file, one object about the file.
+    are UTC unless they say otherwise ("2026-01-31 12:00+01:00"). With --json, one object a line; with a file, one
+    object about the file.
     """
     from strandline.cli.replay_output import open_output
-    from strandline.units import time_value
+    from strandline.times import time_value
 
     if since is not None and since_offset is not None:
         raise OptionError("both --since and --since-offset", where=path, todo="give one of them")
     factor = _speed(speed)
-    since_time = None if since is None else time_value(since, "--since")
-    until_time = None if until is None else time_value(until, "--until")
     log = open_log(path)
+    kind = log.spec.time_kind
+    since_time = None if since is None else time_value(since, "--since", kind, dt.UTC)
+    until_time = None if until is None else time_value(until, "--until", kind, dt.UTC)
     partitions = chosen_partitions(log, partition)
     names = _columns(log, columns)
     firsts = None if since_offset is None else dict.fromkeys(partitions, since_offset)

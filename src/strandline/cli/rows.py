@@ -89,7 +89,7 @@ class RowPrinter:
             self._print(table.slice(start, _ROWS_AT_ONCE))
 
     def _print(self, table: pa.Table) -> None:
-        names = [name.removeprefix("_") for name in table.column_names]
+        names = [_heading(field) for field in table.schema]
         columns = [_text_column(column) for column in table.columns]
         right = [_is_number(column.type) for column in table.columns]
         if not self._widths:
@@ -109,6 +109,12 @@ class RowPrinter:
     def flush(self) -> None:
         """Shows what was printed, also through a pipe."""
         self._console.file.flush()
+
+
+def _heading(field: pa.Field) -> str:
+    """The column's name; of times that have a zone, also which."""
+    has_zone = pa.types.is_timestamp(field.type) and field.type.tz is not None
+    return str(field.name).removeprefix("_") + (" UTC" if has_zone else "")
 
 
 def _padded(text: str, width: int, is_right: bool) -> str:

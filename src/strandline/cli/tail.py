@@ -29,7 +29,7 @@ def tail(
 ) -> None:
     """Show the newest tuples of a stream, merged over its partitions by time.
 
-    With --json, one object a line, with the tuple's partition and offset.
+    Times are UTC. With --json, one object a line, with the tuple's partition and offset.
     """
     from strandline.log.columns import OFFSET
     from strandline.log.merge import PARTITION, merged

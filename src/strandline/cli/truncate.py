@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,15 +31,15 @@ def truncate(
     """Drop the tuples before a time or an offset, for good.
 
     Whole blocks are dropped or none of a block. Refused, with the name, if a registered consumer still needs some of
-    them. Times are UTC unless they say otherwise. The files go with the next `collect`.
+    them. Times are UTC unless they say otherwise ("2026-01-31 12:00+01:00"). The files go with the next `collect`.
     """
     from strandline.log.retention import truncate as truncate_log
-    from strandline.units import time_value
+    from strandline.times import time_value
 
     if (before is None) == (before_offset is None):
         raise OptionError("truncate needs either --before or --before-offset", where=path, todo="give one of them")
-    before_time = None if before is None else time_value(before, "--before")
     log = open_log(path)
+    before_time = None if before is None else time_value(before, "--before", log.spec.time_kind, dt.UTC)
     partitions = chosen_partitions(log, partition)
     if before_time is not None and partition is None:
         partitions.append(log.spec.late)
@@ -103,7 +104,8 @@ def _show(log: Log, drops: list[_Drop], dry_run: bool) -> None:
         return
     is_timestamp = log.spec.time_is_timestamp
     numbers = ("tuples", "blocks", "size", "begins at", "will begin at")
-    table = rows_table("partition", *numbers, "oldest", "newest", right=numbers)
+    zone = " UTC" if log.spec.time_kind == "timestamp" else ""
+    table = rows_table("partition", *numbers, f"oldest{zone}", f"newest{zone}", right=numbers)
     for d in drops:
         table.add_row(
             "late" if d.partition == log.spec.late else str(d.partition),

@@ -20,6 +20,7 @@ from strandline.errors import (
 )
 from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
 from strandline.log.reason import ending
+from strandline.times import TimeKind
 
 FORMAT = 2
 _READABLE = (1, FORMAT)
@@ -81,6 +82,12 @@ class StreamSpec:
     def time_is_timestamp(self) -> bool:
         """Whether the time column is a timestamp (otherwise it is an integer)."""
         return self._type_of(self.time) in _TIMESTAMP_TYPES
+
+    @property
+    def time_kind(self) -> TimeKind:
+        """What a time of this stream is: on the clock of UTC, on one that is not known, or a number."""
+        kind = self._type_of(self.time)
+        return "timestamp" if kind == "timestamp" else "timestamp_ntz" if kind == "timestamp_ntz" else "integer"
 
     @property
     def time_is_offset(self) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from strandline.errors import OptionError
-from strandline.units import duration_us
+from strandline.units import Duration, duration_us
 
-Duration = str | int | dt.timedelta
 WindowKind = Literal["count", "time", "session"]
 OVERLAP_MAX = 10_000
 TIME_MAX = 1 << 62

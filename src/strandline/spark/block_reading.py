@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from strandline.log.block import Block, Kind
+from strandline.log.bounds import Bounds
 from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
 from strandline.log.log import END, Log
 from strandline.log.reason import IN_NAME, LATE
@@ -30,10 +31,7 @@ def read_blocks(
     spark: SparkSession,
     log: Log,
     blocks: Sequence[Block],
-    firsts: Mapping[int, int],
-    ends: Mapping[int, int],
-    time_from: int | None,
-    time_until: int | None,
+    bounds: Bounds,
     *,
     late: bool,
     positions: bool,
@@ -56,12 +54,12 @@ def read_blocks(
     offset = F.col(OFFSET) if stamps else _first(file) + metadata["row_index"]
     if any(b.rows.get("result", 0) != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))
-    if time_from is not None:
-        df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, time_from))
-    if time_until is not None:
-        df = df.where(rows.quoted(log.spec.time) < rows.time_literal(log.spec, time_until))
-    low = {b.file: firsts[b.partition] for b in blocks if firsts.get(b.partition, 0) > b.first}
-    high = {b.file: ends[b.partition] for b in blocks if ends.get(b.partition, END) < b.end}
+    if bounds.time_from is not None:
+        df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, bounds.time_from))
+    if bounds.time_until is not None:
+        df = df.where(rows.quoted(log.spec.time) < rows.time_literal(log.spec, bounds.time_until))
+    low = {b.file: bounds.firsts[b.partition] for b in blocks if bounds.firsts.get(b.partition, 0) > b.first}
+    high = {b.file: bounds.ends[b.partition] for b in blocks if bounds.ends.get(b.partition, END) < b.end}
     if low:
         df = df.where(offset >= F.coalesce(_per_file(file, low), F.lit(0)))
     if high:

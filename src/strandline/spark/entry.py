@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from strandline.spark.place import Place
 from strandline.spark.query import Query
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
-from strandline.units import duration_us
+from strandline.units import Duration, duration_us
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ class Entry:
     ) -> Query:
         """Starts the query; the stream is created if there is none.
 
-        `trigger` is an interval ("200 ms"), "available-now", or None for as fast as it goes; PySpark's way to say it,
-        dict(availableNow=True), does as well. Spark's own checkpoint lies inside the stream's folder unless
+        `trigger` is an interval ("200 ms", a timedelta), "available-now", or None for as fast as it goes; PySpark's way
+        to say it, dict(availableNow=True), does as well. Spark's own checkpoint lies inside the stream's folder unless
         `spark_checkpoint_dir` says otherwise. `blocks` chooses who writes them: "native" (Spark; file systems only) or
         "arrow" (Python tasks); by default whichever is faster there.
         With `final`, for "available-now" alone, the stream is finished when all that is available is published.
@@ -195,10 +194,10 @@ def persist(
     key: str | Sequence[str],
     time: str,
     partitions: int = PARTITIONS,
-    lateness: str | int | dt.timedelta | None = None,
-    retention: str | int | dt.timedelta | None = None,
-    max_ahead: str | int | dt.timedelta | None = AUTO,
-    heartbeat: str | int | dt.timedelta | None = None,
+    lateness: Duration | None = None,
+    retention: Duration | None = None,
+    max_ahead: Duration | None = AUTO,
+    heartbeat: Duration | None = None,
     durability: Durability = "fsync",
     storage_options: Mapping[str, Any] | None = None,
     compaction: str = "auto",
@@ -247,7 +246,7 @@ def persist(
     return Entry(df, place, spec, _max_ahead(max_ahead, spec), heartbeat_us, checked_choice(compaction))
 
 
-def _max_ahead(value: str | int | dt.timedelta | None, spec: StreamSpec) -> int | None:
+def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
     if value == AUTO:
         value = _DAY if spec.time_is_timestamp else None
     if value is None:

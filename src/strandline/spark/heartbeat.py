@@ -60,7 +60,7 @@ def require_heartbeat(spec: StreamSpec, every_us: int, where: str) -> None:
             where=where,
             todo='say how late a tuple may come, for example lateness="10 s"',
         )
-    if str(spec.arrow.field(spec.time).type) != "timestamp[us, tz=UTC]":
+    if spec.time_kind != "timestamp":
         raise OptionError(
             f"heartbeat= needs a time column of type timestamp; of {spec.time} the clock says nothing",
             where=where,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 import warnings
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.query import Query
 from strandline.spark.trigger import Trigger, plain_trigger
-from strandline.units import duration_us
+from strandline.units import Duration, duration_us
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
@@ -165,7 +164,7 @@ class Aggregation:
         name: str | None = None,
         max_tuples_per_batch: int | None = None,
         on_error: OnError = "stop",
-        retention: str | int | dt.timedelta | None = None,
+        retention: Duration | None = None,
         durability: Durability = "fsync",
         storage_options: Mapping[str, Any] | None = None,
         spark_checkpoint_dir: str | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.clock import stopwatch_s
 from strandline.spark.failure import failure_in
 from strandline.spark.query_spellings import QuerySpellings
+from strandline.units import Duration, seconds
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
@@ -34,16 +35,20 @@ class Query(QuerySpellings):
         """Whether the query still runs."""
         return bool(self.spark_query.isActive) or self._writer.is_busy
 
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits until the query ends (True) or `timeout` seconds have passed (False); raises what stopped it."""
+    def await_termination(self, timeout: float | Duration | None = None) -> bool:
+        """Waits until the query ends (True) or `timeout` has passed (False), in seconds or as any duration.
+
+        Raises what stopped the query.
+        """
         began_s = stopwatch_s()
+        timeout_s = None if timeout is None else seconds(timeout, "timeout")
 
         def left_s() -> float | None:
-            return None if timeout is None else max(0.0, timeout - (stopwatch_s() - began_s))
+            return None if timeout_s is None else max(0.0, timeout_s - (stopwatch_s() - began_s))
 
         try:
             # Spark takes a float as well, whatever its annotation says; without a timeout it returns None at the end.
-            ended = self.spark_query.awaitTermination(timeout)  # type: ignore[arg-type]
+            ended = self.spark_query.awaitTermination(timeout_s)  # type: ignore[arg-type]
         except Exception as problem:
             self._writer.settle(left_s())  # whoever starts the query again must not meet it
             raise self._translated(problem) from problem

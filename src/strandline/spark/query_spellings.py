@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from strandline.units import Duration
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
@@ -20,7 +22,7 @@ class _Running(Protocol):
     def last_progress(self) -> StreamingQueryProgress | None: ...
     @property
     def recent_progress(self) -> list[StreamingQueryProgress]: ...
-    def await_termination(self, timeout: float | None = None) -> bool: ...
+    def await_termination(self, timeout: float | Duration | None = None) -> bool: ...
     def process_all_available(self) -> None: ...
 
 
@@ -42,7 +44,7 @@ class QuerySpellings:
         """`recent_progress`."""
         return self.recent_progress
 
-    def awaitTermination(self: _Running, timeout: float | None = None) -> bool:
+    def awaitTermination(self: _Running, timeout: float | Duration | None = None) -> bool:
         """`await_termination`. Without a timeout, too, it returns True at the end, where Spark returns None."""
         return self.await_termination(timeout)
 

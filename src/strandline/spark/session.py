@@ -57,10 +57,11 @@ def session(master: str = "local[*]", app_name: str = "strandline", **config: st
 def register(spark: SparkSession) -> None:
     """Makes `format("strandline")` work on a session of yours, for `spark.read` and `spark.readStream`."""
     from strandline.spark.source import StrandlineDataSource
+    from strandline.spark.time_zone import SETTING
 
     # Off by default in Spark: with it, a filter on the time column decides which blocks are opened.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(StrandlineDataSource)
+    spark.dataSource.register(StrandlineDataSource.in_zone(str(spark.conf.get(SETTING))))
 
 
 def _find_java() -> None:

@@ -50,7 +50,7 @@ class Limits:
         latest = None
         if max_ahead is not None:
             # A time without a zone may be of any: it is not ahead while it is not ahead of the earliest of them.
-            latest = min(now_us + max_ahead + (0 if _has_zone(spec) else _UTC_PLUS_14_US), END_OF_TIME)
+            latest = min(now_us + max_ahead + (0 if spec.time_kind == "timestamp" else _UTC_PLUS_14_US), END_OF_TIME)
         low, high = (_YEAR_1_US, _YEAR_10000_US - 1) if spec.time_is_timestamp else (-_NUMBER_MAX, _NUMBER_MAX)
         # As operators write keys out: a length before what has one, eight bytes or less for the others.
         written = sum(5 if name in long_keys(spec) else 21 for name in spec.key)
@@ -131,7 +131,3 @@ def _has_long_key(rows: pa.RecordBatch, keys: Sequence[str], bytes_max: int) -> 
     for more in lengths[1:]:
         total = pc.add(total, more)
     return bool((pc.max(total).as_py() or 0) > bytes_max)
-
-
-def _has_zone(spec: StreamSpec) -> bool:
-    return getattr(spec.arrow.field(spec.time).type, "tz", None) is not None

@@ -6,9 +6,8 @@ the place of one tuple in its partition.
 
 from __future__ import annotations
 
-import json
+import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -43,95 +42,62 @@ from strandline.log.reason import LATE
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
 from strandline.spark.place import Place
-from strandline.units import time_value
+from strandline.spark.read_options import ReadOptions
+from strandline.times import time_value
 
 _ROWS_PER_BATCH = 1 << 16
 _BYTES_PER_TASK = 64 << 20
-SECRET_OPTIONS = "storage_options_secret"
-"""The same as `storage_options`, by a name whose value Spark leaves out of every plan that it shows."""
-_OPTIONS = {
-    "path",
-    "since",
-    "until",
-    "late",
-    "positions",
-    "start",
-    "max_tuples_per_batch",
-    "consumer",
-    "storage_options",
-    SECRET_OPTIONS,
-}
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """The options of `format("strandline")`, checked."""
-
-    place: Place
-    since: int | None
-    until: int | None
-    late: bool
-    positions: bool
-    start: str
-    max_tuples_per_batch: int | None
-    consumer: str | None
-
-    @classmethod
-    def of(cls, options: dict[str, str]) -> ReadOptions:
-        """From Spark's texts; option names are the same with and without underscores, in any case."""
-        given = {_plain(name): value for name, value in options.items()}
-        known = {_plain(name): name for name in _OPTIONS}
-        unknown = set(given) - set(known)
-        if unknown:
-            raise OptionError(
-                f"unknown option {sorted(unknown)[0]!r} of format('strandline')",
-                todo=f"the options are {', '.join(sorted(_OPTIONS))}",
-            )
-        if "path" not in given:
-            raise OptionError("format('strandline') needs a path", todo="pass it to load() or as option 'path'")
-        values = {known[name]: value for name, value in given.items()}
-        limit = values.get("max_tuples_per_batch")
-        if limit is not None and not (limit.isdigit() and int(limit) > 0):
-            raise OptionError(f"max_tuples_per_batch={limit!r} is not a positive number", todo="for example 500000")
-        return cls(
-            place=Place(values["path"], options=_storage_options(values)),
-            since=time_value(values["since"], "since") if "since" in values else None,
-            until=time_value(values["until"], "until") if "until" in values else None,
-            late=_truth(values.get("late", "false"), "late"),
-            positions=_truth(values.get("positions", "false"), "positions"),
-            start=values.get("start", "earliest"),
-            max_tuples_per_batch=int(limit) if limit else None,
-            consumer=values.get("consumer"),
-        )
 
 
 class StrandlineDataSource(DataSource):
     """A persistent stream, read through Python. `Stream.read` is faster where Spark can read the files itself."""
+
+    zone = "UTC"
+    """On whose clock a time is that says no zone. Spark's Python knows nothing of the session's; see `in_zone`."""
+
+    @classmethod
+    def in_zone(cls, zone: str) -> type[StrandlineDataSource]:
+        """The same for a session in this time zone."""
+        return type(cls.__name__, (cls,), {"zone": zone})
 
     @classmethod
     def name(cls) -> str:
         return "strandline"
 
     def schema(self) -> StructType:
-        options = ReadOptions.of(dict(self.options))
-        return spark_schema(options.place.open().spec, late=options.late, positions=options.positions)
+        options = self._read_options()
+        spec = options.place.open().spec
+        options.times(spec), options.start_time(spec)  # what is wrong with them is said now, not when a query runs
+        return spark_schema(spec, late=options.late, positions=options.positions)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(ReadOptions.of(dict(self.options)), schema)
+        return BatchReader(self._read_options(), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(ReadOptions.of(dict(self.options)), schema)
+        return StreamReader(self._read_options(), schema)
+
+    def _read_options(self) -> ReadOptions:
+        return ReadOptions.of(dict(self.options), self.zone)
 
 
 class Slice(InputPartition):
     """What one task reads: some blocks of one partition, and which of their tuples."""
 
-    def __init__(self, spec: bytes, partition: int, first: int, end: int, blocks: Sequence[Block]) -> None:
+    def __init__(
+        self,
+        spec: bytes,
+        partition: int,
+        first: int,
+        end: int,
+        blocks: Sequence[Block],
+        times: tuple[int | None, int | None] = (None, None),
+    ) -> None:
         self.spec = spec
         self.partition = partition
         self.first = first
         self.end = end
         self.blocks = blocks
+        self.times = times
 
 
 class BatchReader(DataSourceReader):
@@ -140,9 +106,9 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._time_from: int | None = options.since
-        self._time_until: int | None = options.until
-        self._time_name = options.place.open().spec.time
+        self._spec = options.place.open().spec
+        self._times = options.times(self._spec)
+        self._time_from, self._time_until = self._times
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Blocks outside of a time range are not opened; Spark still filters the rows."""
@@ -157,12 +123,15 @@ class BatchReader(DataSourceReader):
             yield f
 
     def _narrow(self, name: str, low: Any, high: Any) -> None:
-        if name != self._time_name:
+        if name != self._spec.time:
             return
+        kind = self._spec.time_kind
         if low is not None:
-            self._time_from = max(time_value(low, name), -END if self._time_from is None else self._time_from)
+            time = time_value(low, name, kind, dt.UTC)
+            self._time_from = max(time, -END if self._time_from is None else self._time_from)
         if high is not None:
-            self._time_until = min(time_value(high, name) + 1, END if self._time_until is None else self._time_until)
+            time = time_value(high, name, kind, dt.UTC)
+            self._time_until = min(time + 1, END if self._time_until is None else self._time_until)
 
     def partitions(self) -> list[InputPartition]:
         log = self._options.place.open()
@@ -171,7 +140,7 @@ class BatchReader(DataSourceReader):
         slices: list[InputPartition] = []
         for p in chosen:
             for run in _runs(log.blocks(p, time_from=self._time_from, time_until=self._time_until)):
-                slices.append(Slice(spec, p, log.state.starts[p], log.state.ends[p], run))
+                slices.append(Slice(spec, p, log.state.starts[p], log.state.ends[p], run, self._times))
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -201,7 +170,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif start == "latest":
             ends = log.state.ends
         else:
-            ends = offsets_at(log, time_value(start, "start"))
+            time = self._options.start_time(log.spec)
+            assert time is not None
+            ends = offsets_at(log, time)
         position = self._position(ends)
         self._tell_consumer(position)
         return position
@@ -280,7 +251,7 @@ def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterato
     spec = StreamSpec.from_json(part.spec, options.place.url)
     wanted = to_arrow_schema(schema, timezone="UTC")
     for read, reason in _tables(part, options.place, spec):
-        table = _within(read, spec, options)
+        table = _within(read, spec, part.times)
         if options.positions:
             number = None if part.partition == spec.late else part.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
@@ -314,14 +285,14 @@ def _reason(log: Log, partition: int, table: pa.Table) -> str:
     return next(log.blocks(partition, offset, offset + 1)).reason
 
 
-def _within(table: pa.Table, spec: StreamSpec, options: ReadOptions) -> pa.Table:
+def _within(table: pa.Table, spec: StreamSpec, bounds: tuple[int | None, int | None]) -> pa.Table:
     """Results only, and only those of the time range."""
     keep = (
         None if pc.all(pc.equal(table.column(KIND), Kind.RESULT)).as_py() else pc.equal(table.column(KIND), Kind.RESULT)
     )
-    if options.since is not None or options.until is not None:
+    if bounds != (None, None):
         times = table.column(spec.time).cast(pa.int64())
-        for bound, compare in ((options.since, pc.greater_equal), (options.until, pc.less)):
+        for bound, compare in zip(bounds, (pc.greater_equal, pc.less), strict=True):
             if bound is not None:
                 hit = compare(times, bound)
                 keep = hit if keep is None else pc.and_(keep, hit)
@@ -352,24 +323,3 @@ def _shares(waiting: Sequence[int], limit: int) -> list[int]:
         shares[p] += extra
         rest -= extra
     return shares
-
-
-def _storage_options(values: dict[str, str]) -> dict[str, Any]:
-    text = values.get(SECRET_OPTIONS, values.get("storage_options", "{}"))
-    try:
-        options = json.loads(text)
-    except ValueError:  # which holds the text
-        options = None
-    if not isinstance(options, dict):
-        raise OptionError("storage_options is not a JSON object", todo='write it like {"endpoint_url": "https://…"}')
-    return options
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-def _truth(text: str, option: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise OptionError(f"{option}={text!r} is not true or false")
-    return text.lower() == "true"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from strandline.errors import OptionError
 from strandline.log import compaction, consumers, retention
+from strandline.log.bounds import Bound, Bounds, log_time
 from strandline.log.log import END, Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.windows import Window
@@ -19,7 +19,9 @@ from strandline.spark.failure import failure_in
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.place import Place
-from strandline.units import duration_us, time_value
+from strandline.spark.time_zone import current_zone, session_zone
+from strandline.times import Time
+from strandline.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
 
     from strandline.log.summary import Summary
     from strandline.spark.query import Query
-
-Time = str | int | dt.datetime
-Bound = Time | Mapping[int, int]
-"""A point in the stream: a time, or an offset for each partition."""
 
 
 class Stream:
@@ -89,6 +87,7 @@ class Stream:
         """The results published so far as a DataFrame, from `since` (inclusive) to `until` (exclusive).
 
         Bounds are times, or offsets per partition such as `offsets()` returns. Blocks outside of them are not opened.
+        A time without a zone is on the clock of the session's (`spark.sql.session.timeZone`), text or datetime.
         On file systems Spark's own Parquet reader reads the blocks. `late` reads the late side log instead;
         `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
         """
@@ -96,14 +95,9 @@ class Stream:
         if log.storage.local_path("x") is None:
             return self._read_through_python(spark, since, until, late=late, positions=positions)
         chosen = [log.spec.late] if late else range(log.spec.partitions)
-        time_from, firsts = _split(log, since, "since")
-        time_until, ends = _split(log, until, "until")
-        if late and (firsts or ends):
-            raise OptionError("offsets are places in partitions, late=True reads none", todo="bound it by times")
-        blocks = [b for p in chosen for b in log.blocks(p, firsts.get(p, 0), ends.get(p, END), time_from, time_until)]
-        for p, first in firsts.items():
-            log.require_kept(p, first)
-        return read_blocks(spark, log, blocks, firsts, ends, time_from, time_until, late=late, positions=positions)
+        bounds = Bounds.of(log, since, until, session_zone(spark), late=late)
+        blocks = [b for p in chosen for b in bounds.blocks(log, p)]
+        return read_blocks(spark, log, blocks, bounds, late=late, positions=positions)
 
     def _read_through_python(
         self, spark: SparkSession, since: Bound | None, until: Bound | None, *, late: bool, positions: bool
@@ -119,7 +113,7 @@ class Stream:
                     todo="filter by the column _offset (positions=True)",
                 )
             if bound is not None:
-                reader = reader.option(name, str(_time(self._log, bound, name)))
+                reader = reader.option(name, str(log_time(self._log, bound, name, session_zone(spark))))
         return self._load(reader)
 
     def read_stream(
@@ -131,7 +125,7 @@ class Stream:
         consumer: str | None = None,
         positions: bool = False,
     ) -> DataFrame:
-        """The results as a streaming DataFrame, from "earliest", "latest" or a time on.
+        """The results as a streaming DataFrame, from "earliest", "latest" or a time (as in `read`) on.
 
         `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
         has not read yet is not truncated.
@@ -139,8 +133,9 @@ class Stream:
         from strandline.spark.session import register
 
         register(spark)
-        text = start if start in ("earliest", "latest") else str(_time(self._log, start, "start"))
-        reader = self._options(spark.readStream.format("strandline")).option("start", str(text))
+        if not isinstance(start, str) or start not in ("earliest", "latest"):
+            start = str(log_time(self._log, start, "start", session_zone(spark)))
+        reader = self._options(spark.readStream.format("strandline")).option("start", start)
         if max_tuples_per_batch is not None:
             reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
         if consumer is not None:
@@ -155,7 +150,7 @@ class Stream:
         return df
 
     def _options(self, reader: Any) -> Any:
-        from strandline.spark.source import SECRET_OPTIONS
+        from strandline.spark.read_options import SECRET_OPTIONS
 
         return reader.option("path", self._place.url).option(SECRET_OPTIONS, json.dumps(dict(self._place.options)))
 
@@ -211,20 +206,21 @@ class Stream:
     def truncate(self, before: Bound) -> dict[int, int]:
         """Drops whole blocks before a time or before offsets; returns where each partition begins now.
 
+        A time without a zone is on the clock of the active session's zone, without a session on this machine's.
         Refused, with the consumer named, if a registered consumer still needs some of it.
         """
         log = self._fresh()
         if isinstance(before, Mapping):
             starts = retention.truncate(log, before_offset=before)
         else:
-            starts = retention.truncate(log, before_time=_time(log, before, "before"))
+            starts = retention.truncate(log, before_time=log_time(log, before, "before", current_zone()))
         return dict(enumerate(starts[: self.partitions]))
 
     def compact(self, *, target_bytes: int = compaction.TARGET_BYTES) -> compaction.Compacted:
         """Joins small blocks of the past into large ones, while writers and readers run."""
         return compaction.compact(self._fresh(), target_bytes=target_bytes)
 
-    def collect(self, *, grace: str | int | dt.timedelta = "1 hour") -> list[str]:
+    def collect(self, *, grace: Duration = "1 hour") -> list[str]:
         """Deletes files that nothing refers to, announced `grace` earlier; safe while writers and readers run."""
         return retention.collect(self._fresh(), grace_us=duration_us(grace, "grace"))
 
@@ -249,28 +245,3 @@ class Stream:
 def stream(path: str, *, storage_options: Mapping[str, Any] | None = None) -> Stream:
     """A handle on the stream at `path`."""
     return Stream(path, storage_options)
-
-
-def _time(log: Log, value: Time, name: str) -> int:
-    """The log's integer for a time. A datetime without a zone is local time, as in the rows that Spark returns."""
-    is_local = isinstance(value, dt.datetime) and value.tzinfo is None and _has_zone(log)
-    return time_value(value.astimezone() if is_local and isinstance(value, dt.datetime) else value, name)
-
-
-def _has_zone(log: Log) -> bool:
-    return bool(log.spec.arrow.field(log.spec.time).type == pa.timestamp("us", tz="UTC"))
-
-
-def _split(log: Log, bound: Bound | None, name: str) -> tuple[int | None, dict[int, int]]:
-    """A bound as a time or as offsets."""
-    if bound is None:
-        return None, {}
-    if not isinstance(bound, Mapping):
-        return _time(log, bound, name), {}
-    if not all(p in range(log.spec.partitions) and isinstance(offset, int) for p, offset in bound.items()):
-        raise OptionError(
-            f"{name}={dict(bound)!r} does not say an offset for some of the partitions",
-            where=f"{log.storage.url}, partitions 0 to {log.spec.partitions - 1}",
-            todo="pass something like what offsets() returns",
-        )
-    return None, dict(bound)

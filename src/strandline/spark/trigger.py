@@ -6,11 +6,13 @@ import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from strandline.errors import OptionError
 from strandline.units import duration_us
 
 AVAILABLE_NOW = "available-now"
-Trigger = str | dt.timedelta | Mapping[str, Any] | None
+Trigger = str | dt.timedelta | np.timedelta64 | Mapping[str, Any] | None
 """An interval ("200 ms", a timedelta), "available-now", None for as fast as it goes, or what PySpark's `trigger`
 takes, as a dictionary: dict(availableNow=True), dict(processingTime="1 second")."""
 
@@ -28,7 +30,7 @@ def plain_trigger(trigger: Trigger) -> str | None:
                 pass
             case _:
                 raise _unknown(dict(trigger))
-    if not isinstance(given, str | dt.timedelta):
+    if not isinstance(given, str | dt.timedelta | np.timedelta64):
         raise _unknown(given)
     try:
         amount_us = duration_us(given, "trigger")
@@ -54,6 +56,6 @@ def interval_s(trigger: str | None) -> float:
 def _unknown(trigger: object) -> OptionError:
     return OptionError(
         f"trigger={trigger!r} is not understood",
-        todo='use an interval such as "200 ms", or "available-now"; PySpark\'s dict(availableNow=True) and '
-        'dict(processingTime="1 second") do as well',
+        todo='use an interval such as "200 ms" or a timedelta, or "available-now"; PySpark\'s dict(availableNow=True) '
+        'and dict(processingTime="1 second") do as well',
     )

@@ -1,0 +1,35 @@
+"""The time zone of a session: on its clock are the times that say no zone, as in Spark's own SQL."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING
+
+from strandline.times import zone_named
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTING = "spark.sql.session.timeZone"
+
+
+def session_zone(spark: SparkSession) -> dt.tzinfo:
+    """The zone that `spark.sql.session.timeZone` names now."""
+    return zone_named(str(spark.conf.get(SETTING)))
+
+
+def current_zone() -> dt.tzinfo | None:
+    """The zone of this thread's active session, or of the program's only one; None without any: the machine's."""
+    if "pyspark.sql" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    return None if spark is None or is_stopped(spark) else session_zone(spark)
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether nothing can be asked of the session any more."""
+    context = getattr(spark, "_sc", None)
+    return context is not None and context._jsc is None
