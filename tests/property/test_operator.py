@@ -99,7 +99,7 @@ PLANS = {
     "session, binary": plan(
         session_window(5), ["binary"], "at_ntz", over(SUMS, NUMBERS), over(PICKS, ("double", "long", *TEXTS))
     ),
-    "session, boolean": plan(session_window(4), ["boolean"], "at", over(PICKS, NUMBERS), over(PICKS, OTHERS)),
+    "session, boolean": plan(Window("session", 4, 4), ["boolean"], "at", over(PICKS, NUMBERS), over(PICKS, OTHERS)),
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
 

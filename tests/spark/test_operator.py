@@ -171,13 +171,15 @@ def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, reading
             assert a[n] == b[n] or math.isclose(a[n], b[n], rel_tol=1e-9, abs_tol=1e-9), (window_, n)
 
 
-def test_sessions_are_those_of_spark(spark, readings, run, tmp_path):
+@pytest.mark.parametrize("gap", ["1500 milliseconds", "2 seconds"], ids=["between", "exactly a gap apart"])
+def test_sessions_are_those_of_spark(spark, readings, run, gap, tmp_path):
+    """Tuples come by the second: with a gap of whole seconds many are exactly a gap apart."""
     from pyspark.sql import functions as F
 
     stream = sl.stream(readings)
     aggregates = {"n": sl.count_all(), "total": sl.sum("double"), "least": sl.min("text")}
-    run(stream.window(sl.session_window("1500 ms")).aggregate(**aggregates), tmp_path / "out")
-    session = F.session_window("at", "1500 milliseconds")
+    run(stream.window(sl.session_window(gap)).aggregate(**aggregates), tmp_path / "out")
+    session = F.session_window("at", gap)
     grouped = stream.read(spark).groupBy("k", session.alias("w"))
     expected = grouped.agg(F.count("*"), F.sum("double"), F.min("text")).where("w.end < timestamp_seconds(10000)")
     right = expected.select("k", "w.start", "w.end", *expected.columns[2:]).collect()

@@ -68,7 +68,7 @@ def test_time_that_goes_on_closes_windows_of_partitions_without_new_tuples(make:
 @pytest.mark.parametrize("name", ["tumbling time", "sliding time", "session"])
 def test_a_heartbeat_closes_windows_and_runs_steps_only_for_those_it_closes(make: Any, name: str) -> None:
     streams: Streams = make(name)
-    streams.append({0: rows(3, time=100), 1: rows(2, key=2, time=112)})
+    streams.append({0: rows(3, time=100), 1: rows(2, key=2, time=113)})
     streams.drain()
     first = min(s.due for s in streams.output.state.standings if s.due is not None)
     closed = len(streams.results(0))

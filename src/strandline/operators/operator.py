@@ -139,7 +139,7 @@ class Operator:
         row = 0
         while True:
             row, code = self.plan.step(
-                window.size, window.advance, state.arrays, batch, row, results, fresh, state.trace
+                window.reach, window.advance, state.arrays, batch, row, results, fresh, state.trace
             )
             if code == kernel.DONE:
                 break
@@ -194,7 +194,7 @@ class Operator:
             return
         batch = input_batch(self.plan, table, held_bytes(self.state.arrays))
         window = self.plan.window
-        self.plan.replay(window.size, window.advance, self.state.arrays, batch, self.state.trace)
+        self.plan.replay(window.reach, window.advance, self.state.arrays, batch, self.state.trace)
         if len(self.plan.bytes_words):
             self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
             self.state.keep_bytes(self.plan.bytes_words, batch)

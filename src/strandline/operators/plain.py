@@ -74,8 +74,8 @@ class PlainOperator:
         return found
 
     def close_until(self, boundary: int) -> list[Row]:
-        """Closes windows that end at this time or before: their results, ordered by end, then by opening."""
-        due = [w for w in self._open() if self.plan.window.has_times and w.end <= boundary]
+        """Closes the windows that are over at this time: their results, ordered by end, then by opening."""
+        due = [w for w in self._open() if self.plan.window.has_times and self._is_over(w, boundary)]
         return [row for w in sorted(due, key=lambda w: (w.end, w.opened, w.start)) for row in self._close(w)]
 
     def _windows_of(self, row: Row) -> list[_Window]:
@@ -94,10 +94,18 @@ class PlainOperator:
                 if not any(w.start == start for w in mine):
                     self._add(key, start, start + window.size, offset)
             return [w for w in mine if w.start <= time < w.start + window.size]
-        near = [w for w in mine if time + window.size > w.start and time < w.end]
+        near = [w for w in mine if self._are_near(time + window.size, w.start) and self._are_near(w.end, time)]
         session = self._join(near) if near else self._add(key, time, time + window.size, offset)
         session.start, session.end = min(session.start, time), max(session.end, time + window.size)
         return [session]
+
+    def _are_near(self, end: int, start: int) -> bool:
+        """Whether what ends here, the gap included, is in one session with what begins there."""
+        return end >= start if self.plan.window.includes_gap else end > start
+
+    def _is_over(self, window: _Window, boundary: int) -> bool:
+        """Whether nothing that belongs to the window can follow, if nothing before the boundary does."""
+        return window.end < boundary if self.plan.window.includes_gap else window.end <= boundary
 
     def _add(self, key: tuple[Any, ...], start: int, end: int, opened: int) -> _Window:
         window = _Window(key, start, end, opened, [_empty(a) for a in self.plan.accumulators])

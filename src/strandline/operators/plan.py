@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -72,6 +72,13 @@ class Plan:
             (time, types[time]),
             tuple(resolve(name, aggregate, types) for name, aggregate in aggregates.items()),
         )
+
+    def continuing(self, operator: Mapping[str, Any] | None) -> Plan:
+        """The plan for a stream of which stream.json says this: sessions keep the rule it was created with."""
+        older = replace(self.window, includes_gap=False)
+        if operator is not None and self.is_session and operator["window"] == older.to_json():
+            return replace(self, window=older)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Compiled kernels stay behind: whoever gets the plan has its own.

@@ -95,13 +95,13 @@ class Columns:
     def results(self) -> list[pa.Array]:
         """The columns of results."""
         aggregates = [self._result(a, w) for a, w in zip(self._plan.accumulators, self._plan.words, strict=False)]
-        return [*self._key(), self._time(START_WORD), self._time(END_WORD), *aggregates]
+        return [*self._key(), self._time(START_WORD), self._end(), *aggregates]
 
     def footprints(self, open_windows: int) -> list[pa.Array]:
         """The columns of footprints: key and window, no aggregates, then the control columns."""
         plan, rows = self._plan, len(self._records)
         nothing = [null_column(a.result, rows) for a in plan.accumulators]
-        end = self._time(END_WORD) if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
+        end = self._end() if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
         control = [self._word(T), pa.array(np.full(rows, open_windows)), self._word(ROWS_WORD), self._word(OPENED_WORD)]
         return [*self._key(), self._time(START_WORD), end, *nothing, *control, *self._state_parts()]
 
@@ -111,7 +111,7 @@ class Columns:
         nothing = [null_column(a.result, rows) for a in plan.accumulators]
         unknown = null_column("long", rows)
         control = [unknown, unknown, self._word(ROWS_WORD), self._word(OPENED_WORD)]
-        ends = [self._time(START_WORD), self._time(END_WORD)]
+        ends = [self._time(START_WORD), self._end()]
         return [*self._key(), *ends, *nothing, *control, *self._state_parts()]
 
     def _state_parts(self) -> list[pa.Array]:
@@ -129,9 +129,12 @@ class Columns:
     def _word(self, word: int) -> pa.Array:
         return pa.array(self._records[:, word], pa.int64())
 
-    def _time(self, word: int) -> pa.Array:
-        words = np.ascontiguousarray(self._records[:, word])
+    def _time(self, word: int, less: int = 0) -> pa.Array:
+        words = self._records[:, word] - less
         return from_words(words, np.ones(len(words), np.uint8), self._plan.time_type)
+
+    def _end(self) -> pa.Array:
+        return self._time(END_WORD, self._plan.window.overreach)
 
     def _bytes(self, at: Int64s) -> tuple[Int64s, Bytes]:
         starts = np.zeros(len(at) + 1, np.int64)
@@ -216,7 +219,7 @@ def footprint_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, B
     rows = table.num_rows
     records = np.zeros((rows, plan.width), np.int64)
     records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
-    records[:, END_WORD], _ = words_of(table.column(END), plan.time_type)
+    records[:, END_WORD] = words_of(table.column(END), plan.time_type)[0] + plan.window.overreach
     records[:, T], _ = words_of(table.column(INPUT), "long")
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, ROWS_WORD], _ = words_of(table.column(ROWS), "long")
@@ -243,7 +246,7 @@ def closed_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batc
     records = np.zeros((table.num_rows, plan.width), np.int64)
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
-    records[:, END_WORD], _ = words_of(table.column(END), plan.time_type)
+    records[:, END_WORD] = words_of(table.column(END), plan.time_type)[0] + plan.window.overreach
     batch, pieces = _keys(plan, table, held)
     return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
 

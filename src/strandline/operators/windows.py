@@ -23,6 +23,8 @@ class Window:
     kind: WindowKind
     size: int
     advance: int
+    includes_gap: bool = False
+    """Sessions: whether tuples exactly a gap apart are in one. Streams that do not say so go on without."""
 
     @property
     def has_times(self) -> bool:
@@ -34,17 +36,27 @@ class Window:
         """In how many windows of its key a tuple lies at most."""
         return -(-self.size // self.advance)
 
+    @property
+    def reach(self) -> int:
+        """The size as kernels take it: tuples of a session follow each other within less than that."""
+        return self.size + self.overreach
+
+    @property
+    def overreach(self) -> int:
+        """By how much the end that kernels keep lies behind the window_end that is shown."""
+        return int(self.includes_gap)
+
     def to_json(self) -> dict[str, Any]:
         """For stream.json."""
         if self.kind == "session":
-            return {"kind": self.kind, "gap": self.size}
+            return {"kind": self.kind, "gap": self.size, **({"includes_gap": True} if self.includes_gap else {})}
         return {"kind": self.kind, "size": self.size, "advance": self.advance}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Window:
         """What `to_json` wrote."""
         if body["kind"] == "session":
-            return cls("session", body["gap"], body["gap"])
+            return cls("session", body["gap"], body["gap"], body.get("includes_gap", False))
         return cls(body["kind"], body["size"], body["advance"])
 
 
@@ -71,13 +83,13 @@ def time_window(size: Duration, advance: Duration | None = None) -> Window:
 
 
 def session_window(gap: Duration) -> Window:
-    """Windows of tuples of a key that follow each other within less than `gap`.
+    """Windows of tuples of a key that follow each other within `gap`; exactly `gap` is near enough, as in Spark.
 
     >>> session_window("30 min").size
     1800000000
     """
     gap_us = _positive(gap, "session_window: gap")
-    return Window("session", gap_us, gap_us)
+    return Window("session", gap_us, gap_us, includes_gap=True)
 
 
 def _window(kind: WindowKind, size: int, advance: int) -> Window:

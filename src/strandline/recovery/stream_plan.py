@@ -1,10 +1,12 @@
-"""From what stream.json says of an operator back to its plan."""
+"""Between what stream.json says of an operator and its plan."""
 
 from __future__ import annotations
 
-from strandline.errors import OptionError
+from strandline.errors import KeyMissingError, OptionError
+from strandline.log import spec as spec_
 from strandline.log.columns import fields_of, type_name
 from strandline.log.spec import StreamSpec
+from strandline.log.storage import Storage
 from strandline.operators.aggregates import Aggregate, resolve
 from strandline.operators.plan import Plan
 from strandline.operators.windows import Window
@@ -28,3 +30,12 @@ def plan_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> P
     if input_ is not None:
         time = (input_.time, next(type_name(f["type"]) for f in fields_of(input_.schema) if f["name"] == input_.time))
     return Plan(window, tuple((c, types[c]) for c in spec.key), time, accumulators)
+
+
+def continued(plan: Plan, storage: Storage) -> Plan:
+    """The plan by the rules of the stream that lies there, if one does: they may be older than today's."""
+    try:
+        data = storage.read(spec_.KEY)
+    except KeyMissingError:
+        return plan
+    return plan.continuing(StreamSpec.from_json(data, f"{storage.url}/{spec_.KEY}").operator)

@@ -19,6 +19,7 @@ from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
 from strandline.operators.windows import Window
 from strandline.recovery.partitions import TUPLES_MAX, require_same_input
+from strandline.recovery.stream_plan import continued
 from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
@@ -191,7 +192,8 @@ class Aggregation:
         if on_error not in ("stop", "set_aside"):
             raise OptionError(f"on_error={on_error!r} is unknown", todo='use "stop" or "set_aside"')
         input_spec = self._input.input_spec
-        plan = self._plan
+        place = Place(str(path), durability, dict(storage_options or {}))
+        plan = continued(self._plan, place.storage())
         spec = StreamSpec(
             id=str(uuid.uuid4()),
             schema={
@@ -209,7 +211,7 @@ class Aggregation:
         start = OperatorStart(
             plan,
             self._policy,
-            Place(str(path), durability, dict(storage_options or {})),
+            place,
             spec,
             trigger=plain_trigger(trigger),
             name=name,
