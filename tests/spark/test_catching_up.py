@@ -6,7 +6,8 @@ import strandline as sl
 from strandline.log import compaction
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
-from strandline.spark.source import BatchReader, ReadOptions, spark_schema
+from strandline.spark.read_options import ReadOptions
+from strandline.spark.source import BatchReader, spark_schema
 from strandline.testing.items import append_items, item_spec
 
 pytestmark = pytest.mark.spark

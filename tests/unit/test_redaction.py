@@ -17,7 +17,7 @@ from strandline.log.fsspec_storage import FsspecStorage
 from strandline.log.redaction import redacted_url
 from strandline.log.storage_url import open_storage
 from strandline.spark.place import Place
-from strandline.spark.source import ReadOptions
+from strandline.spark.read_options import ReadOptions
 
 SECRET = "sesame/7+Zz"
 URLS = [

@@ -215,6 +215,8 @@ def persist(
     """
     from pyspark.sql.types import StructType
 
+    from strandline.spark.table_options import without_options
+
     if not df.isStreaming:
         raise InputError(
             "persist takes a streaming DataFrame, this one is not",
@@ -231,7 +233,7 @@ def persist(
     place = Place(str(path), durability, dict(storage_options or {}))
     spec = StreamSpec(
         id=str(uuid.uuid4()),
-        schema=schema.jsonValue(),
+        schema=without_options(schema.jsonValue()),
         key=(key,) if isinstance(key, str) else tuple(key),
         time=time,
         partitions=partitions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class ReadOptions:
     consumer: str | None
 
     @classmethod
-    def of(cls, options: dict[str, str], zone: str = "UTC") -> ReadOptions:
+    def of(cls, options: Mapping[str, str], zone: str = "UTC") -> ReadOptions:
         """From Spark's texts; option names are the same with and without underscores, in any case."""
         given = {_plain(name): value for name, value in options.items()}
         known = {_plain(name): name for name in _OPTIONS}
@@ -56,7 +57,11 @@ class ReadOptions:
                 todo=f"the options are {', '.join(sorted(_OPTIONS))}",
             )
         if "path" not in given:
-            raise OptionError("format('strandline') needs a path", todo="pass it to load() or as option 'path'")
+            raise OptionError(
+                "format('strandline') needs a path",
+                todo="pass it to load() or as option 'path'; a table is created without columns, for with them Spark "
+                "forgets its path: CREATE TABLE name USING strandline OPTIONS (path '…')",
+            )
         values = {known[name]: value for name, value in given.items()}
         limit = values.get("max_tuples_per_batch")
         if limit is not None and not (limit.isdigit() and int(limit) > 0):

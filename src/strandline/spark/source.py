@@ -16,6 +16,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     EqualTo,
     Filter,
     GreaterThan,
@@ -43,6 +45,8 @@ from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
 from strandline.spark.place import Place
 from strandline.spark.read_options import ReadOptions
+from strandline.spark.sink_refusal import refused_stream, refused_write
+from strandline.spark.table_options import options_in, options_of_table, with_options
 from strandline.times import time_value
 
 _ROWS_PER_BATCH = 1 << 16
@@ -65,19 +69,27 @@ class StrandlineDataSource(DataSource):
         return "strandline"
 
     def schema(self) -> StructType:
-        options = self._read_options()
+        given = options_of_table(self.options)
+        options = ReadOptions.of(self.options if given is None else given, self.zone)
         spec = options.place.open().spec
         options.times(spec), options.start_time(spec)  # what is wrong with them is said now, not when a query runs
-        return spark_schema(spec, late=options.late, positions=options.positions)
+        schema = spark_schema(spec, late=options.late, positions=options.positions)
+        return schema if given is None else with_options(schema, {**given, "path": options.place.url})
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(self._read_options(), schema)
+        return BatchReader(self._read_options(schema), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(self._read_options(), schema)
+        return StreamReader(self._read_options(schema), schema)
 
-    def _read_options(self) -> ReadOptions:
-        return ReadOptions.of(dict(self.options), self.zone)
+    def _read_options(self, schema: StructType) -> ReadOptions:
+        return ReadOptions.of({**options_in(schema), **self.options}, self.zone)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        raise refused_write(self.options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        raise refused_stream(self.options)
 
 
 class Slice(InputPartition):

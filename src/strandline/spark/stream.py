@@ -20,6 +20,7 @@ from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.place import Place
 from strandline.spark.time_zone import current_zone, session_zone
+from strandline.spark.view import session_and_name
 from strandline.times import Time
 from strandline.units import Duration, duration_us
 
@@ -141,6 +142,16 @@ class Stream:
         if consumer is not None:
             reader = reader.option("consumer", consumer)
         return self._load(reader.option("positions", positions))
+
+    def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
+        """Makes the results a temporary view of the session given, or of the active one: `create_view("items")`.
+
+        It holds what is published now, like any view of a DataFrame: create it again for what came since. A table,
+        `CREATE TABLE items USING strandline OPTIONS (path '…')`, always shows the newest; with `streaming` it is a view
+        of the stream, for `spark.readStream.table("items")`.
+        """
+        session, view = session_and_name(spark, name)
+        (self.read_stream(session) if streaming else self.read(session)).createOrReplaceTempView(view)
 
     def _load(self, reader: Any) -> DataFrame:
         try:
