@@ -20,9 +20,11 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Storage
 from strandline.operators import aggregates as agg
+from strandline.operators.expressions import schema_of
 from strandline.operators.operator import OnError, Operator
 from strandline.operators.plan import Plan
 from strandline.operators.record import OPENED, POS, USED
+from strandline.operators.shape import AS_IS, Shape
 from strandline.operators.tuples import NO_BATCH, Columns
 from strandline.operators.window_state import WindowState
 from strandline.operators.windows import Window, count_window, session_window, time_window
@@ -37,9 +39,25 @@ LATENESS = 8
 AT_ONCE = 1 << 40
 
 
-def plan(window: Window, key: Sequence[str], **aggregates: agg.Aggregate) -> Plan:
+SCHEMA = schema_of(COLUMNS)
+
+
+def plan(window: Window, key: Sequence[str], shape: Shape = AS_IS, **aggregates: agg.Aggregate) -> Plan:
     """Over an input with the columns above."""
-    return Plan.of(window, aggregates, COLUMNS, key, "t")
+    return Plan.of(window, aggregates, shape.types_over(COLUMNS, SCHEMA), key, "t", shape)
+
+
+def where(condition: Any, before: Shape = AS_IS) -> Shape:
+    """Only some of these tuples."""
+    return before.where(condition, before.schema_over(SCHEMA))
+
+
+def select(key: str, before: Shape = AS_IS, **columns: Any) -> Shape:
+    """Other tuples made of these."""
+    return before.select([key, "t"], columns, before.schema_over(SCHEMA), [key, "t"])
+
+
+_HALVES = where(pc.field("v") > -500, select("s", x=pc.field("x") * 0.5, v=pc.field("v") - pc.field("k")))
 
 
 # Each is compiled once and cached: a fixed list, in which every kind of window has its place.
@@ -50,7 +68,22 @@ PLANS = {
     "tumbling time": plan(time_window(10), ["s"], total=agg.sum("x"), first=agg.first("v"), n=agg.count("x")),
     "sliding time": plan(time_window(12, advance=4), ["k"], mean=agg.avg("x"), least=agg.min("s")),
     "session": plan(session_window(5), ["s"], total=agg.sum("x"), spread=agg.variance("x"), last=agg.last("v")),
+    # The same kernels behind stateless work.
+    "where, count": plan(
+        count_window(4), ["k"], where(pc.field("x") > -0.3), mean=agg.avg("x"), n=agg.count_all(), least=agg.min("v")
+    ),
+    "select and where, session": plan(
+        session_window(5), ["s"], _HALVES, total=agg.sum("x"), spread=agg.variance("x"), last=agg.last("v")
+    ),
 }
+FAILING = plan(
+    count_window(6, advance=2),
+    ["k"],
+    select("k", v=pc.field("v") / (pc.field("v") / 300), x="x"),
+    total=agg.sum("v"),
+    most=agg.max("x"),
+)
+"""Divides by zero now and then: such tuples are set aside, or stop it."""
 
 
 def struct(columns: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -56,6 +56,7 @@ from strandline.spark.entry import Entry, persist, source
 from strandline.spark.operator import Aggregation, Windowed
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
+from strandline.spark.shaped import Shaped
 from strandline.spark.stream import Stream, stream
 from strandline.version import VERSION as __version__
 
@@ -82,6 +83,7 @@ __all__ = [
     "Query",
     "SchemaError",
     "SecondWriterError",
+    "Shaped",
     "SparkCheckpointError",
     "StorageError",
     "StrandlineError",

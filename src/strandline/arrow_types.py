@@ -33,3 +33,13 @@ def simple_type(kind: str) -> pa.DataType | None:
     """The Arrow type of a type that is neither struct, array nor map; None for one that streams do not hold."""
     decimal = decimal_of(kind)
     return pa.decimal128(*decimal) if decimal else SIMPLE.get(kind)
+
+
+_NAMES = {kind: name for name, kind in SIMPLE.items()}
+
+
+def simple_name(kind: pa.DataType) -> str | None:
+    """Spark's name of an Arrow type; None for what `simple_type` never gives."""
+    if pa.types.is_decimal128(kind) and kind.scale >= 0:
+        return f"decimal({kind.precision},{kind.scale})"
+    return _NAMES.get(kind)

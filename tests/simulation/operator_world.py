@@ -56,7 +56,9 @@ from strandline.recovery.state_cache import StateCache
 from strandline.recovery.step import Done, Step
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.operator_streams import (
+    FAILING,
     PLANS,
+    SCHEMA,
     Row,
     Tuples,
     append_rows,
@@ -232,7 +234,7 @@ class World:
         self.seed = seed
         self.rng = rng = Random(seed)
         self.clock = ManualClock(1_000_000, tick_us=rng.choice([0, 1, 3_000]))
-        self.plan: Plan = rng.choice(list(PLANS.values()))
+        self.plan: Plan = rng.choice([*PLANS.values(), FAILING])
         self.partitions = rng.randint(1, 3)
         self.faulty = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
         self.keys = [c for c, _ in self.plan.key]
@@ -594,7 +596,7 @@ class World:
 
 def _plain(plan: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
     """What the specification says."""
-    operator = PlainOperator(plan, "set_aside")
+    operator = PlainOperator(plan, "set_aside", SCHEMA)
     found = operator.feed({**row, "_offset": offset} for offset, row in enumerate(rows))
     if boundary is not None:
         found += operator.close_until(boundary)

@@ -126,8 +126,8 @@ def test_a_file_of_somebody_else_is_no_stream(data: bytes) -> None:
 
 
 def test_a_newer_format_is_named_and_so_is_the_remedy() -> None:
-    body = json.loads(item_spec().to_json()) | {"format": 3, "something": "new"}
-    with pytest.raises(FormatVersionError, match="version 3, this Strandline reads versions up to 2") as refused:
+    body = json.loads(item_spec().to_json()) | {"format": 4, "something": "new"}
+    with pytest.raises(FormatVersionError, match="version 4, this Strandline reads versions up to 3") as refused:
         StreamSpec.from_json(json.dumps(body).encode(), "here")
     assert refused.value.todo == "upgrade Strandline"
 

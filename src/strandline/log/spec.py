@@ -23,9 +23,13 @@ from strandline.log.reason import ending
 from strandline.times import TimeKind
 
 FORMAT = 2
-_READABLE = (1, FORMAT)
+SHAPED_FORMAT = 3
+"""That of an operator's stream before whose operator something is done to the tuples: others would not do it."""
+_READABLE = (1, FORMAT, SHAPED_FORMAT)
 KEY = "stream.json"
 PARTITIONS_MAX = 10_000
+_NOT_COMPARED = ("expressions",)
+"""Of an operator: how Arrow writes what `shape` says in words. Another Arrow may write it otherwise."""
 
 _KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
 _TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz")
@@ -148,7 +152,7 @@ class StreamSpec:
             ) from None
         if version not in _READABLE:
             raise FormatVersionError(
-                f"the stream has format version {version}, this Strandline reads versions up to {FORMAT}",
+                f"the stream has format version {version}, this Strandline reads versions up to {max(_READABLE)}",
                 where=where,
                 todo="upgrade Strandline",
             )
@@ -203,10 +207,11 @@ class StreamSpec:
         if mine is None or wanted is None:
             has = "was written by an entry point, not by an operator" if mine is None else "belongs to an operator"
             raise StreamMismatchError(f"the stream {has}", where=where, todo="write to a new stream")
+        names = [name for name in dict.fromkeys([*wanted, *mine]) if name not in _NOT_COMPARED]
         found = [
-            f"its {name} is {mine.get(name)}, this program says {value}"
-            for name, value in wanted.items()
-            if mine.get(name) != value
+            f"its {name} is {mine.get(name, 'none')}, this program says {wanted.get(name, 'none')}"
+            for name in names
+            if mine.get(name) != wanted.get(name)
         ]
         ours, theirs = (s.upstream or {} for s in (self, asked))
         if ours.get("stream") != theirs.get("stream"):

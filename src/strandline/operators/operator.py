@@ -106,7 +106,7 @@ class Operator:
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             end = int(piece.column(OFFSET)[-1].as_py()) + 1
-            piece = self.healthy(piece)
+            piece = self.healthy(self.shaped(piece))
             if piece.num_rows:
                 batch = input_batch(self.plan, piece, held_bytes(self.state.arrays))
                 records = self._results(self._run(batch), batch)
@@ -114,6 +114,24 @@ class Operator:
                     yield Columns(self.plan, records, self.state.arrays, batch).results()
                 self.state.keep_bytes(self.plan.bytes_words, batch)
             self.input_end = end
+
+    def shaped(self, table: pa.Table) -> pa.Table:
+        """The tuples as the plan's shape makes them; those that it cannot compute are kept in `aside`, or raised."""
+        shape = self.plan.shaping
+        if not shape or not table.num_rows:
+            return table
+        try:
+            return shape.over(table)
+        except pa.ArrowException:
+            rows = shape.failing(table)
+            if not len(rows):
+                raise  # it is not the tuples
+        if self.on_error == "stop":
+            raise shape.error(table, int(rows[0]))
+        self.aside.add_tuples("value", table.take(pa.array(rows)))
+        keep = np.ones(table.num_rows, bool)
+        keep[rows] = False
+        return shape.over(table.filter(pa.array(keep)))
 
     def healthy(self, table: pa.Table) -> pa.Table:
         """The tuples that can be computed with; what is wrong with the others is kept in `aside`, or raised."""
@@ -189,7 +207,7 @@ class Operator:
 
     def replay(self, table: pa.Table) -> None:
         """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
-        table = self.healthy(table)
+        table = self.healthy(self.shaped(table))
         if not table.num_rows:
             return
         batch = input_batch(self.plan, table, held_bytes(self.state.arrays))

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
 
+import pyarrow as pa
+
 from strandline.arrow_types import decimal_of
 from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregates import Accumulator, Op, Read
@@ -45,8 +47,10 @@ class _Window:
 class PlainOperator:
     """A plan with its open windows."""
 
-    def __init__(self, plan: Plan, on_error: OnError = "stop") -> None:
+    def __init__(self, plan: Plan, on_error: OnError = "stop", schema: pa.Schema | None = None) -> None:
         self.plan = plan
+        self._schema = schema
+        """The input's, if the plan has a shape."""
         self.on_error = on_error
         self.input_end = 0
         self.aside: list[Row] = []
@@ -60,7 +64,11 @@ class PlainOperator:
     def feed(self, rows: Iterable[Row]) -> list[Row]:
         """Takes in input tuples; the results of the count windows they complete."""
         found = []
-        for row in rows:
+        for given in rows:
+            self.input_end = given["_offset"] + 1
+            row = self._shaped(given)
+            if row is None:
+                continue
             for window in self._windows_of(row):
                 window.rows += 1
                 for a, state in zip(self.plan.accumulators, window.states, strict=True):
@@ -70,8 +78,20 @@ class PlainOperator:
                 if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
                     window.end = row["_offset"]
                     found += self._close(window)
-            self.input_end = row["_offset"] + 1
         return found
+
+    def _shaped(self, row: Row) -> Row | None:
+        """What the plan's shape makes of the tuple, all by itself; None if nothing is left of it."""
+        if not self.plan.shape:
+            return row
+        assert self._schema is not None
+        try:
+            left = self.plan.shape.over(pa.Table.from_pylist([row], schema=self._schema)).to_pylist()
+        except pa.ArrowException:
+            if self.on_error == "stop":
+                raise
+            return None
+        return {**left[0], "_offset": row["_offset"]} if left else None
 
     def close_until(self, boundary: int) -> list[Row]:
         """Closes the windows that are over at this time: their results, ordered by end, then by opening."""

@@ -16,6 +16,7 @@ from strandline.operators.aggregates import Accumulator, Aggregate, Op, Read, re
 from strandline.operators.arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
+from strandline.operators.shape import AS_IS, Shape
 from strandline.operators.windows import Window
 
 START, END = "window_start", "window_end"
@@ -34,6 +35,8 @@ class Plan:
     time: tuple[str, str]
     """Name and type of the input's time column."""
     accumulators: tuple[Accumulator, ...]
+    shape: Shape = AS_IS
+    """What is done to the tuples of the input before."""
 
     @classmethod
     def of(
@@ -43,8 +46,9 @@ class Plan:
         types: Mapping[str, str],
         key: Sequence[str],
         time: str,
+        shape: Shape = AS_IS,
     ) -> Plan:
-        """The plan over an input with columns of these types; raises if it cannot be."""
+        """The plan over an input that the shape makes columns of these types of; raises if it cannot be."""
         if not aggregates:
             raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
         taken = {*key, START, END}
@@ -71,6 +75,7 @@ class Plan:
             tuple((column, types[column]) for column in key),
             (time, types[time]),
             tuple(resolve(name, aggregate, types) for name, aggregate in aggregates.items()),
+            shape,
         )
 
     def continuing(self, operator: Mapping[str, Any] | None) -> Plan:
@@ -82,7 +87,7 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Compiled kernels stay behind: whoever gets the plan has its own.
-        return Plan, (self.window, self.key, self.time, self.accumulators)
+        return Plan, (self.window, self.key, self.time, self.accumulators, self.shape)
 
     # ------------------------------------------------------------------ columns
 
@@ -105,15 +110,28 @@ class Plan:
     @property
     def input_columns(self) -> list[str]:
         """The columns that are read from the input."""
+        return self.shape.reads(self._columns)
+
+    @property
+    def _columns(self) -> list[str]:
+        """Those that the operator itself takes."""
         names = [c for c, _ in self.key] + [a.column for a in self.accumulators if a.column is not None]
         return list(dict.fromkeys([*names, self.time[0]]))
 
+    @cached_property
+    def shaping(self) -> Shape:
+        """The shape as far as the operator needs it."""
+        return self.shape.pruned(self._columns)
+
     def to_json(self) -> dict[str, Any]:
         """For stream.json: what must be the same for as long as the stream lives."""
-        return {
+        body: dict[str, Any] = {
             "window": self.window.to_json(),
             "aggregates": {a.name: [a.function, a.column, a.type] for a in self.accumulators},
         }
+        if self.shape:
+            body |= {"shape": self.shape.to_json(), "expressions": {f.text: f.arrow for f in self.shape.formulas}}
+        return body
 
     # ------------------------------------------------------------------ the record
 

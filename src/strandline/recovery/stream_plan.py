@@ -9,6 +9,7 @@ from strandline.log.spec import StreamSpec
 from strandline.log.storage import Storage
 from strandline.operators.aggregates import Aggregate, resolve
 from strandline.operators.plan import Plan
+from strandline.operators.shape import Shape
 from strandline.operators.windows import Window
 
 
@@ -29,7 +30,8 @@ def plan_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> P
     time = ("", types["window_start"])
     if input_ is not None:
         time = (input_.time, next(type_name(f["type"]) for f in fields_of(input_.schema) if f["name"] == input_.time))
-    return Plan(window, tuple((c, types[c]) for c in spec.key), time, accumulators)
+    shape = Shape.from_json(operator.get("shape", ()), operator.get("expressions", {}))
+    return Plan(window, tuple((c, types[c]) for c in spec.key), time, accumulators, shape)
 
 
 def continued(plan: Plan, storage: Storage) -> Plan:

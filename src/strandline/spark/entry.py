@@ -20,6 +20,7 @@ from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
 from strandline.spark.query import Query
+from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.units import Duration, duration_us
@@ -88,6 +89,14 @@ class Entry:
     def window(self, window: Window) -> Windowed:
         """Cuts the stream into windows, per key: one Spark query persists the DataFrame and feeds the operator."""
         return Windowed(self, window)
+
+    def where(self, condition: Any) -> Shaped:
+        """Only the tuples for which a pyarrow expression is true, for an operator; the stream gets all of them."""
+        return shaped(self).where(condition)
+
+    def select(self, *columns: str, **named: Any) -> Shaped:
+        """Tuples of these columns, for an operator; the stream gets them as they are."""
+        return shaped(self).select(*columns, **named)
 
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
         """Starts that query."""

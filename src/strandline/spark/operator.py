@@ -12,11 +12,12 @@ from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.columns import fields_of, type_name
 from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
+from strandline.log.spec import FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.aggregates import Aggregate
 from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
+from strandline.operators.shape import AS_IS, Shape
 from strandline.operators.windows import Window
 from strandline.recovery.partitions import TUPLES_MAX, require_same_input
 from strandline.recovery.stream_plan import continued
@@ -111,13 +112,24 @@ class OperatorStart:
         return job
 
 
-_SPEC_FIELDS = ("id", "schema", "key", "time", "partitions", "lateness", "retention", "created_by", "operator")
+_SPEC_FIELDS = (
+    "id",
+    "schema",
+    "key",
+    "time",
+    "partitions",
+    "lateness",
+    "retention",
+    "created_by",
+    "operator",
+    "format",
+)
 
 
 class Windowed:
     """A stream cut into windows; `aggregate` says what to compute over each."""
 
-    def __init__(self, input_: Input, window: Window) -> None:
+    def __init__(self, input_: Input, window: Window, shape: Shape = AS_IS) -> None:
         if not isinstance(window, Window):
             raise OptionError(
                 f"window({window!r}) is not a window",
@@ -125,6 +137,7 @@ class Windowed:
             )
         self._input = input_
         self._window = window
+        self._shape = shape
 
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
@@ -136,7 +149,8 @@ class Windowed:
                 todo='create the stream with lateness=, for example lateness="10 s"',
             )
         types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-        plan = Plan.of(self._window, aggregates, types, spec.key, spec.time)
+        types = self._shape.types_over(types, spec.arrow)
+        plan = Plan.of(self._window, aggregates, types, spec.key, spec.time, self._shape)
         return Aggregation(self._input, plan, cec())
 
 
@@ -207,6 +221,7 @@ class Aggregation:
             retention=None if retention is None else duration_us(retention, "retention"),
             created_by=f"strandline {VERSION}",
             operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
+            format=SHAPED_FORMAT if plan.shape else FORMAT,
         )
         start = OperatorStart(
             plan,

@@ -19,6 +19,8 @@ from strandline.spark.failure import failure_in
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.place import Place
+from strandline.spark.rekey import rekeyed
+from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.time_zone import current_zone, session_zone
 from strandline.spark.view import session_and_name
 from strandline.times import Time
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from strandline.log.summary import Summary
+    from strandline.spark.entry import Entry
     from strandline.spark.query import Query
 
 
@@ -180,6 +183,22 @@ class Stream:
     def window(self, window: Window) -> Windowed:
         """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""
         return Windowed(self, window)
+
+    def where(self, condition: Any) -> Shaped:
+        """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`."""
+        return shaped(self).where(condition)
+
+    def select(self, *columns: str, **named: Any) -> Shaped:
+        """Tuples of these columns, for an operator: `select("id", "at", total=pc.field("price") * pc.field("n"))`."""
+        return shaped(self).select(*columns, **named)
+
+    def rekey(self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
+        """The same tuples as a stream with another key at `path`: read, shuffle, persist; `start` sets it going.
+
+        Time, partitions and lateness are this stream's unless they are given, see `rekeyed`. Other options are those
+        of `read_stream` and of `sl.source`. Late tuples of this stream take no part.
+        """
+        return rekeyed(self.read_stream, self._log.spec, key, path, spark, options)
 
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
         """Starts a query that feeds an operator with this stream."""

@@ -1,0 +1,211 @@
+"""Stateless work before an operator: tuples are left out (`where`) and columns computed (`select`), in any order.
+
+What remains of a tuple keeps its offset, so nothing that counts or replays offsets knows of it. It follows from the
+tuple alone, so it is the same however the input is cut, and the same again in a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.arrow_types import simple_name
+from strandline.errors import InputError, OptionError, SchemaError
+from strandline.operators.expressions import Formula
+
+OFFSET = "_offset"
+Types = Mapping[str, str]
+"""Columns and Spark's names of their types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Leaves out the tuples for which the formula is false or null."""
+
+    formula: Formula
+
+    def over(self, table: pa.Table) -> pa.Table:
+        return table.filter(self.formula.over(table))
+
+    def reads(self, wanted: Iterable[str]) -> list[str]:
+        return [*wanted, *self.formula.columns]
+
+    def pruned(self, wanted: Iterable[str]) -> Where:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Makes tuples of these columns; the offset stays."""
+
+    columns: tuple[tuple[str, Formula], ...]
+
+    def over(self, table: pa.Table) -> pa.Table:
+        found = {name: table.column(name) if _is_plain(name, f) else f.over(table) for name, f in self.columns}
+        kept = {OFFSET: table.column(OFFSET)} if OFFSET in table.column_names else {}
+        return pa.table({**found, **kept})
+
+    def reads(self, wanted: Iterable[str]) -> list[str]:
+        chosen = set(wanted)
+        return [column for name, formula in self.columns if name in chosen for column in formula.columns]
+
+    def pruned(self, wanted: Iterable[str]) -> Select:
+        chosen = set(wanted)
+        return Select(tuple((name, formula) for name, formula in self.columns if name in chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The steps of this work, first to last; without any, tuples stay as they are."""
+
+    steps: tuple[Where | Select, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+    def where(self, condition: Any, schema: pa.Schema) -> Shape:
+        """With one step more, checked over tuples of this schema (those that the shape gives)."""
+        formula = Formula.of(condition, "where(…)")
+        kind = formula.type_over(schema, "where(…)")
+        if not pa.types.is_boolean(kind):
+            raise SchemaError(
+                f"where({formula.text}) is a {kind}, not true or false", todo='compare it: pc.field("price") > 0'
+            )
+        return Shape((*self.steps, Where(formula)))
+
+    def select(self, names: Sequence[str], named: Mapping[str, Any], schema: pa.Schema, keep: Sequence[str]) -> Shape:
+        """With one step more. `keep` are the columns that must stay what they are: those of key and time."""
+        given: dict[str, Any] = {}
+        for name in names:
+            if not isinstance(name, str):
+                raise OptionError(f"select({name!r}) does not name a column", todo="give a new column a name: total=…")
+            given[name] = name
+        columns = tuple((name, _column(name, value)) for name, value in {**given, **named}.items())
+        for name in keep:
+            found = dict(columns).get(name)
+            if found is None or not _is_plain(name, found):
+                how = "leaves out" if found is None else "changes"
+                raise SchemaError(
+                    f"select(…) {how} {name!r}, by which the stream is spread over partitions and ordered",
+                    todo=f'keep it with select("{name}", …); for another key or time give it a new name, '
+                    "then rekey(…) to a stream of its own",
+                )
+        for name, formula in columns:
+            if name.startswith("_"):
+                raise SchemaError(f"a column cannot be called {name!r}: names with _ in front are reserved")
+            _require_type(name, formula, schema)
+        return Shape((*self.steps, Select(columns)))
+
+    def schema_over(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of what it makes of tuples of this schema."""
+        return schema if not self.steps else self.over(schema.empty_table()).schema
+
+    def types_over(self, types: Types, schema: pa.Schema) -> dict[str, str]:
+        """The same by Spark's names."""
+        return {f.name: simple_name(f.type) or types.get(f.name, str(f.type)) for f in self.schema_over(schema)}
+
+    def reads(self, wanted: Sequence[str]) -> list[str]:
+        """The columns of the input that it takes to give these."""
+        for step in reversed(self.steps):
+            wanted = step.reads(wanted)
+        return list(dict.fromkeys(wanted))
+
+    def pruned(self, wanted: Sequence[str]) -> Shape:
+        """The same without columns that nobody wants."""
+        steps: list[Where | Select] = []
+        for step in reversed(self.steps):
+            steps.append(step.pruned(wanted))
+            wanted = step.reads(wanted)
+        return Shape(tuple(reversed(steps)))
+
+    def over(self, table: pa.Table) -> pa.Table:
+        """What it makes of these tuples; raises `pyarrow.ArrowException` if there is one that cannot be computed."""
+        for step in self.steps:
+            table = step.over(table)
+        return table
+
+    def failing(self, table: pa.Table) -> npt.NDArray[np.int64]:
+        """The rows that cannot be computed, found by halves: division by zero, a product that does not fit."""
+        try:
+            self.over(table)
+        except pa.ArrowException:
+            if table.num_rows == 1:
+                return np.zeros(1, np.int64)
+            half = table.num_rows // 2
+            return np.concatenate([self.failing(table.slice(0, half)), half + self.failing(table.slice(half))])
+        return np.empty(0, np.int64)
+
+    def error(self, table: pa.Table, row: int) -> InputError:
+        """What is wrong with a row that cannot be computed."""
+        one = table.slice(row, 1)
+        try:
+            self.over(one)
+            why = "it was computed by itself"
+        except pa.ArrowException as problem:
+            why = str(problem).splitlines()[0]
+        values = {c: v for c, v in one.to_pylist()[0].items() if not c.startswith("_")}
+        return InputError(
+            f"a tuple cannot be computed before the operator: {why}",
+            where=f"input offset {one.column(OFFSET)[0].as_py()}, {values}",
+            todo="write the expression so that it holds for every tuple, for example with pc.if_else, or start the "
+            'operator with on_error="set_aside": such tuples go to its side log, read(late=True)',
+        )
+
+    # ------------------------------------------------------------------ stream.json
+
+    @property
+    def formulas(self) -> list[Formula]:
+        """All of them."""
+        each = [(s.formula,) if isinstance(s, Where) else tuple(f for _, f in s.columns) for s in self.steps]
+        return [formula for formulas in each for formula in formulas]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """By the texts of its formulas."""
+        return [
+            {"where": s.formula.text} if isinstance(s, Where) else {"select": {n: f.text for n, f in s.columns}}
+            for s in self.steps
+        ]
+
+    @classmethod
+    def from_json(cls, steps: Sequence[Mapping[str, Any]], expressions: Mapping[str, str]) -> Shape:
+        """What `to_json` gave; `expressions` has Arrow's form of each text."""
+
+        def formula(text: str) -> Formula:
+            return Formula(text, expressions[text])
+
+        return cls(
+            tuple(
+                Where(formula(s["where"]))
+                if "where" in s
+                else Select(tuple((name, formula(text)) for name, text in s["select"].items()))
+                for s in steps
+            )
+        )
+
+
+AS_IS = Shape()
+"""Nothing is done."""
+
+
+def _column(name: str, value: Any) -> Formula:
+    return Formula.of(pc.field(value) if isinstance(value, str) else value, f"select({name}=…)")
+
+
+def _is_plain(name: str, formula: Formula) -> bool:
+    """Whether it is the column of that name, as it is."""
+    return formula.columns == (name,) and formula.text == name
+
+
+def _require_type(name: str, formula: Formula, schema: pa.Schema) -> None:
+    kind = formula.type_over(schema, f"select({name}=…)")
+    if simple_name(kind) is None and formula.text not in schema.names:
+        raise SchemaError(
+            f"select({name}={formula.text}) is a {kind}, which a stream cannot hold",
+            todo='cast it, for example .cast("long") … .cast(pa.timestamp("us", "UTC"))',
+        )

@@ -1,0 +1,95 @@
+"""`stream.where(…)`, `stream.select(…)`: a stream whose tuples are worked on before an operator takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.errors import OptionError
+from strandline.operators.shape import AS_IS, Shape
+from strandline.operators.windows import Window
+from strandline.spark.operator import Input, Windowed
+from strandline.spark.rekey import rekeyed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.entry import Entry
+
+
+class Shaped:
+    """A stream, or a DataFrame on its way into one, with stateless work behind it. Nothing of it is stored."""
+
+    def __init__(self, input_: Input, shape: Shape) -> None:
+        self._input = input_
+        self._shape = shape
+        self._schema = shape.schema_over(input_.input_spec.arrow)
+
+    def __repr__(self) -> str:
+        steps = "".join(f".{name}({what})" for step in self._shape.to_json() for name, what in step.items())
+        return f"{self._input!r}{steps}"
+
+    def where(self, condition: Any) -> Shaped:
+        """Only the tuples for which a pyarrow expression is true."""
+        return Shaped(self._input, self._shape.where(condition, self._schema))
+
+    def select(self, *columns: str, **named: Any) -> Shaped:
+        """Tuples of these columns: some by their names, others computed by pyarrow expressions."""
+        spec = self._input.input_spec
+        keep = tuple(dict.fromkeys([*spec.key, spec.time]))
+        return Shaped(self._input, self._shape.select(columns, named, self._schema, keep))
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts what is left into windows, per key."""
+        return Windowed(self._input, window, self._shape)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what is left, as Arrow has them."""
+        return self._schema
+
+    # ------------------------------------------------------------------ reading with Spark
+
+    def read(self, spark: SparkSession, **options: Any) -> DataFrame:
+        """`Stream.read`, then the same work, in Python tasks of Spark."""
+        return self._work(self._stream("read").read(spark, **options))
+
+    def read_stream(self, spark: SparkSession, **options: Any) -> DataFrame:
+        """`Stream.read_stream`, then the same work, in Python tasks of Spark."""
+        return self._work(self._stream("read_stream").read_stream(spark, **options))
+
+    def rekey(self, key: Any, path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
+        """What is left as a stream of its own with another key; see `Stream.rekey`."""
+        return rekeyed(self.read_stream, self._input.input_spec, key, path, spark, options)
+
+    def _stream(self, method: str) -> Any:
+        if not hasattr(self._input, "read"):
+            raise OptionError(
+                f"{method}() before the DataFrame is in its stream",
+                where=self._input.input_place.url,
+                todo=f"start it, then sl.stream(…).where(…).{method}(spark)",
+            )
+        return self._input
+
+    def _work(self, df: DataFrame) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        shape, stored, given = self._shape, self._input.input_spec.arrow, self._schema
+        if set(df.columns) != set(stored.names):
+            raise OptionError(
+                "positions and late tuples are those of the stream itself", todo="read(positions=True) without where(…)"
+            )
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                table = pa.Table.from_batches([batch]).select(stored.names).cast(stored)
+                yield from shape.over(table).cast(given).to_batches()
+
+        return df.mapInArrow(work, from_arrow_schema(given))
+
+
+def shaped(input_: Input) -> Shaped:
+    """The input as it is, ready for `where` and `select`."""
+    return Shaped(input_, AS_IS)

@@ -1,0 +1,142 @@
+"""`where` and `select` before an operator: what is read, computed and refused, and what stream.json says of it."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from strandline.errors import FormatVersionError, InputError, OptionError, SchemaError, StreamMismatchError
+from strandline.log import spec as spec_module
+from strandline.log.spec import SHAPED_FORMAT, StreamSpec
+from strandline.operators import aggregates as agg
+from strandline.operators.operator import Operator
+from strandline.operators.shape import AS_IS, Shape
+from strandline.operators.windows import count_window
+from strandline.recovery.stream_plan import plan_of
+from tests.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, where
+
+K, V, X = pc.field("k"), pc.field("v"), pc.field("x")
+
+
+def _rows(*values: int) -> list[dict[str, Any]]:
+    return [{"k": 1, "s": "a", "v": v, "x": float(v), "t": i} for i, v in enumerate(values)]
+
+
+def _results(operator: Operator, table: pa.Table) -> list[dict[str, Any]]:
+    names = [name for name, _ in operator.plan.result_columns]
+    return [row for columns in operator.feed(table) for row in pa.table(columns, names=names).to_pylist()]
+
+
+def test_a_count_window_counts_the_tuples_that_pass_and_keeps_their_offsets() -> None:
+    operator = Operator.new(plan(count_window(2), ["k"], where(V > 0), total=agg.sum("v")))
+    operator.begin()
+    found = _results(operator, rows_table(_rows(-1, 5, -1, -1, 7, -2, 3, -1), first=100))
+    assert found == [{"k": 1, "window_start": 101, "window_end": 104, "total": 12}]
+    assert operator.input_end == 108
+
+
+def test_steps_follow_each_other_in_any_order() -> None:
+    shape = where(pc.field("twice") > 4, select("k", where(V > 0), twice=V * 2, x="x"))
+    table = shape.over(rows_table(_rows(-9, 1, 2, 3)))
+    assert table.to_pylist() == [{"k": 1, "t": 3, "twice": 6, "x": 3.0, "_offset": 3}]
+    assert shape.types_over({}, SCHEMA) == {"k": "long", "t": "long", "twice": "long", "x": "double"}
+
+
+def test_only_the_columns_that_are_needed_are_read_and_computed() -> None:
+    shape = where(pc.field("a") > 0, select("k", a=V + 1, b=X * 2, c="s"))
+    p = plan(count_window(2), ["k"], shape, n=agg.count("c"))
+    assert sorted(p.input_columns) == ["k", "s", "t", "v"]
+    assert p.shaping.over(rows_table(_rows(1))).column_names == ["k", "t", "a", "c", "_offset"]
+
+
+def test_key_and_time_have_to_stay_what_they_are() -> None:
+    for how, given in (("leaves out 'k'", {"x": X}), ("changes 'k'", {"k": K + 1, "t": pc.field("t")})):
+        with pytest.raises(SchemaError, match=how) as error:
+            AS_IS.select([], given, SCHEMA, ["k", "t"])
+        assert "rekey" in error.value.todo
+    with pytest.raises(SchemaError, match="leaves out 't'"):
+        AS_IS.select(["k"], {}, SCHEMA, ["k", "t"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: where(pc.field("nothing") > 0), "there is no column 'nothing'"),
+        (lambda: where(X * 2), "not true or false"),
+        (lambda: where(pc.field("s") > 3), "cannot be computed"),
+        (lambda: select("k", a="nothing"), "there is no column 'nothing'"),
+        (lambda: select("k", a=pc.field("t").cast("uint64")), "which a stream cannot hold"),
+        (lambda: select("k", _a=V), "reserved"),
+        (lambda: where(pc.field("x") > 0, select("k", y=X)), "there is no column 'x'"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(wrong: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        wrong()
+
+
+def test_what_is_no_expression_is_refused() -> None:
+    with pytest.raises(OptionError, match="is not a pyarrow expression"):
+        where("v > 0")
+    with pytest.raises(OptionError, match="does not name a column"):
+        AS_IS.select([V], {}, SCHEMA, [])
+
+
+def test_a_tuple_that_cannot_be_computed_stops_the_operator_or_is_set_aside() -> None:
+    rows = rows_table(_rows(900, 5, 600, 0, -900))
+    operator = Operator.new(FAILING)
+    operator.begin()
+    with pytest.raises(InputError, match="divide by zero") as error:
+        list(operator.feed(rows))
+    assert "input offset 1" in error.value.where
+    operator = Operator.new(FAILING, "set_aside")
+    operator.begin()
+    list(operator.feed(rows))
+    assert operator.aside.tables["value"].column("_input").to_pylist() == [1, 3]
+    assert operator.input_end == 5
+
+
+# ---------------------------------------------------------------------- stream.json
+
+
+@pytest.mark.parametrize("name", ["where, count", "select and where, session"])
+def test_a_plan_comes_back_from_stream_json_and_from_a_pickle(name: str) -> None:
+    p = PLANS[name]
+    data = replace(output_spec(p), format=SHAPED_FORMAT).to_json()
+    again = plan_of(StreamSpec.from_json(data, "here"), "here")
+    assert again.shape == p.shape
+    rows = rows_table(_rows(1, -600, 30))
+    assert again.shape.over(rows).equals(p.shape.over(rows))
+    assert pickle.loads(pickle.dumps(p)) == p
+    assert hash(pickle.loads(pickle.dumps(p))) == hash(p)
+
+
+def test_another_expression_over_an_old_stream_is_refused() -> None:
+    def stream(shape: Shape) -> StreamSpec:
+        return output_spec(plan(count_window(2), ["k"], shape, n=agg.count_all()))
+
+    ours = stream(where(V > 0))
+    ours.require_same(stream(where(V > 0)), "here")
+    for other, words in ((where(V > 1), r"\(v > 0\).*\(v > 1\)"), (AS_IS, "this program says none")):
+        with pytest.raises(StreamMismatchError, match=words):
+            ours.require_same(stream(other), "here")
+    with pytest.raises(StreamMismatchError, match="its shape is none"):
+        stream(AS_IS).require_same(ours, "here")
+
+
+def test_how_arrow_writes_an_expression_does_not_count() -> None:
+    ours = output_spec(PLANS["where, count"])
+    other = {**(ours.operator or {}), "expressions": {"(x > -0.3)": "written by another Arrow"}}
+    ours.require_same(replace(ours, operator=other), "here")
+
+
+def test_a_library_that_knows_of_no_shapes_does_not_touch_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = replace(output_spec(PLANS["where, count"]), format=SHAPED_FORMAT).to_json()
+    monkeypatch.setattr(spec_module, "_READABLE", (1, 2))
+    with pytest.raises(FormatVersionError, match="format version 3"):
+        StreamSpec.from_json(data, "here")
