@@ -7,6 +7,9 @@ BIN := .venv/bin
 JAVA := if [ -d .venv/java-home ]; then export JAVA_HOME="$(CURDIR)/.venv/java-home"; fi;
 
 ARGS ?=
+# So many tests at a time: each process has a Spark of its own, about 1.5 GB. 0 runs them in one, for a debugger.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 SIZE ?= small
 BENCHMARKS ?= persist replay
 
@@ -22,10 +25,10 @@ demo: setup ## ingest a stream, kill Spark half-way, go on, compare
 	@$(JAVA) $(BIN)/strandline demo $(ARGS)
 
 test: setup ## run the tests; ARGS="tests/unit -k block" picks some, ARGS=--run-slow takes all
-	@$(JAVA) $(BIN)/python -m pytest $(ARGS)
+	@$(JAVA) $(PYTEST) $(ARGS)
 
 test-long: setup ## run those that take long: more simulations, more crashes (CI does)
-	@$(JAVA) $(BIN)/python -m pytest --run-long -m long $(ARGS)
+	@$(JAVA) $(PYTEST) --run-long -m long $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .

@@ -1,13 +1,17 @@
-"""What every test shares: nothing but the choice of what to run."""
+"""What every test shares: the choice of what to run, and a line of progress a minute."""
 
 import os
 
 import pytest
 
+from tests.progress import Progress
+
 LONG_TIMEOUT_S = 900
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # of several processes, the one that has the terminal
+        config.pluginmanager.register(Progress(config), "progress")
     # Spark's JVMs live for seconds here: what their second compiler does for speed never pays. A third less CPU.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
