@@ -5,7 +5,7 @@
     │   ├── OptionError          an argument has a value that cannot work
     │   ├── SchemaError          a column is missing, has the wrong type, or differs from the stream's
     │   ├── NullTimeError        tuples without a time arrived
-    │   └── AggregateOverflowError  an integer sum does not fit 64 bits
+    │   └── AggregateOverflowError  a sum does not fit its 64 bits, or 38 digits
     ├── StreamError              ask for another stream, or for another part of it
     │   ├── StreamNotFoundError  there is no stream at this path
     │   ├── NotAStreamError      the path holds something else
@@ -79,7 +79,7 @@ class NullTimeError(InputError):
 
 
 class AggregateOverflowError(InputError):
-    """An integer sum does not fit 64 bits; nothing of its batch was published."""
+    """A sum does not fit its 64 bits, or 38 digits; nothing of its batch was published."""
 
 
 class StreamError(StrandlineError):

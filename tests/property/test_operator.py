@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -53,6 +53,10 @@ POOLS: dict[str, list[Any]] = {
     "decimal(10,2)": [Decimal(x).scaleb(-2) for x in (0, 1, -1, 5, 99999_99999, -99999_99999, 12345)],
     "decimal(18,3)": [Decimal(x).scaleb(-3) for x in (0, 1, -1, 10**17, -(10**17), 10**17 - 1, -7, 3)],
     "decimal(30,4)": [Decimal(x).scaleb(-4) for x in (0, 1, -1, 10**29, -(10**29), 1 << 64, 1 << 65)],
+    "decimal(38,10)": [
+        Decimal(x).scaleb(-10, Context(prec=38))
+        for x in (0, 7, -7, 10**33, -(10**33), (1 << 64) - 1, -(1 << 64), 1 << 63, -(1 << 63), 123456789012345678901)
+    ],
 }
 TYPES = {
     **{f"v_{kind}": kind for kind in POOLS},
@@ -61,6 +65,7 @@ TYPES = {
     "at_timestamp": "timestamp",
     "at_ntz": "timestamp_ntz",
 }
+WIDE = ("decimal(30,4)", "decimal(38,10)")
 NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal(10,2)", "decimal(18,3)")
 OTHERS = ("boolean", "date", "timestamp", "timestamp_ntz", "string", "binary")
 SUMS = {"sum": agg.sum, "avg": agg.avg, "variance": agg.variance, "stddev": agg.stddev}
@@ -85,6 +90,7 @@ DECIMALS = ("decimal(10,2)", "decimal(18,3)")
 PLANS = {
     "tumbling, long": plan(count_window(3), ["long"], "at", over(SUMS, NUMBERS), over(PICKS, ("long", "double"))),
     "tumbling, string": plan(count_window(4), ["string"], "at", over(PICKS, TEXTS), over({"avg": agg.avg}, DECIMALS)),
+    "tumbling, wide": plan(count_window(3), ["decimal(38,10)"], "at", over(SUMS, WIDE), over(PICKS, WIDE)),
     "tumbling, every tuple": plan(count_window(1), ["date"], "at", over(PICKS, TIMES), over(SUMS, DECIMALS)),
     "sliding, string and long": plan(
         count_window(5, advance=2), ["string", "long"], "at", over(PICKS, ("float", *TEXTS)), over(SUMS, ("double",))
@@ -97,7 +103,11 @@ PLANS = {
     ),
     "time, timestamp": plan(time_window(7), ["timestamp"], "at_timestamp", over(SUMS, NUMBERS), over(PICKS, TIMES)),
     "session, binary": plan(
-        session_window(5), ["binary"], "at_ntz", over(SUMS, NUMBERS), over(PICKS, ("double", "long", *TEXTS))
+        session_window(5),
+        ["binary"],
+        "at_ntz",
+        over(SUMS, (*NUMBERS, *WIDE)),
+        over(PICKS, ("double", "long", *TEXTS, *WIDE)),
     ),
     "session, boolean": plan(Window("session", 4, 4), ["boolean"], "at", over(PICKS, NUMBERS), over(PICKS, OTHERS)),
 }

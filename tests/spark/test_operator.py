@@ -35,7 +35,8 @@ TYPES = {
     "text": pa.string(),
     "blob": pa.binary(),
 }
-READINGS = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), *TYPES.items()])
+WIDE = {"wide": pa.decimal128(30, 4), "widest": pa.decimal128(38, 10)}
+READINGS = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), *TYPES.items(), *WIDE.items()])
 NUMBERS = ("byte", "short", "int", "long", "float", "double", "dec")
 SECOND = 1_000_000
 LATENESS_S = 3
@@ -51,6 +52,8 @@ def reading(rng, second):
         "float": [-1.5, 0.25, 1e6, 3.0],
         "double": [-1.5, 0.25, 1e9, 3.0, 7.75],
         "dec": [Decimal("-99999999.99"), Decimal("0.01"), Decimal("5.00"), Decimal("12345.67")],
+        "wide": [Decimal("-1234567890123456789012.3456"), Decimal("0.0001"), Decimal(1 << 64), Decimal("-7.5000")],
+        "widest": [Decimal("98765432109876543210.0123456789"), Decimal("-0.0000000001"), Decimal("3.1400000000")],
         "flag": [True, False],
         "day": [dt.date(1969, 12, 31), dt.date(2024, 2, 29), dt.date(2000, 1, 1)],
         "moment": [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999, dt.UTC), dt.datetime(2024, 2, 29, 1, tzinfo=dt.UTC)],
@@ -134,7 +137,10 @@ def test_over_a_stream_and_fused_give_the_same_results(spark, feed, items, run, 
     assert fused["open_windows"] == over["open_windows"], "and what the operator made of it"
 
 
-def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, readings, run, tmp_path):
+@pytest.mark.parametrize(
+    ("types", "numbers"), [(TYPES, NUMBERS), (WIDE, tuple(WIDE))], ids=["", "decimals of up to 38 digits"]
+)
+def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, readings, run, types, numbers, tmp_path):
     from pyspark.sql import functions as F
 
     exact = {"count": (sl.count, F.count), "min": (sl.min, F.min), "max": (sl.max, F.max)}
@@ -146,7 +152,7 @@ def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, reading
         "last": (sl.last, lambda c: F.max_by(c, order)),
     }
     ours, theirs = {"rows": sl.count_all()}, [F.count("*").alias("rows")]
-    for kinds, functions in ((TYPES, {**exact, **ends}), (NUMBERS, sums), (NUMBERS, moments)):
+    for kinds, functions in ((types, {**exact, **ends}), (numbers, sums), (numbers, moments)):
         for kind in kinds:
             for name, (our, their) in functions.items():
                 ours[f"{name}_{kind}"] = our(kind)

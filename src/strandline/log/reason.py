@@ -21,7 +21,7 @@ KEY: Final = "key"
 VALUE: Final = "value"
 """With a value that is longer than operators can hold, in a column that an aggregate reads."""
 OVERFLOW: Final = "overflow"
-"""Not tuples: windows that have no result, because an integer sum does not fit 64 bits."""
+"""Not tuples: windows that have no result, because a sum does not fit its 64 bits, or 38 digits."""
 
 IN_NAME: Final = r"\.([a-z_]+)\.parquet$"
 

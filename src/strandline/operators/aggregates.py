@@ -6,6 +6,7 @@ one to three 64-bit words in the record of its window; `Op` says which words, an
 
 from __future__ import annotations
 
+import builtins
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.wide import DIGITS_MAX
 
 INTEGERS = ("byte", "short", "integer", "long")
 FLOATS = ("float", "double")
@@ -20,6 +22,7 @@ BYTES = ("string", "binary")
 WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
 """Types whose values are whole numbers of at most 64 bits, decimals of up to 18 digits aside."""
 DECIMAL_DIGITS_MAX = 18
+"""Of decimals whose values are one word; others are two."""
 
 
 class Op(enum.IntEnum):
@@ -38,6 +41,7 @@ class Op(enum.IntEnum):
     FIRST = 10  # value, flag
     LAST = 11  # value, flag
     NOTHING = 12  # no words: for an operator that only counts tuples, which every window does anyway
+    SUM_WIDE = 13  # low and high word of the sum, n
 
 
 class Read(enum.Enum):
@@ -47,6 +51,8 @@ class Read(enum.Enum):
     INTEGER = "integer"  # a 64-bit integer
     FLOAT = "float"  # a double, its bits in a word
     BYTES = "bytes"  # where its bytes lie
+    WIDE = "wide"  # the low word of 128 bits; the input behind it has the high one
+    HIGH = "high"  # the high word of 128 bits
 
 
 _PARTS = {
@@ -86,10 +92,29 @@ class Accumulator:
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
-        """Names and types of the state's words, as a footprint has them in columns."""
+        """Names and types of the state's parts, as a footprint has them in columns."""
         if self.op is None:
             return ()
+        if self.op is Op.SUM_WIDE:
+            scale = (decimal_of(self.type) or (0, 0))[1]
+            return ("sum", f"decimal({DIGITS_MAX},{scale})"), ("n", "long")
         return _PARTS.get(self.op, (("value", self.type), ("flag", "long")))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where each part begins among the words of the state, and where the state ends: a wide sum is two words."""
+        return (0, 2, 3) if self.op is Op.SUM_WIDE else tuple(range(len(self.parts) + 1))
+
+    @property
+    def count_place(self) -> int | None:
+        """The word in which a sum that can overflow keeps how many values it has; None if it is no such sum."""
+        return {Op.SUM_INT: 1, Op.SUM_WIDE: 2}.get(self.op) if self.op is not None else None
+
+    @property
+    def more_digits(self) -> int:
+        """How many digits a mean of decimals has behind the point that its column does not have."""
+        result, column = decimal_of(self.result), decimal_of(self.type)
+        return result[1] - column[1] if result and column else 0
 
     @property
     def is_bytes(self) -> bool:
@@ -114,7 +139,7 @@ def _over(function: str, doc: str) -> Callable[[str], Aggregate]:
 
 
 count = _over("count", "How many tuples of the window have a value in the column.")
-sum = _over("sum", "The sum; null without values. An integer sum that overflows is an error, not a wrapped number.")
+sum = _over("sum", "The sum; null without values. A sum that overflows is an error, not a wrapped number.")
 min = _over("min", "The smallest value; NaN counts as the largest, as in Spark.")
 max = _over("max", "The largest value; NaN counts as the largest, as in Spark.")
 avg = _over("avg", "The mean; null without values.")
@@ -123,7 +148,8 @@ stddev = _over("stddev", "The sample standard deviation; null with fewer than tw
 first = _over("first", "The value of the window's first tuple, null or not.")
 last = _over("last", "The value of the window's last tuple, null or not.")
 
-_NUMBERS = "integers, floats and decimals of up to 18 digits"
+_NUMBERS = "integers, floats and decimals"
+_ORDERED = "numbers, booleans, times, strings and binary"
 
 
 def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumulator:
@@ -140,7 +166,7 @@ def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumu
     kind = types[column]
     found = _plan(function, kind)
     if found is None:
-        takes = _NUMBERS if function in ("sum", "avg", "variance", "stddev") else "numbers, booleans, times, strings"
+        takes = _NUMBERS if function in ("sum", "avg", "variance", "stddev") else _ORDERED
         raise SchemaError(
             f"{name}={function}({column!r}): {function} does not take a {kind}",
             todo=f"it takes {takes}; cast the column before it enters the stream",
@@ -154,24 +180,29 @@ def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
         return Op.COUNT, Read.VALIDITY, "long"
     decimal = decimal_of(kind)
     whole = kind in WORDS or (decimal is not None and decimal[0] <= DECIMAL_DIGITS_MAX)
-    number = kind in INTEGERS or kind in FLOATS or (decimal is not None and whole)
+    number = kind in INTEGERS or kind in FLOATS or decimal is not None
     if function in ("variance", "stddev"):
         return (Op.MOMENTS, Read.FLOAT, "double") if number else None
     if function in ("sum", "avg"):
         if not number:
             return None
         if decimal is not None:
-            wider = (10, 0) if function == "sum" else (4, 4)
-            return Op.SUM_INT, Read.INTEGER, f"decimal({decimal[0] + wider[0]},{decimal[1] + wider[1]})"
+            op, read = (Op.SUM_INT, Read.INTEGER) if whole else (Op.SUM_WIDE, Read.WIDE)
+            return op, read, _wider(*decimal, *((10, 0) if function == "sum" else (4, 4)))
         if function == "sum" and kind in INTEGERS:
             return Op.SUM_INT, Read.INTEGER, "long"
         return Op.SUM_FLOAT, Read.FLOAT, "double"
-    read = Read.INTEGER if whole else Read.FLOAT if kind in FLOATS else Read.BYTES if kind in BYTES else None
-    if read is None:
+    if not whole and kind not in FLOATS and kind not in BYTES and decimal is None:
         return None
+    read = Read.INTEGER if whole else Read.FLOAT if kind in FLOATS else Read.BYTES
     if function in ("first", "last"):
         return Op[function.upper()], read, kind
     return Op[f"{function.upper()}_{_SUFFIX[read]}"], read, kind
+
+
+def _wider(precision: int, scale: int, digits: int, behind: int) -> str:
+    """The decimal type with so many more digits, and behind the point; as in Spark, no more than there are."""
+    return f"decimal({builtins.min(precision + digits, DIGITS_MAX)},{builtins.min(scale + behind, DIGITS_MAX)})"
 
 
 _SUFFIX = {Read.INTEGER: "INT", Read.FLOAT: "FLOAT", Read.BYTES: "BYTES"}

@@ -90,7 +90,7 @@ def unfit(plan: Plan, table: pa.Table) -> Mapping[str, Rows]:
         lengths = sum((_lengths(table, c) for c, _ in keys), np.zeros(table.num_rows, np.int64))
         note("key", lengths > LENGTH_MAX - BYTES_A_PART * len(plan.key))
     for a in plan.accumulators:
-        if a.is_bytes and a.column is not None and table.column(a.column).nbytes > LENGTH_MAX:
+        if a.is_bytes and a.type in BYTES and a.column is not None and table.column(a.column).nbytes > LENGTH_MAX:
             note("value", _lengths(table, a.column) > LENGTH_MAX)
     return found
 

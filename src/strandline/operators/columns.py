@@ -12,7 +12,10 @@ from strandline.arrow_types import decimal_of, simple_type
 from strandline.errors import InputError
 from strandline.operators.arrays import Bytes, Int64s
 from strandline.operators.record import LENGTH_MAX
+from strandline.operators.wide import doubles, from_ordered_bytes, from_pairs, ordered_bytes, pairs_of
 
+_WORD_DIGITS_MAX = 18
+"""Of decimals whose values are one word."""
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
@@ -65,12 +68,22 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.int32() if pa.types.is_date(kind) else kind
 
 
+def wide_words_of(column: Column) -> tuple[Int64s, Int64s, Bytes]:
+    """Low and high words of decimals, and validity."""
+    array = whole(column)
+    valid = validity(array)
+    pairs = np.where(valid[:, None] != 0, pairs_of(array), 0)
+    return sealed(pairs[:, 0]), sealed(pairs[:, 1]), valid
+
+
 def doubles_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
     """Numbers as doubles, their bits in words, and validity."""
     array = whole(column)
     valid = validity(array)
     decimal = decimal_of(kind)
     if decimal:
+        if decimal[0] > _WORD_DIGITS_MAX:
+            return sealed(np.where(valid, doubles(pairs_of(array), decimal[1]), 0.0).view(np.int64)), valid
         words, _ = words_of(array, kind)
         return sealed((words / 10.0 ** decimal[1]).view(np.int64)), valid
     if array.null_count:
@@ -83,7 +96,7 @@ def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
     array = whole(column)
     valid = validity(array)
     if decimal_of(kind):
-        data = np.frombuffer(array.buffers()[1], np.uint8)[16 * array.offset : 16 * (array.offset + len(array))]
+        data = ordered_bytes(pairs_of(array)).reshape(-1)
         return sealed(np.arange(len(array) + 1, dtype=np.int64) * 16), sealed(data), valid
     if array.null_count:  # what lies under a null is nobody's business
         array = array.fill_null(b"" if kind == "binary" else "")
@@ -125,9 +138,9 @@ def from_bytes(starts: Int64s, data: Bytes, valid: npt.NDArray[np.uint8], kind: 
     """The column that `bytes_of` took apart."""
     bits = None if valid.all() else pa.array(valid != 0).buffers()[1]
     if decimal_of(kind):
-        wide = np.zeros((len(valid), 16), np.uint8)
-        wide[valid != 0] = data.reshape(-1, 16)
-        return pa.Array.from_buffers(arrow_type(kind), len(valid), [bits, pa.py_buffer(wide)])
+        pairs = np.zeros((len(valid), 2), np.int64)
+        pairs[valid != 0] = from_ordered_bytes(data)
+        return from_pairs(pairs, valid, arrow_type(kind))
     if starts[-1] > np.iinfo(np.int32).max:
         raise InputError("more than 2 GiB of strings in one step", todo="use smaller batches (max_tuples_per_batch)")
     return pa.Array.from_buffers(

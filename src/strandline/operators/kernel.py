@@ -68,6 +68,7 @@ from strandline.operators.record import (
     T,
 )
 from strandline.operators.record import TIMERS as TIMER_COUNT
+from strandline.operators.wide import add_to_wide_sum
 
 Ops = tuple[tuple[int, int, int], ...]
 """Per aggregate: what to do, which input it reads, where its state begins."""
@@ -88,7 +89,7 @@ _AHEAD = 8
 _COUNT, _SUM_INT, _SUM_FLOAT, _MOMENTS = int(Op.COUNT), int(Op.SUM_INT), int(Op.SUM_FLOAT), int(Op.MOMENTS)
 _MIN_INT, _MAX_INT, _MIN_FLOAT, _MAX_FLOAT = int(Op.MIN_INT), int(Op.MAX_INT), int(Op.MIN_FLOAT), int(Op.MAX_FLOAT)
 _MIN_BYTES, _MAX_BYTES, _FIRST, _LAST = int(Op.MIN_BYTES), int(Op.MAX_BYTES), int(Op.FIRST), int(Op.LAST)
-_NOTHING = int(Op.NOTHING)
+_NOTHING, _SUM_WIDE = int(Op.NOTHING), int(Op.SUM_WIDE)
 
 
 # ---------------------------------------------------------------------- keys and bytes
@@ -247,6 +248,9 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace:
                 step = delta / records[slot, word]
                 floats[slot, word + 1] += step
                 floats[slot, word + 2] += delta * (delta - step)
+            elif op == _SUM_WIDE:
+                low, high = batch.values[column, row], batch.values[column + 1, row]
+                add_to_wide_sum(state, trace, slot, word, low, high, 1)
             else:
                 if records[slot, word + 1] == 0:
                     replaces = True
@@ -289,6 +293,9 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int, tra
                 floats[into, word + 1] += step * n2
                 floats[into, word + 2] += floats[other, word + 2] + delta * step * n1 * n2
                 records[into, word] = n
+        elif op == _SUM_WIDE:
+            low, high, n = records[other, word], records[other, word + 1], records[other, word + 2]
+            add_to_wide_sum(state, trace, into, word, low, high, n)
         elif op in (_NOTHING, _FIRST):
             pass  # the earlier session has the first tuple
         elif op == _LAST:

@@ -183,9 +183,10 @@ class Operator:
         used = self.state.arrays.records[: self.state.arrays.header[USED]]
         every = np.concatenate([closed, used[used[:, OPENED] >= 0]])
         found = every[self.plan.overflowed(every)][:1]
-        sums = [a.name for a in self.plan.accumulators if a.op is Op.SUM_INT]
+        sums = [a for a in self.plan.accumulators if a.count_place is not None]
+        fits = [s for s, op in (("64 bits", Op.SUM_INT), ("38 digits", Op.SUM_WIDE)) if any(a.op is op for a in sums)]
         raise AggregateOverflowError(
-            f"an integer sum ({', '.join(sums)}) does not fit 64 bits any more",
+            f"a sum ({', '.join(a.name for a in sums)}) does not fit {' or '.join(fits)} any more",
             where=f"window {key_and_window(self.plan, found, self.state.arrays, batch)}",
             todo='sum a double or smaller units, use smaller windows, or start(…, on_error="set_aside"); '
             "the stream stays as it was",

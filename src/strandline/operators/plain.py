@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from typing import Any
@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import AggregateOverflowError
-from strandline.operators.aggregates import Accumulator, Op, Read
+from strandline.operators.aggregates import DECIMAL_DIGITS_MAX, Accumulator, Op, Read
 from strandline.operators.operator import Extent, Limits, OnError
 from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
 from strandline.operators.record import OVERFLOWED
 
 Row = dict[str, Any]
+_SUMS = (Op.SUM_INT, Op.SUM_WIDE, Op.SUM_FLOAT)
 _EXACT = Context(prec=38)
 _US = dt.timedelta(microseconds=1)
 
@@ -54,7 +55,7 @@ class PlainOperator:
         self.on_error = on_error
         self.input_end = 0
         self.aside: list[Row] = []
-        """Windows that closed without a result, because an integer sum does not fit 64 bits."""
+        """Windows that closed without a result, because a sum does not fit its 64 bits, or 38 digits."""
         self._windows: dict[tuple[Any, ...], list[_Window]] = {}
         self._fresh: list[_Window] = []
         """Windows opened since the last footprints, and sessions joined since then, in that order."""
@@ -73,8 +74,8 @@ class PlainOperator:
                 window.rows += 1
                 for a, state in zip(self.plan.accumulators, window.states, strict=True):
                     _take(a, state, row[a.column] if a.column is not None else None)
-                if self.on_error == "stop" and self._is_overflowed(window):
-                    raise AggregateOverflowError("an integer sum does not fit 64 bits any more")
+                if self.on_error == "stop" and self._has(window, _is_sum_overflowed):
+                    raise AggregateOverflowError("a sum does not fit any more")
                 if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
                     window.end = row["_offset"]
                     found += self._close(window)
@@ -152,15 +153,16 @@ class PlainOperator:
     def _close(self, window: _Window) -> list[Row]:
         """The result of the window, if it has one."""
         self._windows[window.key].remove(window)
-        if self._is_overflowed(window):
+        if self._has(window, _is_sum_overflowed) or self._has(window, _is_mean_overflowed):
+            if self.on_error == "stop":
+                raise AggregateOverflowError("a mean does not fit")
             self.aside.append({**self._key_and_times(window, window.end), ROWS: window.rows, OPENED: window.opened})
             return []
         results = {a.name: _result(a, s, window) for a, s in zip(self.plan.accumulators, window.states, strict=True)}
         return [{**self._key_and_times(window, window.end), **results}]
 
-    def _is_overflowed(self, window: _Window) -> bool:
-        states = zip(self.plan.accumulators, window.states, strict=True)
-        return any(a.op is Op.SUM_INT and state["n"] == OVERFLOWED for a, state in states)
+    def _has(self, window: _Window, what: Callable[[Accumulator, Row], bool]) -> bool:
+        return any(what(a, state) for a, state in zip(self.plan.accumulators, window.states, strict=True))
 
     # ------------------------------------------------------------------ footprints
 
@@ -208,9 +210,9 @@ class PlainOperator:
         end = window.end if self.plan.window.has_times else self.input_end - 1
         control = {INPUT: self.input_end, OPEN: len(self._open()), ROWS: window.rows, OPENED: window.opened}
         parts = {
-            f"_{a.name}_{part}": state[part]
+            f"_{a.name}_{part}": _shown(state[part], kind) if part == "sum" else state[part]
             for a, state in zip(self.plan.accumulators, window.states, strict=True)
-            for part, _ in a.parts
+            for part, kind in a.parts
         }
         return {
             **self._key_and_times(window, end),
@@ -246,7 +248,7 @@ def _take(a: Accumulator, state: Row, value: Any) -> None:
         pass
     elif a.op is Op.COUNT:
         state["n"] += 1
-    elif a.op in (Op.SUM_INT, Op.SUM_FLOAT):
+    elif a.op in _SUMS:
         _add(a, state, _read(a, value), 1)
     elif a.op is Op.MOMENTS:
         state["n"] += 1
@@ -264,7 +266,7 @@ def _merge(a: Accumulator, state: Row, other: Row) -> None:
         pass  # the earlier session has the first tuple, and the tuple that joins them is the last
     elif a.op is Op.COUNT:
         state["n"] += other["n"]
-    elif a.op in (Op.SUM_INT, Op.SUM_FLOAT):
+    elif a.op in _SUMS:
         _add(a, state, other["sum"], other["n"])
     elif a.op is Op.MOMENTS:
         if other["n"] > 0:
@@ -288,16 +290,36 @@ def _result(a: Accumulator, state: Row, window: _Window) -> Any:
             return None
         spread = state["m2"] / (state["n"] - 1)
         return math.sqrt(spread) if a.function == "stddev" else spread
-    if a.op not in (Op.SUM_INT, Op.SUM_FLOAT):
+    if a.op not in _SUMS:
         return state["value"]
     total, n, decimal = state["sum"], state["n"], decimal_of(a.result)
     if n == 0:
         return None
     if decimal is None:
         return total / n if a.function == "avg" else total
-    if a.function == "avg":  # four more digits, the last one rounded half up
-        total = (2 * abs(total) * 10_000 + n) // (2 * n) * (-1 if total < 0 else 1)
-    return _EXACT.scaleb(Decimal(total), -decimal[1])
+    return _shown(_mean(a, total, n) if a.function == "avg" else total, a.result)
+
+
+def _mean(a: Accumulator, total: int, n: int) -> int:
+    """Of decimals, without the point: some more digits, the last one rounded half up."""
+    return int((2 * abs(total) * 10**a.more_digits + n) // (2 * n) * (-1 if total < 0 else 1))
+
+
+def _is_sum_overflowed(a: Accumulator, state: Row) -> bool:
+    """Whether a sum has become too large for what it is kept in."""
+    return a.count_place is not None and state["n"] == OVERFLOWED
+
+
+def _is_mean_overflowed(a: Accumulator, state: Row) -> bool:
+    """Whether a mean has more digits than a decimal can have."""
+    is_mean = a.op is Op.SUM_WIDE and a.function == "avg" and state["n"] > 0
+    return is_mean and abs(_mean(a, state["sum"], state["n"])) >= 10**38
+
+
+def _shown(number: Any, kind: str) -> Any:
+    """A decimal with its point; any other number as it is."""
+    decimal = decimal_of(kind)
+    return number if decimal is None else _EXACT.scaleb(Decimal(number), -decimal[1])
 
 
 def _read(a: Accumulator, value: Any) -> Any:
@@ -305,16 +327,19 @@ def _read(a: Accumulator, value: Any) -> Any:
     decimal = decimal_of(a.type)
     if decimal is not None:
         value = int(_EXACT.scaleb(value, decimal[1]))
-    if a.read is Read.FLOAT:
+    if a.read is not Read.FLOAT:
+        return value
+    if decimal is None or decimal[0] <= DECIMAL_DIGITS_MAX:
         return float(value) / 10.0 ** decimal[1] if decimal is not None else float(value)
-    return value
+    high, low = divmod(abs(value), 1 << 64)
+    return (float(high) * 2.0**64 + float(low)) / 10.0 ** decimal[1] * (-1.0 if value < 0 else 1.0)
 
 
 def _add(a: Accumulator, state: Row, value: Any, n: int) -> None:
-    """Adds `n` values that come to `value`. A sum of integers that does not fit 64 bits stays overflowed."""
+    """Adds `n` values that come to `value`. A sum that does not fit 64 bits, or 38 digits, stays overflowed."""
     total = state["sum"] + value
-    fits = OVERFLOWED not in (state["n"], n) and -(1 << 63) <= total < 1 << 63
-    if a.op is Op.SUM_FLOAT or fits:
+    fits = a.op is Op.SUM_FLOAT or (-(1 << 63) <= total < 1 << 63 if a.op is Op.SUM_INT else abs(total) < 10**38)
+    if fits and OVERFLOWED not in (state["n"], n):
         state.update(sum=total, n=state["n"] + n)
     else:
         state.update(sum=0, n=OVERFLOWED)

@@ -17,6 +17,7 @@ from strandline.operators.arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.shape import AS_IS, Shape
+from strandline.operators.wide import means
 from strandline.operators.windows import Window
 
 START, END = "window_start", "window_end"
@@ -143,8 +144,13 @@ class Plan:
     @cached_property
     def inputs(self) -> list[tuple[str, Read]]:
         """What kernels read, each once."""
-        wanted = [(a.column, a.read) for a in self.accumulators if a.column is not None]
-        return list(dict.fromkeys((column, read) for column, read in wanted))
+        wanted: dict[tuple[str, Read], None] = {}
+        for a in self.accumulators:
+            if a.column is not None and (a.column, a.read) not in wanted:
+                wanted[a.column, a.read] = None
+                if a.read is Read.WIDE:
+                    wanted[a.column, Read.HIGH] = None
+        return list(wanted)
 
     @cached_property
     def words(self) -> list[int]:
@@ -152,7 +158,7 @@ class Plan:
         found, word = [], STATE + (SESSION_WORDS if self.is_session else 0)
         for a in self.accumulators:
             found.append(word)
-            word += len(a.parts)
+            word += a.places[-1]
         return [*found, word]
 
     @property
@@ -178,11 +184,14 @@ class Plan:
         return np.array(found, np.int64)
 
     def overflowed(self, records: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of these windows have an integer sum that does not fit 64 bits, and so no result."""
+        """Which of these windows have a sum or a mean that does not fit its 64 bits or 38 digits, and so no result."""
         found = np.zeros(len(records), bool)
         for a, word in zip(self.accumulators, self.words, strict=False):
-            if a.op is Op.SUM_INT:
-                found |= records[:, word + 1] == OVERFLOWED
+            if a.count_place is not None:
+                found |= records[:, word + a.count_place] == OVERFLOWED
+            if a.op is Op.SUM_WIDE and a.function == "avg" and len(records):
+                low, high, n = records[:, word : word + 3].T
+                found |= (n > 0) & (means(low, high, n, a.more_digits)[1] == 0)
         return found
 
     @property

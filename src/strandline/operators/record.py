@@ -47,7 +47,7 @@ NONE: Final = -1
 CHOSEN: Final = -2
 """T of a window that is about to get its first footprint."""
 OVERFLOWED: Final = -1
-"""Number of values of an integer sum that does not fit 64 bits any more; its window has no result."""
+"""Number of values of a sum that does not fit any more; its window has no result."""
 
 # What a bytes reference is: position and length in one word.
 LENGTH_BITS: Final = 24

@@ -14,6 +14,7 @@ from strandline.operators import kernel
 from strandline.operators.aggregates import Accumulator, Op, Read
 from strandline.operators.arrays import Batch, Bytes, Int64s, State
 from strandline.operators.columns import (
+    arrow_type,
     bytes_of,
     doubles_of,
     from_bytes,
@@ -22,6 +23,7 @@ from strandline.operators.columns import (
     null_column,
     sealed,
     validity,
+    wide_words_of,
     words_of,
 )
 from strandline.operators.plan import END, INPUT, OPENED, ROWS, START, Plan
@@ -30,6 +32,7 @@ from strandline.operators.record import END as END_WORD
 from strandline.operators.record import OPENED as OPENED_WORD
 from strandline.operators.record import ROWS as ROWS_WORD
 from strandline.operators.record import START as START_WORD
+from strandline.operators.wide import from_pairs, means
 
 OFFSET = "_offset"
 
@@ -71,6 +74,9 @@ def input_batch(plan: Plan, table: pa.Table, held: int) -> Batch:
             values[i], valid[i] = words_of(column, types[name])
         elif read is Read.FLOAT:
             values[i], valid[i] = doubles_of(column, types[name])
+        elif read in (Read.WIDE, Read.HIGH):
+            low, high, valid[i] = wide_words_of(column)
+            values[i] = low if read is Read.WIDE else high
         else:
             starts, piece, valid[i] = bytes_of(column, types[name])
             begin = held + sum(len(p) for p in pieces)
@@ -116,9 +122,9 @@ class Columns:
 
     def _state_parts(self) -> list[pa.Array]:
         return [
-            self._part(a, word + i)
+            self._part(a, part, kind, word + place)
             for a, word in zip(self._plan.accumulators, self._plan.words, strict=False)
-            for i in range(len(a.parts))
+            for (part, kind), place in zip(a.parts, a.places, strict=False)
         ]
 
     def _key(self) -> list[pa.Array]:
@@ -152,11 +158,14 @@ class Columns:
             return from_bytes(starts, data, valid, a.type)
         return from_doubles(words, valid, a.type) if a.read is Read.FLOAT else from_words(words, valid, a.type)
 
-    def _part(self, a: Accumulator, word: int) -> pa.Array:
-        """One word of the state as a column."""
-        part, kind = a.parts[word - self._plan.words[self._plan.accumulators.index(a)]]
+    def _part(self, a: Accumulator, part: str, kind: str, word: int) -> pa.Array:
+        """One part of the state as a column."""
         if part == "value":
             return self._value(a, word)
+        if decimal_of(kind):
+            return from_pairs(
+                self._records[:, word : word + 2], np.ones(len(self._records), np.uint8), arrow_type(kind)
+            )
         words = np.ascontiguousarray(self._records[:, word])
         return pa.array(words.view(np.float64) if kind == "double" else words)
 
@@ -168,6 +177,8 @@ class Columns:
             return self._word(word)
         if a.op is Op.SUM_INT:
             return _integer_sum(a, np.ascontiguousarray(records[:, word]), records[:, word + 1])
+        if a.op is Op.SUM_WIDE:
+            return _wide_sum(a, records[:, word : word + 3])
         if a.op is Op.SUM_FLOAT:
             total = np.ascontiguousarray(records[:, word]).view(np.float64)
             n = records[:, word + 1]
@@ -190,6 +201,13 @@ def _integer_sum(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
     if a.function == "sum":
         return from_words(total, (n > 0).astype(np.uint8), a.result)
     return _decimal_mean(a, total, n)
+
+
+def _wide_sum(a: Accumulator, words: Int64s) -> pa.Array:
+    if a.function == "sum":
+        return from_pairs(words[:, :2], (words[:, 2] > 0).astype(np.uint8), arrow_type(a.result))
+    pairs, exists = means(words[:, 0], words[:, 1], words[:, 2], a.more_digits)
+    return from_pairs(pairs, exists, arrow_type(a.result))
 
 
 def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
@@ -226,9 +244,11 @@ def footprint_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, B
     records[:, OPENED_WORD], _ = words_of(table.column(OPENED), "long")
     batch, pieces = _keys(plan, table, held)
     for a, word in zip(plan.accumulators, plan.words, strict=False):
-        for i, (part, kind) in enumerate(a.parts):
+        for (part, kind), i in zip(a.parts, a.places, strict=False):
             column = table.column(f"_{a.name}_{part}")
-            if part != "value":
+            if part == "sum" and decimal_of(kind):
+                records[:, word + i], records[:, word + i + 1], _ = wide_words_of(column)
+            elif part != "value":
                 read = doubles_of if kind == "double" else words_of
                 records[:, word + i], _ = read(column, kind)
             elif a.read is Read.BYTES:

@@ -192,7 +192,7 @@ class Aggregation:
         ("200 ms"), "available-now", or None for as fast as it goes; PySpark's dict(availableNow=True) does as well.
         `max_tuples_per_batch` bounds how much input one batch takes in when there is much to catch up with.
         `compaction="off"` leaves small blocks as they are.
-        What cannot be computed (an integer sum that does not fit 64 bits, a value of 16 MiB) ends the query, unless
+        What cannot be computed (a sum that does not fit its 64 bits or 38 digits, a value of 16 MiB) ends it, unless
         `on_error="set_aside"`: then it goes to the side log of the operator's stream with its reason, `read(late=True,
         positions=True)`, and the operator goes on.
         `final` is for an operator behind an entry point, see `Entry.start`.
