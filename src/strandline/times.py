@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -20,6 +21,8 @@ from strandline.units import whole_number
 Time = str | int | dt.date | np.datetime64
 """A `datetime` is a `date`, and a `pandas.Timestamp` is a `datetime`."""
 TimeKind = Literal["timestamp", "timestamp_ntz", "integer"]
+Zone = dt.tzinfo | Callable[[], dt.tzinfo | None] | None
+"""A time zone, or who is to be asked for it if it matters; None is this machine's."""
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
@@ -28,7 +31,7 @@ _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))
 _TODO = 'pass a datetime, text like "2026-01-31 12:00:00", or an integer (microseconds, or the number itself)'
 
 
-def time_value(value: Time, option: str, kind: TimeKind, zone: dt.tzinfo | None = None) -> int:
+def time_value(value: Time, option: str, kind: TimeKind, zone: Zone = None) -> int:
     """The log's integer for a point in time; `OptionError` if it is none of this kind.
 
     A time without a zone is on the clock of `zone`, of None on this machine's. Of times between two microseconds the
@@ -54,7 +57,8 @@ def time_value(value: Time, option: str, kind: TimeKind, zone: dt.tzinfo | None 
             )
         moment = moment.replace(tzinfo=dt.UTC)
     elif moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone or _machine_zone(moment))
+        known = zone() if callable(zone) else zone
+        moment = moment.replace(tzinfo=known or _machine_zone(moment))
     return (moment - EPOCH) // _US + rest_us
 
 

@@ -172,3 +172,13 @@ def test_zones_by_the_names_that_spark_takes(name: str, hours: float) -> None:
 def test_a_zone_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match="Python knows no time zone"):
         zone_named(name)
+
+
+def test_a_zone_is_asked_for_only_if_it_matters() -> None:
+    def unknown() -> dt.tzinfo:
+        return zone_named("Mars/Olympus")
+
+    assert time_value("1970-01-01T00:00Z", "since", "timestamp", unknown) == 0
+    assert time_value(7, "since", "timestamp", unknown) == 7
+    with pytest.raises(OptionError, match="Mars"):
+        time_value("1970-01-01", "since", "timestamp", unknown)

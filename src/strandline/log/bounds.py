@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from strandline.errors import OptionError
 from strandline.log.block import Block
 from strandline.log.log import END, Log
-from strandline.times import Time, time_value
+from strandline.times import Time, Zone, time_value
 from strandline.units import whole_number
 
 Bound = Time | Mapping[int, int]
@@ -26,7 +25,7 @@ class Bounds:
     time_until: int | None
 
     @classmethod
-    def of(cls, log: Log, since: Bound | None, until: Bound | None, zone: dt.tzinfo | None, *, late: bool) -> Bounds:
+    def of(cls, log: Log, since: Bound | None, until: Bound | None, zone: Zone, *, late: bool) -> Bounds:
         """What a caller asked for; `TruncatedError` if some of the offsets were dropped."""
         time_from, firsts = _split(log, since, "since", zone)
         time_until, ends = _split(log, until, "until", zone)
@@ -42,12 +41,12 @@ class Bounds:
         return log.blocks(partition, first, end, self.time_from, self.time_until)
 
 
-def log_time(log: Log, value: Time, option: str, zone: dt.tzinfo | None) -> int:
+def log_time(log: Log, value: Time, option: str, zone: Zone) -> int:
     """The integer of this stream for a time; one without a zone is on the clock of `zone`, of None on the machine's."""
     return time_value(value, option, log.spec.time_kind, zone)
 
 
-def _split(log: Log, bound: Bound | None, name: str, zone: dt.tzinfo | None) -> tuple[int | None, dict[int, int]]:
+def _split(log: Log, bound: Bound | None, name: str, zone: Zone) -> tuple[int | None, dict[int, int]]:
     """A bound as a time or as offsets."""
     if bound is None:
         return None, {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ class ReadOptions:
     since: str | None
     """Times as they were written: what they mean the stream's time column says."""
     until: str | None
-    zone: dt.tzinfo
+    zone: str
     late: bool
     positions: bool
     start: str
@@ -70,7 +69,7 @@ class ReadOptions:
             place=Place(values["path"], options=_storage_options(values)),
             since=values.get("since"),
             until=values.get("until"),
-            zone=zone_named(values.get("time_zone", zone)),
+            zone=values.get("time_zone", zone),
             late=_truth(values.get("late", "false"), "late"),
             positions=_truth(values.get("positions", "false"), "positions"),
             start=values.get("start", "earliest"),
@@ -87,7 +86,7 @@ class ReadOptions:
         return None if self.start in ("earliest", "latest") else self._time("start", self.start, spec)
 
     def _time(self, name: str, text: str | None, spec: StreamSpec) -> int | None:
-        return None if text is None else time_value(text, name, spec.time_kind, self.zone)
+        return None if text is None else time_value(text, name, spec.time_kind, lambda: zone_named(self.zone))
 
 
 def _storage_options(values: dict[str, str]) -> dict[str, Any]:

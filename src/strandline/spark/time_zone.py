@@ -6,7 +6,7 @@ import datetime as dt
 import sys
 from typing import TYPE_CHECKING
 
-from strandline.times import zone_named
+from strandline.times import Zone, zone_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 SETTING = "spark.sql.session.timeZone"
 
 
-def session_zone(spark: SparkSession) -> dt.tzinfo:
-    """The zone that `spark.sql.session.timeZone` names now."""
-    return zone_named(str(spark.conf.get(SETTING)))
+def session_zone(spark: SparkSession) -> Zone:
+    """The zone that `spark.sql.session.timeZone` names when it is asked for: Python may not know all of Spark's."""
+    return lambda: zone_named(str(spark.conf.get(SETTING)))
 
 
 def current_zone() -> dt.tzinfo | None:
@@ -26,7 +26,7 @@ def current_zone() -> dt.tzinfo | None:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-    return None if spark is None or is_stopped(spark) else session_zone(spark)
+    return None if spark is None or is_stopped(spark) else zone_named(str(spark.conf.get(SETTING)))
 
 
 def is_stopped(spark: SparkSession) -> bool:
