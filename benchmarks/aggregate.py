@@ -191,10 +191,10 @@ def _check(items: str, averages: str) -> tuple[bool, str]:
     matches, h = True, xxhash.xxh3_64()
     for partition in range(CORES):
         read = pa.concat_tables(
-            [t.select(["item_id", "item_price", "_offset"]) for t in sl.stream(items).tables(partition)]
+            [t.select(["item_id", "item_price", "_offset"]) for t in sl.stream(items).tables(partition, control=True)]
         )
         ids, prices, offsets = (read.column(name).to_numpy() for name in ("item_id", "item_price", "_offset"))
-        found = Windows.found(list(sl.stream(averages).tables(partition)))
+        found = Windows.found(list(sl.stream(averages).tables(partition, control=True)))
         matches = matches and len(found) > 0 and found.same_as(Windows.expected(ids, prices, offsets, WINDOW))
         h.update(found.hash().encode())
     return matches, str(h.hexdigest())

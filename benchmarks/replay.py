@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import strandline as sl
@@ -90,8 +89,7 @@ def _plain_copy(path: str, folder: Path) -> str:
     stream = sl.stream(path)
     for partition in range(stream.partitions):
         for table in stream.tables(partition):
-            rows = table.filter(pc.equal(table.column("_kind"), 0)).select(stream.schema.names)
-            pq.write_table(rows, folder / f"{number:05d}.parquet", compression="lz4", use_dictionary=False)
+            pq.write_table(table, folder / f"{number:05d}.parquet", compression="lz4", use_dictionary=False)
             number += 1
     return str(folder)
 

@@ -43,7 +43,7 @@ def done(task: OperatorTask, commit: int) -> Done:
     end, attempt = step.input_end, f"{step.attempt}-7"
     standing = Standing(end, commit, open=100, oldest=end, extent=10, replay=0, attempt=attempt, host="some-host")
     made = block(step.partition, step.output_end, step.attempt)
-    return Done((made,), standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None)
+    return Done((made,), standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None, taken=10)
 
 
 class Driver:

@@ -65,9 +65,14 @@ class Block:
         return self.end - self.first
 
     @property
+    def results(self) -> int:
+        """How many results: what readers get."""
+        return self.rows.get("result", 0)
+
+    @property
     def has_results(self) -> bool:
         """Whether there are others than footprints."""
-        return self.rows.get("result", 0) > 0
+        return self.results > 0
 
     @property
     def reason(self) -> str:

@@ -75,6 +75,13 @@ class Leaf:
         found: npt.NDArray[np.bool_] = pc.match_substring(self.table.column("rows"), '"result"').to_numpy()
         return found
 
+    @property
+    def results(self) -> Ints:
+        """Of each entry, how many results its block holds."""
+        found = pc.struct_field(pc.extract_regex(self.table.column("rows"), r'"result":\s*(?P<rows>\d+)'), "rows")
+        numbers: Ints = pc.fill_null(found, "0").cast(pa.int64()).to_numpy()
+        return numbers
+
     def __len__(self) -> int:
         return len(self.table)
 

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from strandline.errors import CorruptBlockError, KeyMissingError
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET
+from strandline.log.columns import OFFSET
 from strandline.log.leaf import Ints
 from strandline.log.log import Log
+from strandline.log.results import result_blocks
 
 PARTITION = "_partition"
 
@@ -112,36 +110,7 @@ def _joined(pieces: Sequence[Run], names: list[str], late: int) -> Run:
 def _tables(
     log: Log, partition: int, first: int, columns: Sequence[str], since: int | None, until: int | None
 ) -> Iterator[pa.Table]:
-    """Results of a partition in order, a block at a time; like `Log.read` it outlives compaction."""
-    end = log.state.ends[partition]
+    """Results of a partition in order, a block at a time."""
     read = list(dict.fromkeys([*columns, log.spec.time]))
-    missing: Block | None = None
-    while True:
-        for block in log.blocks(partition, first, end, since, until):
-            try:
-                table = log.read_block(block, read)
-            except KeyMissingError as problem:
-                if block == missing:
-                    raise CorruptBlockError(
-                        "a published block is gone",
-                        where=f"{problem.where}, partition {partition}, offsets {block.first} to {block.end - 1}",
-                        todo="restore this file from a copy; everything else of the stream stays readable",
-                    ) from problem
-                missing = block
-                break
-            yield _bounded(table.slice(max(0, first - block.first)), log.spec.time, since, until)
-            first = block.end
-        else:
-            return
-        log.refresh()  # compacted or truncated in the meantime, or worse
-        log.require_kept(partition, first)
-
-
-def _bounded(table: pa.Table, time: str, since: int | None, until: int | None) -> pa.Table:
-    keep = pc.equal(table.column(KIND), Kind.RESULT.value)
-    times = table.column(time).cast(pa.int64())
-    if since is not None:
-        keep = pc.and_(keep, pc.greater_equal(times, since))
-    if until is not None:
-        keep = pc.and_(keep, pc.less(times, until))
-    return table if pc.all(keep).as_py() else table.filter(keep)
+    for _, table in result_blocks(log, partition, read, first=first, since=since, until=until):
+        yield table

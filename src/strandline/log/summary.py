@@ -2,45 +2,26 @@
 
 No block is opened. Sizes and times come from the leaves of the index, whole columns at a time; rates come from the end
 offsets that every append carries, so two manifests are enough for them, and the older one is found by binary search.
+Tuples are results: what stands between them in an operator's stream is its own business.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
-from strandline.errors import CorruptionError, DroppedError, KeyMissingError
+from strandline.errors import DroppedError
 from strandline.log.columns import fields_of, type_name
 from strandline.log.consumers import Consumer, consumers
-from strandline.log.index import Child, Index, outermost
-from strandline.log.leaf import Ints, Leaf
+from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
-from strandline.log.state import LogState
 
 BUCKETS = 60
 RATE_WINDOW_US = 60_000_000
 _COMMITS_TRIED = 64
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionSummary:
-    """One partition, or the late side log. Times are the log's integers."""
-
-    partition: int
-    start: int
-    end: int
-    boundary: int | None
-    tuples: int
-    blocks: int
-    size_bytes: int
-    time_min: int | None
-    time_max: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +43,6 @@ class ConsumerSummary:
     alone_bytes: int
     updated_us: int
     """When it was last heard of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Tuples over time: bucket i covers [edges[i], edges[i + 1])."""
-
-    edges: tuple[float, ...]
-    tuples: tuple[int, ...]
-    """Tuples of a block count as spread evenly over its time range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +111,14 @@ class Summary:
 
 def summary(log: Log, buckets: int = BUCKETS) -> Summary:
     """A stream's settings, place, size, speed and shape over time, as of the log's last refresh."""
-    entries = _Entries(log)
+    entries = Entries(log)
     spec, state = log.spec, log.state
     parts = entries.partitions(state)
     ours, late = parts[:-1], parts[-1]
     lowest = min((p.time_min for p in ours if p.time_min is not None), default=None)
     highest = max((p.time_max for p in ours if p.time_max is not None), default=None)
-    rate, rate_seconds = _rate(state, _older(log, _window_start))
-    rate_overall, _ = _rate(state, _older(log, _beginning))
+    rate, rate_seconds = _rate(log, entries, _older(log, _window_start))
+    rate_overall, _ = _rate(log, entries, _older(log, _beginning))
     return Summary(
         id=spec.id,
         url=log.storage.url,
@@ -174,8 +146,8 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         rate_seconds=rate_seconds,
         rate_overall=rate_overall,
         writer=state.writer,
-        consumers=_consumers(list(consumers(log)), entries, state),
-        histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets, spec.late),
+        consumers=_consumers(list(consumers(log)), entries, log),
+        histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets),
         operator=_operator(log),
     )
 
@@ -217,10 +189,10 @@ def _operator(log: Log) -> OperatorSummary | None:
     )
 
 
-def _consumers(registered: Sequence[Consumer], entries: _Entries, state: LogState) -> tuple[ConsumerSummary, ...]:
+def _consumers(registered: Sequence[Consumer], entries: Entries, log: Log) -> tuple[ConsumerSummary, ...]:
     summaries = []
     for consumer in registered:
-        lag = tuple(max(0, end - need) for need, end in zip(consumer.needs, state.ends, strict=False))
+        lag = _lag(consumer, entries, log)
         others = [c.needs for c in registered if c is not consumer]
         held = entries.since(consumer.needs)
         marks = zip(consumer.needs, *others, strict=True)
@@ -242,101 +214,29 @@ def _consumers(registered: Sequence[Consumer], entries: _Entries, state: LogStat
     return tuple(summaries)
 
 
-# ---------------------------------------------------------------------- blocks, a leaf at a time
-
-
-class _Entries:
-    """Six numbers of every live block, as columns."""
-
-    def __init__(self, log: Log) -> None:
-        try:
-            leaves = [_numbers(leaf) for leaf in _live_leaves(log)]
-        except (CorruptionError, KeyMissingError):
-            # The log's own search mends an index that has lost a file.
-            leaves = [_numbers(Leaf.of(log.blocks(p))) for p in range(log.spec.partitions + 1)]
-        self._numbers = np.concatenate(leaves, axis=1)
-        partition, _, end, *_ = self._numbers
-        self._numbers = self._numbers[:, end > np.asarray(log.state.starts)[partition]]
-
-    def partitions(self, state: LogState) -> list[PartitionSummary]:
-        """Sums and extremes of each partition, the late side log last."""
-        partition, first, end, time_min, time_max, size_bytes = self._numbers
-        many = len(state.ends)
-        tuples, blocks, sizes = (np.zeros(many, dtype=np.int64) for _ in range(3))
-        lowest, highest = np.full(many, np.iinfo(np.int64).max), np.full(many, np.iinfo(np.int64).min)
-        np.add.at(tuples, partition, end - np.maximum(first, np.asarray(state.starts)[partition]))
-        np.add.at(blocks, partition, 1)
-        np.add.at(sizes, partition, size_bytes)
-        np.minimum.at(lowest, partition, time_min)
-        np.maximum.at(highest, partition, time_max)
-        return [
-            PartitionSummary(
-                partition=p,
-                start=state.starts[p],
-                end=state.ends[p],
-                boundary=state.boundaries[p] if p < len(state.boundaries) else None,
-                tuples=int(tuples[p]),
-                blocks=int(blocks[p]),
-                size_bytes=int(sizes[p]),
-                time_min=int(lowest[p]) if blocks[p] else None,
-                time_max=int(highest[p]) if blocks[p] else None,
-            )
-            for p in range(many)
-        ]
-
-    def since(self, offsets: Sequence[int]) -> tuple[int, int]:
-        """Tuples and bytes of the blocks that hold an offset of their partition's or a later one; none is late."""
-        partition, first, end, _, _, size_bytes = self._numbers
-        held = end > np.asarray([*offsets, END], dtype=np.int64)[partition]
-        return int((end - first)[held].sum()), int(size_bytes[held].sum())
-
-    def histogram(self, lowest: int, highest: int, buckets: int, late: int) -> Histogram:
-        """The tuples of the partitions, without the late side log, over time."""
-        _, first, end, time_min, time_max, _ = self._numbers[:, self._numbers[0] != late].astype(np.float64)
-        tuples = end - first
-        width = (float(highest) - float(lowest) + 1.0) / buckets
-        edges = float(lowest) + width * np.arange(buckets + 1)
-        low, high = (np.clip((t - lowest) // width, 0, buckets - 1).astype(int) for t in (time_min, time_max))
-        counts = np.bincount(low, weights=np.where(low == high, tuples, 0.0), minlength=buckets)
-        # Few blocks lie across an edge: their tuples before each edge, by the part of their time that lies there.
-        across = low != high
-        begin, length, many = time_min[across], (time_max - time_min + 1.0)[across], tuples[across]
-        before = [float(np.sum(many * np.clip((edge - begin) / length, 0.0, 1.0))) for edge in edges]
-        whole = np.rint(np.cumsum(counts + np.diff(before)))  # rounding sums keeps the total
-        return Histogram(tuple(edges.tolist()), tuple(np.diff(whole, prepend=0).astype(int).tolist()))
-
-
-def _numbers(leaf: Leaf) -> Ints:
-    return np.stack([leaf.partition, leaf.first, leaf.end, leaf.time_min, leaf.time_max, leaf.size_bytes])
-
-
-def _live_leaves(log: Log) -> Iterator[Leaf]:
-    """The entries of the index, less what later commits replaced, plus what they added."""
-    replacements = outermost(b for m in log.tail if m.kind == "compact" for b in m.blocks)
-    appended = Leaf.of(b for m in log.tail if m.kind == "append" for b in m.blocks)
-    for leaf in itertools.chain(_leaves(Index(log.storage), log.snapshot.children), [appended]):
-        drop = leaf.covered_by(replacements)
-        yield leaf.edited(drop, ()) if drop.any() else leaf
-    yield Leaf.of(replacements)
-
-
-def _leaves(index: Index, children: Sequence[Child]) -> Iterator[Leaf]:
-    for child in children:
-        if child.is_leaf:
-            yield index.leaf(child)
-        else:
-            yield from _leaves(index, index.node(child))
+def _lag(consumer: Consumer, entries: Entries, log: Log) -> tuple[int, ...]:
+    """Per partition, the tuples behind what it has read."""
+    if log.spec.operator is None:
+        return tuple(max(0, end - need) for need, end in zip(consumer.needs, log.state.ends, strict=False))
+    return tuple(entries.tuples_from([*consumer.needs, END])[:-1].tolist())
 
 
 # ---------------------------------------------------------------------- rates
 
 
-def _rate(state: LogState, older: Manifest | None) -> tuple[float | None, float | None]:
+def _rate(log: Log, entries: Entries, older: Manifest | None) -> tuple[float | None, float | None]:
     """Tuples a second from an append to the last one, and the seconds between them."""
+    state = log.state
     if older is None or state.published_us <= older.published_us:
         return None, None
     seconds = (state.published_us - older.published_us) / 1e6
-    return (sum(state.ends[:-1]) - sum(older.ends[:-1])) / seconds, seconds
+    tuples: float = sum(state.ends[:-1]) - sum(older.ends[:-1])
+    if log.spec.operator is not None:
+        # How many offsets since then are those of results; of dropped ones, as many as of what is kept.
+        kept = [max(pair) for pair in zip(older.ends, state.starts, strict=True)]
+        offsets = sum(state.ends[:-1]) - sum(kept[:-1])
+        tuples *= int(entries.tuples_from(kept)[:-1].sum()) / offsets if offsets else 0.0
+    return tuples / seconds, seconds
 
 
 def _older(log: Log, find: Callable[[Log], Manifest | None]) -> Manifest | None:

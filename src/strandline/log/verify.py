@@ -259,7 +259,7 @@ class _Verification:
     # ------------------------------------------------------------------ blocks
 
     def _read_blocks(self) -> tuple[int, list[int], int]:
-        """Checks every live block; the number of blocks, of tuples per partition, and of bytes."""
+        """Checks every live block; the number of blocks, of results per partition, and of bytes."""
         history = self._history
         total = sum(len(live) for live in history.live)
         blocks, tuples, size_bytes = 0, [0] * len(history.live), 0
@@ -270,7 +270,7 @@ class _Verification:
                 is_sorted = may_be_sorted and is_known
                 self._problems += self._check_block(block, is_sorted)
                 blocks += 1
-                tuples[partition] += block.tuples
+                tuples[partition] += block.results
                 size_bytes += block.size_bytes
                 self._progress(blocks, total, size_bytes)
         return blocks, tuples, size_bytes

@@ -73,6 +73,8 @@ class Done:
     recovery: Recovery | None
     aside: Mapping[str, pa.Table] = field(default_factory=dict)
     """What could not be computed, by reason."""
+    taken: int = 0
+    """Results among the input tuples: all of them, but for the footprints of the operator before."""
 
 
 def run(
@@ -96,7 +98,7 @@ def run(
     recovered_s = stopwatch_s()
     first = operator.input_end
     tables = _Tables()
-    boundary = _feed(operator, step, input_, tables)
+    boundary, taken = _feed(operator, step, input_, tables)
     for columns in operator.aside.closed:
         tables.add(Kind.CLOSED, columns)
     fed_s = stopwatch_s()
@@ -128,25 +130,27 @@ def run(
         saved_s - fed_s,
         recovery,
         operator.aside.tables,
+        taken,
     )
 
 
-def _feed(operator: Operator, step: Step, input_: Log, tables: _Tables) -> int | None:
-    """Takes in tuples until all are in or it is enough; the time up to which windows are closed then."""
-    first, boundary = operator.input_end, step.output_boundary
+def _feed(operator: Operator, step: Step, input_: Log, tables: _Tables) -> tuple[int | None, int]:
+    """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
+    first, boundary, taken = operator.input_end, step.output_boundary, 0
     for piece in pieces(
         input_, operator.plan, step.partition, first, step.input_end, step.boundary, operator.rows_at_once
     ):
         for columns in operator.feed(piece.tuples):
             tables.add(Kind.RESULT, columns)
         operator.input_end = piece.end
+        taken += piece.tuples.num_rows
         boundary = _close(operator, piece.boundary, boundary, tables)
         is_much = tables.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
         if is_much or piece.end - first >= step.tuples_max:
             break
     if operator.input_end == step.input_end:
         boundary = _close(operator, step.boundary, boundary, tables)
-    return boundary
+    return boundary, taken
 
 
 def _close(operator: Operator, boundary: int | None, before: int | None, tables: _Tables) -> int | None:

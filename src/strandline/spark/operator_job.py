@@ -172,7 +172,7 @@ class OperatorJob:
         return {
             "commit": self.output.state.seq,
             "input_commit": done[0].standing.commit,
-            "input_tuples": sum(d.tuples for d in done),
+            "input_tuples": sum(d.taken for d in done),
             "waiting": sum(self.input.state.ends[p] - d.standing.input for p, d in enumerate(done)),
             "results": sum(d.results for d in done),
             "set_aside": _counts(done),

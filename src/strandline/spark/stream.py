@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,9 +11,11 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log import compaction, consumers, retention
 from strandline.log.bounds import Bound, Bounds, log_time
-from strandline.log.log import END, Log
+from strandline.log.entries import tuples_kept
+from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.windows import Window
+from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
 from strandline.spark.failure import failure_in
 from strandline.spark.operator import OperatorStart, Windowed
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from strandline.spark.query import Query
 
 
-class Stream:
+class Stream(ArrowReading):
     """A persistent stream. Every method sees what is published when it is called."""
 
     def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -43,9 +45,7 @@ class Stream:
         self._log = self._place.open()
 
     def __repr__(self) -> str:
-        state = self._fresh().state
-        tuples = sum(state.ends[: self.partitions]) - sum(state.starts[: self.partitions])
-        return f"Stream({self._place.url!r}, {self.partitions} partitions, {tuples:,} tuples)"
+        return f"Stream({self._place.url!r}, {self.partitions} partitions, {tuples_kept(self._fresh()):,} tuples)"
 
     # ------------------------------------------------------------------ facts
 
@@ -215,22 +215,6 @@ class Stream:
         """What a recovery would cost if it were now, per partition: extent, replay, N, T and predicted seconds."""
         return recovery_forecast(self._fresh())
 
-    # ------------------------------------------------------------------ reading without Spark
-
-    def log(self, partition: int, *, first: int | None = None) -> Iterator[dict[str, Any]]:
-        """The raw tuples of a partition, control tuples included, oldest first."""
-        for table in self.tables(partition, first=first):
-            for batch in table.to_batches(max_chunksize=1_000):
-                yield from batch.to_pylist()
-
-    def tables(self, partition: int, *, first: int | None = None, end: int = END) -> Iterator[pa.Table]:
-        """The raw tuples of a partition as Arrow tables, a block each, checksums verified."""
-        if not 0 <= partition < self.partitions:
-            raise OptionError(
-                f"there is no partition {partition}", where=f"{self._place.url}, 0 to {self.partitions - 1}"
-            )
-        return self._fresh().read(partition, first, end)
-
     # ------------------------------------------------------------------ looking after it
 
     def truncate(self, before: Bound) -> dict[int, int]:
@@ -243,7 +227,7 @@ class Stream:
         if isinstance(before, Mapping):
             starts = retention.truncate(log, before_offset=before)
         else:
-            starts = retention.truncate(log, before_time=log_time(log, before, "before", current_zone()))
+            starts = retention.truncate(log, before_time=log_time(log, before, "before", current_zone))
         return dict(enumerate(starts[: self.partitions]))
 
     def compact(self, *, target_bytes: int = compaction.TARGET_BYTES) -> compaction.Compacted:
