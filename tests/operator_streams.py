@@ -68,6 +68,13 @@ PLANS = {
     "tumbling time": plan(time_window(10), ["s"], total=agg.sum("x"), first=agg.first("v"), n=agg.count("x")),
     "sliding time": plan(time_window(12, advance=4), ["k"], mean=agg.avg("x"), least=agg.min("s")),
     "session": plan(session_window(5), ["s"], total=agg.sum("x"), spread=agg.variance("x"), last=agg.last("v")),
+    "session, where": plan(
+        session_window(5),
+        ["k"],
+        total=agg.sum("v", where=pc.field("x") > 0),
+        first=agg.first("s", where=pc.field("x") > 0),
+        last=agg.last("v", where=pc.field("v") < 500),
+    ),
     # The same kernels behind stateless work.
     "where, count": plan(
         count_window(4), ["k"], where(pc.field("x") > -0.3), mean=agg.avg("x"), n=agg.count_all(), least=agg.min("v")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from strandline.errors import AggregateOverflowError
 from strandline.operators import aggregates as agg
 from strandline.operators import key_codec, operator, window_state
 from strandline.operators.columns import arrow_type
+from strandline.operators.expressions import schema_of
 from strandline.operators.kernel import NO_START, bucket_of
 from strandline.operators.operator import Limits, Operator
 from strandline.operators.plain import PlainOperator, Row
@@ -72,8 +74,10 @@ SUMS = {"sum": agg.sum, "avg": agg.avg, "variance": agg.variance, "stddev": agg.
 PICKS = {"min": agg.min, "max": agg.max, "first": agg.first, "last": agg.last, "count": agg.count}
 
 
-def over(functions: dict[str, Callable[[str], agg.Aggregate]], kinds: Iterable[str]) -> dict[str, agg.Aggregate]:
-    return {f"{name} {kind}": make(f"v_{kind}") for kind in kinds for name, make in functions.items()}
+def over(
+    functions: dict[str, Callable[..., agg.Aggregate]], kinds: Iterable[str], where: Any = None
+) -> dict[str, agg.Aggregate]:
+    return {f"{name} {kind}": make(f"v_{kind}", where=where) for kind in kinds for name, make in functions.items()}
 
 
 def plan(window: Window, key: Sequence[str], time: str, *aggregates: dict[str, agg.Aggregate]) -> Plan:
@@ -110,6 +114,18 @@ PLANS = {
         over(PICKS, ("double", "long", *TEXTS, *WIDE)),
     ),
     "session, boolean": plan(Window("session", 4, 4), ["boolean"], "at", over(PICKS, NUMBERS), over(PICKS, OTHERS)),
+}
+POSITIVE, TRUE = pc.field("v_long") > 0, pc.field("v_boolean")
+PLANS |= {
+    "session, where": plan(
+        session_window(5),
+        ["string"],
+        "at",
+        {"positive": agg.count_all(where=POSITIVE), "true": agg.count_all(where=TRUE)},
+        over(SUMS, ("long",), POSITIVE),
+        over(PICKS, ("long", "string", "double"), POSITIVE),
+        over({"sum": agg.sum, "first": agg.first}, ("decimal(38,10)",), TRUE),
+    ),
 }
 every_plan = pytest.mark.parametrize("name", PLANS)
 
@@ -194,7 +210,7 @@ class Pair:
     def __init__(self, p: Plan) -> None:
         self.plan = p
         self.fast = Operator.new(p)
-        self.plain = PlainOperator(p)
+        self.plain = PlainOperator(p, schema=schema_of({c: TYPES[c] for c in p.input_columns}))
         self.position = 0
         self.results: list[Row] = []
 

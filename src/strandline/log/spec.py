@@ -24,7 +24,8 @@ from strandline.times import TimeKind
 
 FORMAT = 2
 SHAPED_FORMAT = 3
-"""That of an operator's stream before whose operator something is done to the tuples: others would not do it."""
+"""That of an operator's stream before whose operator something is done to the tuples, or whose aggregates have
+conditions: others would not do it."""
 _READABLE = (1, FORMAT, SHAPED_FORMAT)
 KEY = "stream.json"
 PARTITIONS_MAX = 10_000

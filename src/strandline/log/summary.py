@@ -167,7 +167,7 @@ def _operator(log: Log) -> OperatorSummary | None:
     kinds = ("g_open", "g_check")
     return OperatorSummary(
         window=operator["window"],
-        aggregates={n: f"{f}({'' if c is None else c})" for n, (f, c, _) in operator["aggregates"].items()},
+        aggregates={n: _aggregate(*body) for n, body in operator["aggregates"].items()},
         input=str((log.spec.upstream or {}).get("path", "")),
         mode=standings[0].mode if standings else "eventual",
         open_windows=sum(s.open for s in standings),
@@ -283,3 +283,9 @@ def _commit(log: Log, seq: int) -> Manifest:
     if tail and tail[0].seq <= seq <= tail[-1].seq:
         return tail[seq - tail[0].seq]
     return log.commit(seq)
+
+
+def _aggregate(function: str, column: str | None, kind: str, options: Mapping[str, Any] | None = None) -> str:
+    """An aggregate as stream.json has it, in words."""
+    more = "".join(f", {name}={value}" for name, value in (options or {}).items())
+    return f"{function}({column or ''}{more if column else more[2:]})"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import builtins
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.expressions import Formula
 from strandline.operators.wide import DIGITS_MAX
 
 INTEGERS = ("byte", "short", "integer", "long")
@@ -42,6 +43,8 @@ class Op(enum.IntEnum):
     LAST = 11  # value, flag
     NOTHING = 12  # no words: for an operator that only counts tuples, which every window does anyway
     SUM_WIDE = 13  # low and high word of the sum, n
+    FIRST_WHERE = 14  # value, flag, the offset of its tuple
+    LAST_WHERE = 15  # value, flag, the offset of its tuple
 
 
 class Read(enum.Enum):
@@ -65,14 +68,24 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function over a column, as the user writes it: `avg("item_price")`."""
+    """A function over a column, as the user writes it: `avg("item_price", where=pc.field("pieces") > 0)`."""
 
     function: str
     column: str | None = None
+    where: Formula | None = None
+    """Which tuples it takes; None: all."""
 
-    def to_json(self) -> list[Any]:
-        """For stream.json."""
-        return [self.function, self.column]
+    def to_json(self, kind: str) -> list[Any]:
+        """For stream.json; `kind` is the column's type."""
+        more = {"where": self.where.text} if self.where is not None else {}
+        return [self.function, self.column, kind, *([more] if more else [])]
+
+    @classmethod
+    def from_json(cls, body: Sequence[Any], expressions: Mapping[str, str]) -> Aggregate:
+        """What `to_json` gave; `expressions` has Arrow's form of each text."""
+        function, column, _, *rest = body
+        text = rest[0].get("where") if rest else None
+        return cls(function, column, None if text is None else Formula(text, expressions[text]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +93,7 @@ class Accumulator:
     """An aggregate over a column of a known type."""
 
     name: str
-    function: str
-    column: str | None
+    aggregate: Aggregate
     type: str
     """The column's."""
     result: str
@@ -91,6 +103,21 @@ class Accumulator:
     read: Read
 
     @property
+    def function(self) -> str:
+        """What is computed."""
+        return self.aggregate.function
+
+    @property
+    def column(self) -> str | None:
+        """Over which column; None: over tuples."""
+        return self.aggregate.column
+
+    @property
+    def where(self) -> Formula | None:
+        """Which tuples it takes; None: all."""
+        return self.aggregate.where
+
+    @property
     def parts(self) -> tuple[tuple[str, str], ...]:
         """Names and types of the state's parts, as a footprint has them in columns."""
         if self.op is None:
@@ -98,7 +125,8 @@ class Accumulator:
         if self.op is Op.SUM_WIDE:
             scale = (decimal_of(self.type) or (0, 0))[1]
             return ("sum", f"decimal({DIGITS_MAX},{scale})"), ("n", "long")
-        return _PARTS.get(self.op, (("value", self.type), ("flag", "long")))
+        place = (("at", "long"),) if self.op in (Op.FIRST_WHERE, Op.LAST_WHERE) else ()
+        return _PARTS.get(self.op, (("value", self.type), ("flag", "long"), *place))
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -122,20 +150,28 @@ class Accumulator:
         return self.read is Read.BYTES and self.op is not Op.COUNT
 
 
-def count_all() -> Aggregate:
-    """How many tuples the window has."""
-    return Aggregate("count_all")
+def count_all(*, where: Any = None) -> Aggregate:
+    """How many tuples the window has; with `where`, for how many of them that pyarrow expression is true."""
+    return Aggregate("count_all", None, _condition("count_all", where))
 
 
-def _over(function: str, doc: str) -> Callable[[str], Aggregate]:
-    def make(column: str) -> Aggregate:
+class _Over(Protocol):
+    def __call__(self, column: str, *, where: Any = None) -> Aggregate: ...
+
+
+def _over(function: str, doc: str) -> _Over:
+    def make(column: str, *, where: Any = None) -> Aggregate:
         if not isinstance(column, str):
             raise OptionError(f"{function}({column!r}) does not name a column", todo=f'write {function}("column")')
-        return Aggregate(function, column)
+        return Aggregate(function, column, _condition(function, where))
 
     make.__name__ = make.__qualname__ = function
-    make.__doc__ = doc
+    make.__doc__ = f"{doc} With `where`, over the tuples for which that pyarrow expression is true."
     return make
+
+
+def _condition(function: str, where: Any) -> Formula | None:
+    return None if where is None else Formula.of(where, f"{function}(where=…)")
 
 
 count = _over("count", "How many tuples of the window have a value in the column.")
@@ -156,7 +192,8 @@ def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumu
     """How to compute `name=aggregate` over columns of these types; `SchemaError` if that makes no sense."""
     function, column = aggregate.function, aggregate.column
     if column is None:
-        return Accumulator(name, function, None, "long", "long", None, Read.VALIDITY)
+        op = None if aggregate.where is None else Op.COUNT
+        return Accumulator(name, aggregate, "long", "long", op, Read.VALIDITY)
     if column not in types:
         raise SchemaError(
             f"{name}={function}({column!r}): there is no column {column!r}",
@@ -172,7 +209,9 @@ def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumu
             todo=f"it takes {takes}; cast the column before it enters the stream",
         )
     op, read, result = found
-    return Accumulator(name, function, column, kind, result, op, read)
+    if aggregate.where is not None:
+        op = {Op.FIRST: Op.FIRST_WHERE, Op.LAST: Op.LAST_WHERE}.get(op, op)
+    return Accumulator(name, aggregate, kind, result, op, read)
 
 
 def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:

@@ -90,6 +90,7 @@ _COUNT, _SUM_INT, _SUM_FLOAT, _MOMENTS = int(Op.COUNT), int(Op.SUM_INT), int(Op.
 _MIN_INT, _MAX_INT, _MIN_FLOAT, _MAX_FLOAT = int(Op.MIN_INT), int(Op.MAX_INT), int(Op.MIN_FLOAT), int(Op.MAX_FLOAT)
 _MIN_BYTES, _MAX_BYTES, _FIRST, _LAST = int(Op.MIN_BYTES), int(Op.MAX_BYTES), int(Op.FIRST), int(Op.LAST)
 _NOTHING, _SUM_WIDE = int(Op.NOTHING), int(Op.SUM_WIDE)
+_FIRST_WHERE, _LAST_WHERE = int(Op.FIRST_WHERE), int(Op.LAST_WHERE)
 
 
 # ---------------------------------------------------------------------- keys and bytes
@@ -226,7 +227,7 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace:
         op, column, word = ops[j]
         if op == _NOTHING:
             continue
-        is_valid = batch.valid[column, row] != 0
+        is_valid = batch.valid[column, row] == 1
         if op == _FIRST:
             if records[slot, word + 1] == 0:
                 records[slot, word] = batch.values[column, row]
@@ -234,6 +235,11 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace:
         elif op == _LAST:
             records[slot, word] = batch.values[column, row]
             records[slot, word + 1] = 1 if is_valid else 2
+        elif op in (_FIRST_WHERE, _LAST_WHERE):
+            if batch.valid[column, row] != 0 and (op == _LAST_WHERE or records[slot, word + 1] == 0):
+                records[slot, word] = batch.values[column, row]
+                records[slot, word + 1] = batch.valid[column, row]
+                records[slot, word + 2] = batch.offsets[row]
         elif is_valid:
             if op == _COUNT:
                 records[slot, word] += 1
@@ -300,6 +306,12 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int, tra
             pass  # the earlier session has the first tuple
         elif op == _LAST:
             pass  # the tuple that joins them is the last
+        elif op in (_FIRST_WHERE, _LAST_WHERE):
+            is_earlier = records[other, word + 2] < records[into, word + 2]
+            is_nearer = is_earlier if op == _FIRST_WHERE else not is_earlier
+            if records[other, word + 1] != 0 and (records[into, word + 1] == 0 or is_nearer):
+                for i in range(word, word + 3):
+                    records[into, i] = records[other, i]
         elif records[other, word + 1] == 1:
             if records[into, word + 1] == 0:
                 replaces = True

@@ -18,11 +18,13 @@ import pyarrow as pa
 from strandline.arrow_types import decimal_of
 from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregates import DECIMAL_DIGITS_MAX, Accumulator, Op, Read
+from strandline.operators.expressions import Formula
 from strandline.operators.operator import Extent, Limits, OnError
 from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
 from strandline.operators.record import OVERFLOWED
 
 Row = dict[str, Any]
+_FIRSTS, _LASTS = (Op.FIRST, Op.FIRST_WHERE), (Op.LAST, Op.LAST_WHERE)
 _SUMS = (Op.SUM_INT, Op.SUM_WIDE, Op.SUM_FLOAT)
 _EXACT = Context(prec=38)
 _US = dt.timedelta(microseconds=1)
@@ -51,7 +53,7 @@ class PlainOperator:
     def __init__(self, plan: Plan, on_error: OnError = "stop", schema: pa.Schema | None = None) -> None:
         self.plan = plan
         self._schema = schema
-        """The input's, if the plan has a shape."""
+        """The input's, if the plan has a shape or aggregates have conditions."""
         self.on_error = on_error
         self.input_end = 0
         self.aside: list[Row] = []
@@ -70,16 +72,33 @@ class PlainOperator:
             row = self._shaped(given)
             if row is None:
                 continue
+            true = self._conditions(row)
+            if true is None:
+                continue
             for window in self._windows_of(row):
                 window.rows += 1
                 for a, state in zip(self.plan.accumulators, window.states, strict=True):
-                    _take(a, state, row[a.column] if a.column is not None else None)
+                    if a.where is None or a.where in true:
+                        _take(a, state, row[a.column] if a.column is not None else None, row["_offset"])
                 if self.on_error == "stop" and self._has(window, _is_sum_overflowed):
                     raise AggregateOverflowError("a sum does not fit any more")
                 if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
                     window.end = row["_offset"]
                     found += self._close(window)
         return found
+
+    def _conditions(self, row: Row) -> set[Formula] | None:
+        """Those that are true for the tuple; None if one of them cannot be computed, so that it is set aside."""
+        if not self.plan.conditions:
+            return set()
+        assert self._schema is not None
+        one = pa.Table.from_pylist([row], schema=self.plan.shape.schema_over(self._schema))
+        try:
+            return {c for c in self.plan.conditions if c.over(one).to_pylist()[0]}
+        except pa.ArrowException:
+            if self.on_error == "stop":
+                raise
+            return None
 
     def _shaped(self, row: Row) -> Row | None:
         """What the plan's shape makes of the tuple, all by itself; None if nothing is left of it."""
@@ -240,14 +259,16 @@ def _empty(a: Accumulator) -> Row:
     return {part: None if part == "value" else 0.0 if kind == "double" else 0 for part, kind in a.parts}
 
 
-def _take(a: Accumulator, state: Row, value: Any) -> None:
+def _take(a: Accumulator, state: Row, value: Any, offset: int) -> None:
     """Takes the value of one tuple into the state."""
-    if a.op is Op.LAST or (a.op is Op.FIRST and state["flag"] == 0):
+    if a.op in _LASTS or (a.op in _FIRSTS and state["flag"] == 0):
         state.update(value=value, flag=2 if value is None else 1)
-    elif a.op is None or a.op is Op.FIRST or value is None:
-        pass
+        if "at" in state:
+            state["at"] = offset
     elif a.op is Op.COUNT:
-        state["n"] += 1
+        state["n"] += a.column is None or value is not None
+    elif a.op is None or a.op in _FIRSTS or value is None:
+        pass
     elif a.op in _SUMS:
         _add(a, state, _read(a, value), 1)
     elif a.op is Op.MOMENTS:
@@ -264,6 +285,10 @@ def _merge(a: Accumulator, state: Row, other: Row) -> None:
     """Joins the state of a later session into that of an earlier one, before the tuple that joins them."""
     if a.op is None or a.op in (Op.FIRST, Op.LAST):
         pass  # the earlier session has the first tuple, and the tuple that joins them is the last
+    elif a.op in (Op.FIRST_WHERE, Op.LAST_WHERE):  # which need not be so if not every tuple counts
+        each = [s for s in (state, other) if s["flag"] != 0]
+        if each:
+            state.update((min if a.op is Op.FIRST_WHERE else max)(each, key=lambda s: s["at"]))
     elif a.op is Op.COUNT:
         state["n"] += other["n"]
     elif a.op in _SUMS:

@@ -14,6 +14,8 @@ from strandline.errors import OptionError, SchemaError
 from strandline.operators import kernel
 from strandline.operators.aggregates import Accumulator, Aggregate, Op, Read, resolve, state_columns
 from strandline.operators.arrays import Int64s
+from strandline.operators.conditions import Conditioned, distinct, require_truth
+from strandline.operators.expressions import Formula
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.shape import AS_IS, Shape
@@ -68,6 +70,7 @@ class Plan:
                     ),
                     todo="choose another name",
                 )
+        require_truth({name: a.where for name, a in aggregates.items() if a.where is not None}, types)
         for column in key:
             if column in (START, END):
                 raise SchemaError(f"key column {column!r}: results have a column of that name", todo="rename it")
@@ -117,21 +120,29 @@ class Plan:
     def _columns(self) -> list[str]:
         """Those that the operator itself takes."""
         names = [c for c, _ in self.key] + [a.column for a in self.accumulators if a.column is not None]
-        return list(dict.fromkeys([*names, self.time[0]]))
+        return list(dict.fromkeys([*names, self.time[0], *(c for w in self.conditions for c in w.columns)]))
+
+    @cached_property
+    def conditions(self) -> tuple[Formula, ...]:
+        """Those of the aggregates, each once."""
+        return distinct([a.where for a in self.accumulators])
 
     @cached_property
     def shaping(self) -> Shape:
-        """The shape as far as the operator needs it."""
-        return self.shape.pruned(self._columns)
+        """The shape as far as the operator needs it, and the conditions of aggregates."""
+        pruned = self.shape.pruned(self._columns)
+        return Conditioned(pruned.steps, self.conditions) if self.conditions else pruned
 
     def to_json(self) -> dict[str, Any]:
         """For stream.json: what must be the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "window": self.window.to_json(),
-            "aggregates": {a.name: [a.function, a.column, a.type] for a in self.accumulators},
+            "aggregates": {a.name: a.aggregate.to_json(a.type) for a in self.accumulators},
         }
         if self.shape:
-            body |= {"shape": self.shape.to_json(), "expressions": {f.text: f.arrow for f in self.shape.formulas}}
+            body["shape"] = self.shape.to_json()
+        if formulas := [*self.shape.formulas, *self.conditions]:
+            body["expressions"] = {f.text: f.arrow for f in formulas}
         return body
 
     # ------------------------------------------------------------------ the record
@@ -142,14 +153,14 @@ class Plan:
         return KeyCodec([kind for _, kind in self.key])
 
     @cached_property
-    def inputs(self) -> list[tuple[str, Read]]:
-        """What kernels read, each once."""
-        wanted: dict[tuple[str, Read], None] = {}
+    def inputs(self) -> list[tuple[str | None, Read, Formula | None]]:
+        """What kernels read, each once: columns (None: nothing but the tuple), how, and which of the tuples count."""
+        wanted: dict[tuple[str | None, Read, Formula | None], None] = {}
         for a in self.accumulators:
-            if a.column is not None and (a.column, a.read) not in wanted:
-                wanted[a.column, a.read] = None
+            if a.op is not None and (a.column, a.read, a.where) not in wanted:
+                wanted[a.column, a.read, a.where] = None
                 if a.read is Read.WIDE:
-                    wanted[a.column, Read.HIGH] = None
+                    wanted[a.column, Read.HIGH, a.where] = None
         return list(wanted)
 
     @cached_property
@@ -170,9 +181,9 @@ class Plan:
     def ops(self) -> kernel.Ops:
         """For the kernels."""
         found = tuple(
-            (int(a.op), self.inputs.index((a.column, a.read)), word)
+            (int(a.op), self.inputs.index((a.column, a.read, a.where)), word)
             for a, word in zip(self.accumulators, self.words, strict=False)
-            if a.op is not None and a.column is not None
+            if a.op is not None
         )
         return found or ((int(Op.NOTHING), 0, 0),)
 

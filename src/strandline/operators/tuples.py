@@ -26,6 +26,7 @@ from strandline.operators.columns import (
     wide_words_of,
     words_of,
 )
+from strandline.operators.conditions import holds, validity_where
 from strandline.operators.plan import END, INPUT, OPENED, ROWS, START, Plan
 from strandline.operators.record import BYTES_END, KEY, KEY_AT, LENGTH_BITS, POS, T
 from strandline.operators.record import END as END_WORD
@@ -64,24 +65,26 @@ def input_batch(plan: Plan, table: pa.Table, held: int) -> Batch:
     rows = len(offsets)
     values = np.zeros((len(plan.inputs), rows), np.int64)
     valid = np.empty((len(plan.inputs), rows), np.uint8)
-    types = {a.column: a.type for a in plan.accumulators}
+    types = {a.column: a.type for a in plan.accumulators if a.column is not None}
     pieces = [data]
-    for i, (name, read) in enumerate(plan.inputs):
-        column = table.column(name)
+    for i, (name, read, where) in enumerate(plan.inputs):
+        column = table.column(name or OFFSET)
         if read is Read.VALIDITY:
             valid[i] = validity(column)
         elif read is Read.INTEGER:
-            values[i], valid[i] = words_of(column, types[name])
+            values[i], valid[i] = words_of(column, types[str(name)])
         elif read is Read.FLOAT:
-            values[i], valid[i] = doubles_of(column, types[name])
+            values[i], valid[i] = doubles_of(column, types[str(name)])
         elif read in (Read.WIDE, Read.HIGH):
             low, high, valid[i] = wide_words_of(column)
             values[i] = low if read is Read.WIDE else high
         else:
-            starts, piece, valid[i] = bytes_of(column, types[name])
+            starts, piece, valid[i] = bytes_of(column, types[str(name)])
             begin = held + sum(len(p) for p in pieces)
             values[i] = np.where(valid[i], (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
             pieces.append(piece)
+        if where is not None:
+            valid[i] = validity_where(valid[i], holds(table, plan.conditions.index(where)))
     every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     return sealed_batch(Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every))
 

@@ -24,8 +24,8 @@ def plan_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> P
     types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
     window = Window.from_json(operator["window"])
     accumulators = tuple(
-        resolve(name, Aggregate(function, column), {column: kind} if column else {})
-        for name, (function, column, kind) in operator["aggregates"].items()
+        resolve(name, Aggregate.from_json(body, operator.get("expressions", {})), {body[1]: body[2]} if body[1] else {})
+        for name, body in operator["aggregates"].items()
     )
     time = ("", types["window_start"])
     if input_ is not None:

@@ -221,7 +221,7 @@ class Aggregation:
             retention=None if retention is None else duration_us(retention, "retention"),
             created_by=f"strandline {VERSION}",
             operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
-            format=SHAPED_FORMAT if plan.shape else FORMAT,
+            format=SHAPED_FORMAT if plan.shape or plan.conditions else FORMAT,
         )
         start = OperatorStart(
             plan,
