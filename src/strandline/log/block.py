@@ -225,6 +225,12 @@ def verified(data: bytes, block: Block, where: str) -> bytes:
     return data
 
 
+def _lacking(source: pa.BufferReader, spec: StreamSpec, wanted: Sequence[str]) -> list[str]:
+    """The columns among these that the block does not have, because they were added to the stream later."""
+    there = set(pq.read_schema(source).names)
+    return [name for name in spec.added_columns if name in wanted and name not in there]
+
+
 def decode(
     data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None, *, check_pages: bool = False
 ) -> pa.Table:
@@ -232,7 +238,12 @@ def decode(
     names = list(dict.fromkeys([*columns, OFFSET, KIND])) if columns is not None else spec.block.names
     wanted = pa.schema([spec.stored.field(n) for n in names if spec.is_stamped or n not in (OFFSET, KIND)])
     source = pa.BufferReader(data)
-    table = pq.read_table(source, columns=wanted.names, use_threads=False, page_checksum_verification=check_pages)
+    lacking = _lacking(source, spec, wanted.names) if spec.added else []
+    there = [name for name in wanted.names if name not in lacking]
+    table = pq.read_table(source, columns=there, use_threads=False, page_checksum_verification=check_pages)
+    for name in lacking:
+        rows = len(table) if table.num_columns else pq.read_metadata(source).num_rows
+        table = table.append_column(wanted.field(name), pa.nulls(rows, wanted.field(name).type))
     table = table.select(wanted.names).cast(wanted)
     if not spec.is_stamped:
         rows = len(table) if wanted.names else pq.read_metadata(source).num_rows

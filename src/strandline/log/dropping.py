@@ -93,7 +93,13 @@ def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone
     written = _Files(log.storage, f"{FOLDER}/{number:020d}-{unique}")
     copied = replace(snapshot, children=_copied(log, written, snapshot.children))
     cut_files = _cut_files(log, written, kept)
-    body = seal({"format": FORMAT_2, **copied.to_json(), "cuts": [file.to_json() for file in cut_files]})
+    body = seal(
+        {
+            "format": max(FORMAT_2, copied.state.format),
+            **copied.to_json(),
+            "cuts": [file.to_json() for file in cut_files],
+        }
+    )
     milestone = Milestone(number, snapshot.state.seq, kept, written.create("json", body), checksum(body))
 
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:

@@ -23,7 +23,7 @@ import numpy as np
 from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.block import Block, checksum
 from strandline.log.leaf import Leaf
-from strandline.log.manifest import FORMAT, FORMAT_2, Manifest, commit_key, seal, unseal
+from strandline.log.manifest import FORMAT, Manifest, commit_key, seal, unseal
 from strandline.log.state import LogState
 from strandline.log.storage import Storage
 
@@ -74,7 +74,7 @@ class Snapshot:
 
     def encode(self) -> bytes:
         """The bytes of root.json."""
-        return seal({"format": FORMAT_2 if self.state.milestone else FORMAT, **self.to_json()})
+        return seal({"format": self.state.format, **self.to_json()})
 
     def to_json(self) -> dict[str, Any]:
         """What root.json and a milestone's file have in common."""

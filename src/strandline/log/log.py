@@ -47,23 +47,28 @@ class Log:
 
     def __init__(self, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> None:
         self.storage = storage
-        self.spec = stream
+        self._spec = stream
         self.clock = clock
         self._index = Index(storage)
         self.commits = Commits(storage, stream.id)
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
         self._tail = Tail()
-        self.state = self._snapshot.state
+        self.state = self._told = self._snapshot.state
+
+    @property
+    def spec(self) -> StreamSpec:
+        """What the stream is, with the columns that were added to it."""
+        if self.state.added is not self._told.added:
+            self._spec, self._told = self._spec.with_added(self.state.added), self.state
+        return self._spec
 
     # ------------------------------------------------------------------ opening
 
     @classmethod
     def create(cls, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> Log:
         """The stream at this place, made anew if there is none; if there is one, it must have the same settings."""
-        try:
+        with contextlib.suppress(StreamNotFoundError):
             return cls._open_same(storage, stream, clock)
-        except StreamNotFoundError:
-            pass
         try:
             create_once(storage, spec.KEY, stream.to_json())
         except KeyExistsError:  # somebody was faster
@@ -321,7 +326,7 @@ class Log:
             if base.finished:
                 raise failures.finished(self.storage.url)
             for m in seen:
-                if m.kind == "append":
+                if m.kind in ("append", "schema"):
                     raise failures.second_writer(m.seq, m.writer, self.storage.url)
                 if m.kind == "collect" and (gone := files.intersection(m.files)):
                     raise failures.collected(gone, self.storage.url)
@@ -330,8 +335,7 @@ class Log:
                 ends[b.partition] = max(ends[b.partition], b.end)
             times = [b.time_max for b in blocks if b.partition != self.spec.late and b.has_results]
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
-            lateness = self.spec.lateness
-            boundary = None if time_max is None or lateness is None else earlier(time_max, lateness)
+            boundary = None if time_max is None or (late := self.spec.lateness) is None else earlier(time_max, late)
             appended = Manifest(
                 seq=state.seq + 1,
                 kind="append",

@@ -1,6 +1,6 @@
 """A manifest: one commit of a stream, `commits/<seq>.json`. What no manifest names does not exist.
 
-Six kinds of commit share one sequence, so the state of a stream is one fold over it:
+Seven kinds of commit share one sequence, so the state of a stream is one fold over it:
 
     append     publishes the blocks of one batch over all partitions at once
     compact    puts one large block in the place of several small ones, offset for offset
@@ -8,6 +8,7 @@ Six kinds of commit share one sequence, so the state of a stream is one fold ove
     collect    announces files that are about to be deleted; from then on no manifest may name them
     consumer   says that a consumer needs the tuples from an offset per partition on, or none any more
     milestone  names a file with all that commits up to one add up to; commits before it may go then
+    schema     adds columns; in the blocks before it, and in those of writers that do not know of it, they are null
 
 Each carries a checksum over its own text.
 """
@@ -31,8 +32,10 @@ FORMAT = 1
 FORMAT_2 = 2
 """Of whatever a reader of format 1 would misunderstand: an append with several blocks of one partition, of which it
 would see none, and all that tells of commits that are dropped."""
-_READABLE = (FORMAT, FORMAT_2)
-CommitKind = Literal["append", "compact", "truncate", "collect", "consumer", "milestone"]
+FORMAT_3 = 3
+"""Of whatever tells of columns that were added, which a reader of format 2 would leave out without a word."""
+_READABLE = (FORMAT, FORMAT_2, FORMAT_3)
+CommitKind = Literal["append", "compact", "truncate", "collect", "consumer", "milestone", "schema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ class Manifest:
     """consumer: the first offset it needs, per partition; None if it has gone."""
     milestone: Milestone | None = None
     """milestone: where it lies and which commits are kept."""
+    columns: tuple[Mapping[str, Any], ...] = ()
+    """schema: names and types of the columns that are added, in Spark's JSON."""
     checksum: str = field(default="", compare=False)
     """Of its file, once there is one."""
 
@@ -174,6 +179,8 @@ def _body(m: Manifest) -> dict[str, Any]:
     elif m.kind == "consumer":
         body["consumer"] = m.consumer
         body["needs"] = None if m.needs is None else list(m.needs)
+    elif m.kind == "schema":
+        body["columns"] = list(m.columns)
     elif m.milestone is not None:
         body["milestone"] = m.milestone.to_json()
     else:
@@ -187,6 +194,8 @@ def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
 
 
 def _format(m: Manifest) -> int:
+    if m.kind == "schema":
+        return FORMAT_3
     has_several = m.kind == "append" and len({b.partition for b in m.blocks}) < len(m.blocks)
     return FORMAT_2 if has_several or m.kind == "milestone" else FORMAT
 
@@ -253,6 +262,8 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
         return Manifest(**common, consumer=body["consumer"], needs=None if needs is None else tuple(needs))
     if kind == "milestone":
         return Manifest(**common, milestone=Milestone.from_json(body["milestone"]))
+    if kind == "schema":
+        return Manifest(**common, columns=tuple(body["columns"]))
     raise ValueError(f"unknown kind of commit {kind!r}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +56,8 @@ class StreamSpec:
     operator: Mapping[str, Any] | None = None
     """What computes this stream: window, aggregates, and the columns in which footprints keep their state."""
     format: int = FORMAT
+    added: int = 0
+    """So many of the last columns came later, by commits: older blocks do not have them. stream.json has none."""
     arrow: pa.Schema = field(init=False, repr=False, compare=False)
     block: pa.Schema = field(init=False, repr=False, compare=False)
     """The columns of a block as they are read, `_offset` and `_kind` among them."""
@@ -139,6 +141,8 @@ class StreamSpec:
         }
         if self.operator is not None:
             body["operator"] = self.operator
+        if self.added:  # on its way to a task
+            body["added"] = self.added
         return json.dumps({**body, "checksum": _checksum(body)}, indent=2).encode() + b"\n"
 
     @classmethod
@@ -177,9 +181,37 @@ class StreamSpec:
                 upstream=body["upstream"],
                 operator=body.get("operator"),
                 format=version,
+                added=body.get("added", 0),
             )
         except KeyError as missing:
             raise NotAStreamError(f"stream.json lacks {missing}", where=where, todo="restore the file") from None
+
+    @property
+    def added_columns(self) -> tuple[str, ...]:
+        """Names of the columns that older blocks may not have."""
+        return self.columns[len(self.columns) - self.added :]
+
+    def with_added(self, columns: Sequence[Mapping[str, Any]]) -> StreamSpec:
+        """The spec with further columns at its end, as far as it does not have them yet."""
+        known = {f["name"]: type_name(f["type"]) for f in fields_of(self.schema)}
+        for column in columns:
+            if known.get(column["name"], type_name(column["type"])) != type_name(column["type"]):
+                raise CorruptManifestError(
+                    f"a commit adds {column['name']!r} as {type_name(column['type'])}, "
+                    f"it is {known[column['name']]} already",
+                    where=f"stream {self.id}",
+                    todo="run `strandline verify` on the stream",
+                )
+        new = [column for column in columns if column["name"] not in known]
+        schema = {"type": "struct", "fields": [*fields_of(self.schema), *new]}
+        return replace(self, schema=schema, added=self.added + len(new)) if new else self
+
+    def additions(self, asked: StreamSpec) -> list[Mapping[str, Any]]:
+        """The columns that `asked` has at its end beside all of this stream's; none if they differ otherwise."""
+        ours, theirs = ([(f["name"], type_name(f["type"])) for f in fields_of(s.schema)] for s in (self, asked))
+        if theirs[: len(ours)] != ours:
+            return []
+        return [{"name": f["name"], "type": f["type"]} for f in fields_of(asked.schema)[len(ours) :]]
 
     def require_same(self, asked: StreamSpec, where: str) -> None:
         """Raises if `asked` (what a program wants to write) does not fit this stream."""
@@ -190,7 +222,8 @@ class StreamSpec:
             raise SchemaError(
                 f"the DataFrame's schema differs from the stream's: {_difference(ours, theirs)}",
                 where=where,
-                todo="select and cast the columns to the stream's schema, or write to a new stream",
+                todo="select and cast the columns to the stream's schema, or write to a new stream"
+                + self._way_on(asked),
             )
         for name in ("key", "time", "partitions", "lateness"):
             mine, wanted = getattr(self, name), getattr(asked, name)
@@ -200,6 +233,15 @@ class StreamSpec:
                     where=where,
                     todo=f"use {name}={mine!r}, or write to a new stream",
                 )
+
+    def _way_on(self, asked: StreamSpec) -> str:
+        """What else there is to do about a schema that differs."""
+        if self.operator is not None or len(asked.columns) <= len(self.columns):
+            return ""
+        if self.additions(asked):
+            return '; or let the new columns be added, null in all tuples so far, with schema_evolution="add"'
+        has_all = all(f in fields_of(asked.schema) for f in fields_of(self.schema))
+        return '; or put the new columns last, and let them be added with schema_evolution="add"' if has_all else ""
 
     def _require_same_operator(self, asked: StreamSpec, where: str) -> None:
         mine, wanted = self.operator, asked.operator

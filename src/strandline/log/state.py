@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from strandline.errors import CorruptManifestError
-from strandline.log.manifest import Manifest, Writer
+from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, Manifest, Writer
 from strandline.log.milestone import Milestone
 from strandline.log.standing import Standing
 from strandline.log.storage import Durability
@@ -50,6 +50,8 @@ class LogState:
     """Nothing will ever be appended again."""
     milestone: Milestone | None = None
     """The newest one; it may not be marked yet."""
+    added: tuple[Mapping[str, Any], ...] = ()
+    """Columns that came since the stream was created, in Spark's JSON."""
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -98,6 +100,8 @@ class LogState:
             return replace(self, seq=m.seq, consumers=(*others, registered))
         if m.kind == "milestone":
             return replace(self, seq=m.seq, milestone=m.milestone)
+        if m.kind == "schema":
+            return replace(self, seq=m.seq, added=(*self.added, *m.columns))
         return replace(self, seq=m.seq)
 
     def to_json(self) -> dict[str, Any]:
@@ -111,6 +115,8 @@ class LogState:
             body["durability"] = self.durability
         if self.milestone:
             body["milestone"] = self.milestone.to_json()
+        if self.added:
+            body["added"] = list(self.added)
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -133,10 +139,16 @@ class LogState:
             standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
             finished=body.get("finished", False),
             milestone=Milestone.from_json(body["milestone"]) if "milestone" in body else None,
+            added=tuple(body.get("added", ())),
         )
 
+    @property
+    def format(self) -> int:
+        """The version of files that tell of this state: the least whose readers understand them."""
+        return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 
-_ONLY_IF_SAID = ("standings", "finished", "durability", "milestone")
+
+_ONLY_IF_SAID = ("standings", "finished", "durability", "milestone", "added")
 """Left out of a snapshot where there is nothing to say: most streams have none of it."""
 
 
@@ -179,6 +191,8 @@ def _problem(state: LogState, m: Manifest) -> str | None:
                 return f"its block {b.first}-{b.end} lies outside of partition {b.partition}"
     elif m.kind == "milestone":
         return _milestone_problem(state, m.milestone)
+    elif m.kind == "schema":
+        return _schema_problem(state, m)
     elif m.kind == "consumer" and m.needs is not None:
         if len(m.needs) != len(state.boundaries):
             return f"it has {len(m.needs)} offsets for {len(state.boundaries)} partitions"
@@ -218,6 +232,15 @@ def _milestone_problem(state: LogState, new: Milestone | None) -> str | None:
         return f"it goes back behind milestone {old.number}"
     if state.announced and state.announced[0] < new.kept:
         return f"it drops commit {state.announced[0]}, whose files are not deleted yet"
+    return None
+
+
+def _schema_problem(state: LogState, m: Manifest) -> str | None:
+    if state.finished or state.standings:
+        return "columns are added to a stream that is finished, or an operator's"
+    names = [c["name"].lower() for c in (*state.added, *m.columns)]
+    if not m.columns or len(set(names)) < len(names):
+        return f"it adds no columns, or one of that name twice: {', '.join(names)}"
     return None
 
 

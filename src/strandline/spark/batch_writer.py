@@ -54,6 +54,8 @@ class BatchWriter(BatchHandler):
         self._blocks = _block_writer(place, log, blocks)
         self._follows = log.state.writer
         """Whose append ours comes after: our own last one. Any other is a second writer's."""
+        self._added = log.state.added
+        """Columns that others have added since are a second writer's, too."""
         self._housekeeping = housekeeping
         self._max_ahead = max_ahead
         self._watch = SideLogWatch(log.spec, place.url)
@@ -99,7 +101,7 @@ class BatchWriter(BatchHandler):
     def _base(self) -> LogState:
         """What the next append stands on; raises if another writer has published."""
         base = self._log.state
-        if base.writer != self._follows:
+        if base.writer != self._follows or base.added != self._added:
             raise second_writer(base.seq, base.writer, self.place.url)
         return base
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError
+from strandline.log import schema_change
 from strandline.log.failures import finished
-from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.windows import Window
@@ -46,6 +46,7 @@ class Entry:
         max_ahead: int | None = None,
         heartbeat_us: int | None = None,
         compaction: str = "auto",
+        schema_evolution: str | None = None,
     ) -> None:
         self._df = df
         self._place = place
@@ -53,6 +54,7 @@ class Entry:
         self._max_ahead = max_ahead
         self._heartbeat_us = heartbeat_us
         self._compaction = compaction
+        self._schema_evolution = schema_evolution
 
     def start(
         self,
@@ -124,7 +126,7 @@ class Entry:
             self._require_same_context(spark)
         checkpoint_place = Place(spark_checkpoint_dir) if spark_checkpoint_dir else self._place.below(FOLDER)
         self._require_spark_can_write(checkpoint_place)
-        log = Log.create(self._place.storage(), self._spec)
+        log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:
             raise finished(self._place.url)
         checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
@@ -210,6 +212,7 @@ def persist(
     durability: Durability = "fsync",
     storage_options: Mapping[str, Any] | None = None,
     compaction: str = "auto",
+    schema_evolution: str | None = None,
 ) -> Entry:
     """A streaming DataFrame as a durable, keyed, ordered, replayable stream at `path`; call `start` on the result.
 
@@ -221,6 +224,8 @@ def persist(
     boundary follows the clock that often, minus `lateness`: windows close, and what comes later than that is late.
     `durability="os"` skips fsync: faster, and safe against crashes of processes, but not of the machine.
     Small blocks of the past are joined while the query runs, unless `compaction="off"`.
+    A DataFrame with more columns at its end than the stream has is refused, unless `schema_evolution="add"`: then they
+    are added to the stream, and tuples so far have nulls there.
     """
     from pyspark.sql.types import StructType
 
@@ -254,7 +259,8 @@ def persist(
     heartbeat_us = None if heartbeat is None else duration_us(heartbeat, "heartbeat")
     if heartbeat_us is not None:
         require_heartbeat(spec, heartbeat_us, place.url)
-    return Entry(df, place, spec, _max_ahead(max_ahead, spec), heartbeat_us, checked_choice(compaction))
+    evolution = schema_change.checked_evolution(schema_evolution)
+    return Entry(df, place, spec, _max_ahead(max_ahead, spec), heartbeat_us, checked_choice(compaction), evolution)
 
 
 def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
