@@ -86,7 +86,7 @@ def test_time_types(kind: str, is_timestamp: bool) -> None:
     [
         ({"partitions": 3}, StreamMismatchError, "partitions=2, this program says partitions=3"),
         ({"time": "k", "key": ("t",)}, StreamMismatchError, "key="),
-        ({"lateness": 5}, StreamMismatchError, "lateness=0, this program says lateness=5"),
+        ({"lateness": 5}, StreamMismatchError, "lateness='0 s', this program says lateness='5 us'"),
         ({"fields": [field("k", "long"), field("t", "timestamp")]}, SchemaError, "'price' is missing"),
         (
             {"fields": [field("k", "long"), field("price", "float"), field("t", "timestamp")]},

@@ -307,7 +307,7 @@ def test_a_block_with_tuples_out_of_order_is_named(log: Log, storage: MemoryStor
 
 def test_a_block_with_null_times_is_named(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
     published_block(log, three_tuples(log, t=[50_000, None, 50_002]))
-    assert "1 tuples have no time" in only_problem(storage, clock).what
+    assert "1 tuple without a time" in only_problem(storage, clock).what
 
 
 def test_a_block_with_other_kinds_than_its_manifest_says_is_named(

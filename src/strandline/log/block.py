@@ -25,6 +25,7 @@ from strandline.errors import CorruptBlockError, NullTimeError, StorageError
 from strandline.log.columns import CONTROL_FIELDS, KIND, OFFSET
 from strandline.log.reason import reason_of
 from strandline.log.spec import StreamSpec
+from strandline.wording import plural
 
 COMPRESSION = "lz4"
 ROWS_PER_GROUP = 1 << 18
@@ -192,7 +193,7 @@ class _Facts:
                 times[kind is Kind.RESULT] += [_integer(time.min_raw), _integer(time.max_raw)]
         if nulls:
             raise NullTimeError(
-                f"{nulls} of {footer.metadata.num_rows} tuples have no time ({spec.time} is null)",
+                f"{nulls:,} of {plural(footer.metadata.num_rows, 'tuple')} without a time ({spec.time} is null)",
                 where=where,
                 todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
             )
@@ -217,8 +218,8 @@ def verified(data: bytes, block: Block, where: str) -> bytes:
     """The bytes themselves, if they are the ones that were published."""
     if len(data) != block.size_bytes or checksum(data) != block.checksum:
         raise CorruptBlockError(
-            f"a published block has {len(data)} bytes with {checksum(data)}, the manifest says "
-            f"{block.size_bytes} bytes with {block.checksum}",
+            f"a published block has {plural(len(data), 'byte')} with {checksum(data)}, the manifest says "
+            f"{block.size_bytes:,} with {block.checksum}",
             where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
             todo="restore this file from a copy; everything else of the stream stays readable",
         )

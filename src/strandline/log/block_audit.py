@@ -13,6 +13,7 @@ from strandline.log.block import Block, Kind, checksum, decode
 from strandline.log.columns import KIND, OFFSET
 from strandline.log.problem import Problem
 from strandline.log.spec import StreamSpec
+from strandline.wording import plural
 
 _RESTORE = "restore this file from a copy; everything else of the stream stays readable"
 _DEFECT = "the bytes are those that were published, so this is a defect of the writer; please report it"
@@ -41,7 +42,7 @@ class BlockAudit:
         """Everything that is wrong with these bytes as the bytes of this block."""
         b = self.block
         if len(data) != b.size_bytes:
-            return [self.problem(f"the file has {len(data):,} bytes, the manifest says {b.size_bytes:,}")]
+            return [self.problem(f"the file has {plural(len(data), 'byte')}, the manifest says {b.size_bytes:,}")]
         if checksum(data) != b.checksum:
             return [self.problem(f"the bytes have {checksum(data)}, the manifest says {b.checksum}")]
         try:
@@ -68,7 +69,7 @@ class BlockAudit:
         b = self.block
         column = table.column(self.spec.time)
         if column.null_count:
-            yield f"{column.null_count} tuples have no time ({self.spec.time} is null)"
+            yield f"{plural(column.null_count, 'tuple')} without a time ({self.spec.time} is null)"
             table = table.filter(pc.is_valid(column))
             column = table.column(self.spec.time)
         if not len(column):

@@ -14,6 +14,7 @@ from strandline.log.milestone import FOLDER, is_mark, mark_key
 from strandline.log.problem import Problem
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Storage
+from strandline.wording import plural
 
 _TODO = "restore the file from a copy of the stream; the commits that the milestone stands for are dropped"
 
@@ -67,5 +68,5 @@ class MilestoneAudit:
             bounds = itertools.chain([(start, start)], ((max(b.first, start), b.end) for b in blocks), [(end, end)])
             for (_, reached), (first, _) in itertools.pairwise(bounds):
                 if reached != first:
-                    what = f"the newest milestone has no block for {first - reached:,} tuples"
+                    what = f"the newest milestone has no block for {plural(first - reached, 'tuple')}"
                     yield Problem("milestone", what, FOLDER + "/", p, reached, first, todo=_TODO)

@@ -19,8 +19,10 @@ from strandline.errors import (
     StreamMismatchError,
 )
 from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
+from strandline.log.operator_words import differences
 from strandline.log.reason import ending
 from strandline.times import TimeKind
+from strandline.wording import exact_duration
 
 FORMAT = 2
 SHAPED_FORMAT = 3
@@ -228,6 +230,8 @@ class StreamSpec:
         for name in ("key", "time", "partitions", "lateness"):
             mine, wanted = getattr(self, name), getattr(asked, name)
             if mine != wanted:
+                if name == "lateness" and self.time_is_timestamp:
+                    mine, wanted = (None if us is None else exact_duration(us) for us in (mine, wanted))
                 raise StreamMismatchError(
                     f"the stream was created with {name}={mine!r}, this program says {name}={wanted!r}",
                     where=where,
@@ -250,12 +254,8 @@ class StreamSpec:
         if mine is None or wanted is None:
             has = "was written by an entry point, not by an operator" if mine is None else "belongs to an operator"
             raise StreamMismatchError(f"the stream {has}", where=where, todo="write to a new stream")
-        names = [name for name in dict.fromkeys([*wanted, *mine]) if name not in _NOT_COMPARED]
-        found = [
-            f"its {name} is {mine.get(name, 'none')}, this program says {wanted.get(name, 'none')}"
-            for name in names
-            if mine.get(name) != wanted.get(name)
-        ]
+        compared = [{n: value for n, value in o.items() if n not in _NOT_COMPARED} for o in (mine, wanted)]
+        found = list(differences(*compared, is_timestamp=self.time_is_timestamp))
         ours, theirs = (s.upstream or {} for s in (self, asked))
         if ours.get("stream") != theirs.get("stream"):
             found.append(

@@ -12,6 +12,7 @@ from strandline.log.milestone import Milestone
 from strandline.log.standing import Standing
 from strandline.log.storage import Durability
 from strandline.units import END_OF_TIME
+from strandline.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def _problem(state: LogState, m: Manifest) -> str | None:
         if m.finished and any(b != END_OF_TIME for b in m.boundaries):
             return "it finishes the stream, but its boundary is not the end of time"
         if len(m.ends) != len(state.ends):
-            return f"it has {len(m.ends) - 1} partitions, not {len(state.ends) - 1}"
+            return f"it has {plural(len(m.ends) - 1, 'partition')}, not {len(state.ends) - 1}"
         if problem := _block_problem(state, m):
             return problem
         for p, (before, after) in enumerate(zip(state.boundaries, m.boundaries, strict=True)):
@@ -195,7 +196,7 @@ def _problem(state: LogState, m: Manifest) -> str | None:
         return _schema_problem(state, m)
     elif m.kind == "consumer" and m.needs is not None:
         if len(m.needs) != len(state.boundaries):
-            return f"it has {len(m.needs)} offsets for {len(state.boundaries)} partitions"
+            return f"it has {plural(len(m.needs), 'offset')} for {plural(len(state.boundaries), 'partition')}"
         if any(need < start for need, start in zip(m.needs, state.starts, strict=False)):
             return f"consumer {m.consumer!r} needs tuples that were dropped"
     return None
@@ -210,7 +211,8 @@ def _block_problem(state: LogState, m: Manifest) -> str | None:
         if b.first != ends[p] or b.end <= b.first:
             return f"offsets of partition {p} are not dense: they stood at {ends[p]}, a block has {b.first} to {b.end}"
         if sum(b.rows.values()) != b.tuples:
-            return f"a block of partition {p} counts {sum(b.rows.values())} rows for {b.tuples} offsets"
+            rows = plural(sum(b.rows.values()), "row")
+            return f"a block of partition {p} counts {rows} for {plural(b.tuples, 'offset')}"
         before = state.boundaries[p] if p < len(state.boundaries) else None
         # The boundary is of results: what a footprint says of an open window is no promise.
         if before is not None and b.has_results and b.time_min < before:
@@ -252,7 +254,7 @@ def _standing_problem(state: LogState, m: Manifest) -> str | None:
             else None
         )
     if len(m.standings) != len(m.boundaries):
-        return f"it says for {len(m.standings)} of {len(m.boundaries)} partitions where the operator stands"
+        return f"it says for {len(m.standings)} of {plural(len(m.boundaries), 'partition')} where the operator stands"
     for p, now in enumerate(m.standings):
         before = state.standings[p].input if state.standings else 0
         if now.input < before:

@@ -27,6 +27,7 @@ from strandline.log.milestone_audit import MilestoneAudit
 from strandline.log.problem import Problem
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Storage, is_temporary
+from strandline.wording import plural
 
 Progress = Callable[[int, int, int], None]
 """Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
@@ -165,7 +166,7 @@ class _Verification:
             self._problems.append(
                 Problem(
                     "manifest",
-                    f"{end - first:,} tuples were published by a commit that is lost",
+                    f"{plural(end - first, 'tuple')} published by a commit that is lost",
                     file="commits/",
                     partition=partition,
                     first=first,

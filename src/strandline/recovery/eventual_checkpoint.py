@@ -20,6 +20,7 @@ from strandline.operators.plan import START as WINDOW_START
 from strandline.operators.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED, T
 from strandline.operators.tuples import NO_BATCH, closed_records, footprint_records, held_bytes, sealed_batch
 from strandline.operators.window_state import WindowState
+from strandline.wording import plural
 
 
 def load(log: Log, plan: Plan, partition: int, standing: Standing, end: int) -> WindowState:
@@ -33,8 +34,8 @@ def load(log: Log, plan: Plan, partition: int, standing: Standing, end: int) -> 
     expected = {"eventual": standing.open, "instant": standing.saved, "none": 0}[standing.mode]
     if state.open_windows != expected:
         raise CorruptManifestError(
-            f"the last {standing.extent} tuples hold footprints of {state.open_windows} open windows, "
-            f"the manifest says {expected}",
+            f"the last {plural(standing.extent, 'tuple')} hold footprints of "
+            f"{plural(state.open_windows, 'open window')}, the manifest says {expected}",
             where=f"{log.storage.url}, partition {partition}, offsets {end - standing.extent} to {end - 1}",
             todo="run `strandline verify` on the stream",
         )

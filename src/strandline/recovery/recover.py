@@ -15,6 +15,7 @@ from strandline.operators.plan import Plan
 from strandline.operators.window_state import WindowState
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import pieces
+from strandline.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def recover(
     _repeat(operator, input_, partition, standing.input, boundary)
     if standing.mode != "none" and operator.state.open_windows != standing.open:
         raise CorruptManifestError(
-            f"after replay {operator.state.open_windows} windows are open, the manifest says {standing.open}",
+            f"{plural(operator.state.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
             where=f"{output.storage.url}, partition {partition}",
             todo="run `strandline verify` on the stream and on its input",
         )
