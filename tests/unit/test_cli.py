@@ -174,7 +174,17 @@ def interrupting(*actions: Any) -> Any:
 def test_inspect_shows_what_a_stream_is(log: Log, path: str) -> None:
     register(log, "average", [50, 60])
     text = good("inspect", path)
-    for expected in ("timestamp", "key", "120", "late 2", "average", "2026-01-31 12:00:11", "query, run run", "█"):
+    for expected in (
+        "timestamp",
+        "key",
+        "120",
+        "late 2",
+        "average",
+        "2026-01-31 12:00:11",
+        "of query query",
+        "run run",
+        "█",
+    ):
         assert expected in text
 
 
@@ -440,7 +450,7 @@ def test_consumers_shows_who_holds_back_what_and_since_when(log: Log, path: str)
     assert operator["alone_bytes"] == operator["held_bytes"] - sizes[0][-1]
     assert operator["updated_us"] - report["updated_us"] == 2 * 86_400 * SECOND
     text = good("consumers", path)
-    for expected in ("operator-1f", "operator that writes streams/averages", "0:12, 1:50", "reader", "0:57", " ago"):
+    for expected in ("averages", "operator that writes streams/averages", "0:12, 1:50", "reader", "0:57", " ago"):
         assert expected in text
 
 
@@ -489,7 +499,7 @@ def test_consumers_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     register(log, "operator-a81bc81b-dead-4e5d-abff-90865d1e13b1", [0] * 100, writes=f"file://{'a-long-folder/' * 9}")
     shown = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, ["consumers", str(tmp_path)]).stdout
     assert all(len(line) <= 80 for line in shown.splitlines())
-    assert "operator-a81bc81b" in shown
+    assert "a-long-folder" in shown
     assert "0:0, 1:0" in shown
     assert "…" in shown
 

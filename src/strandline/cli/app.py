@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ app = typer.Typer(
     epilog="Example: strandline inspect streams/items",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # frames are for eyes, not for pipes
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_show_locals=False,
 )
@@ -85,7 +86,12 @@ def _program(
 
 
 def _add(command: Callable[..., None], example: str) -> None:
-    app.command(cls=_Command, epilog=f"Example: strandline {example}")(command)
+    app.command(cls=_Command, help=_unfolded(command.__doc__ or ""), epilog=f"Example: strandline {example}")(command)
+
+
+def _unfolded(text: str) -> str:
+    """Paragraphs without the line ends of the source, which would be kept beside those of the terminal."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 _add(demo, "demo")

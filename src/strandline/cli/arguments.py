@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,3 +66,16 @@ def chosen_partitions(log: Log, partition: int | None) -> list[int]:
             todo=f"choose one of 0 to {log.spec.partitions - 1}",
         )
     return [partition]
+
+
+def chosen_columns(log: Log, asked: str, *, positions: Sequence[str] = ()) -> list[str]:
+    """The columns that `--columns` names, each once; `positions` may be among them, too."""
+    names = [name.strip() for name in asked.split(",") if name.strip()]
+    unknown = [name for name in names if name not in (*log.spec.columns, *positions)]
+    if unknown or not names:
+        raise OptionError(
+            f"there is no column {unknown[0]!r}" if unknown else "--columns names no column",
+            where=log.storage.url,
+            todo=f"choose among {', '.join((*log.spec.columns, *positions))}",
+        )
+    return list(dict.fromkeys(names))

@@ -23,10 +23,7 @@ def bench(
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
     ] = False,
 ) -> None:
-    """Measure, beside Spark's own ways, in one run.
-
-    Example: strandline bench persist --size small --json
-    """
+    """Measure, beside Spark's own ways, in one run."""
     if name not in WORKLOADS:
         raise OptionError(f"there is no benchmark {name!r}", todo=f"choose one of {', '.join(WORKLOADS)}")
     workload = importlib.import_module(f"benchmarks.{name}")

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
-from strandline.cli.terminal import aside, duration, facts_table, out, panel, plural, print_json
+from strandline.cli.terminal import aside, facts_table, out, panel, print_json
+from strandline.wording import exact_duration, plural
 
 
 def collect(
@@ -32,7 +33,7 @@ def collect(
     with aside().status("looking for files that nothing refers to") as status:
 
         def progress(_what: str, files: int) -> None:
-            status.update(f"{files:,} files deleted")
+            status.update(f"{plural(files, 'file')} deleted")
 
         dropped = drop_commits(log).commits
         deleted = collect_files(log, grace_us=grace_us, progress=progress)
@@ -41,9 +42,11 @@ def collect(
         print_json({"deleted": deleted, "announced": announced, "dropped_commits": dropped, "grace_us": grace_us})
         return
     facts = facts_table()
+    grace_text = exact_duration(grace_us)
+    facts.add_row("grace", f"{grace_text}: files are announced when untouched that long, deleted that long after")
     facts.add_row("deleted", plural(len(deleted), "file"))
     facts.add_row("announced", plural(len(announced), "file"))
     facts.add_row("dropped", plural(dropped, "commit"))
     if announced:
-        facts.add_row("next", f"collect again {duration(grace_us)} after the announcement to delete them")
+        facts.add_row("next", f"collect again {grace_text} after the announcement to delete them")
     out().print(panel(facts, "collect"))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log, size_value
-from strandline.cli.terminal import aside, facts_table, out, panel, plural, print_json, size
+from strandline.cli.terminal import aside, facts_table, out, panel, print_json, size
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     from strandline.log.compaction import Compacted
@@ -33,7 +34,7 @@ def compact(
     with aside().status("looking for small blocks") as status:
 
         def progress(so_far: Compacted) -> None:
-            status.update(f"{so_far.blocks_before:,} blocks joined, {size(so_far.bytes_before)}")
+            status.update(f"{plural(so_far.blocks_before, 'block')} joined, {size(so_far.bytes_before)}")
 
         done = compact_log(log, target_bytes=target_bytes, progress=progress)
     if as_json:

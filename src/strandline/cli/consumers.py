@@ -10,8 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
-from strandline.cli.terminal import QUIET, ago, count, out, panel, plural, print_json, rows_table, size
+from strandline.cli.terminal import QUIET, ago, count, out, panel, print_json, rows_table, size
 from strandline.errors import OptionError
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,14 +26,16 @@ _OFFSETS_SHOWN = 8
 def consumers(
     path: StreamPath,
     forget: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Let go of what this consumer needs.", show_default=False)
+        str | None,
+        typer.Option(metavar="NAME", help="Let go of this one, by its name or what it writes.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show who keeps tuples of a stream from being truncated, how many, and when they were last heard of.
 
-    Consumers are operators and readers with a name. One that will not come back holds on to its tuples until it is
-    forgotten. One that is forgotten and still runs registers again with its next batch.
+    Consumers are readers with a name, and operators: those go by the name of their query or else of the folder that
+    they write. One that will not come back holds on to its tuples until it is forgotten. One that is forgotten and
+    still runs registers again with its next batch.
     """
     from strandline.log.summary import summary
 
@@ -56,20 +59,26 @@ def consumers(
 def _forget(log: Log, name: str, known: Sequence[ConsumerSummary]) -> ConsumerSummary:
     from strandline.log.consumers import unregister
 
-    found = next((c for c in known if c.name == name), None)
-    if found is None:
-        names = ", ".join(c.name for c in known)
+    found = next(([c] for c in known if c.name == name), None) or [c for c in known if name in (c.label, c.writes)]
+    if not found:
+        names = ", ".join(c.label for c in known)
         raise OptionError(
             f"there is no consumer {name!r}",
             where=log.storage.url,
             todo=f"choose one of {names}" if names else "nothing to do: no consumer is registered",
         )
-    unregister(log, name)
-    return found
+    if len(found) > 1:
+        raise OptionError(
+            f"{len(found)} consumers are called {name!r}",
+            where=log.storage.url,
+            todo=f"choose one of {', '.join(c.writes or c.name for c in found)}",
+        )
+    unregister(log, found[0].name)
+    return found[0]
 
 
 def _let_go(c: ConsumerSummary) -> Text:
-    text = Text.assemble(("Forgotten: ", "bold"), f"{c.name}, {_what(c)}. ")
+    text = Text.assemble(("Forgotten: ", "bold"), f"{c.label}, {_what(c)}. ")
     if not c.held_tuples:
         return text.append("It held nothing back.")
     text.append(f"It held back {plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}); ")
@@ -82,13 +91,11 @@ def _let_go(c: ConsumerSummary) -> Text:
 def _table(known: Sequence[ConsumerSummary], now_us: int) -> RenderableType:
     numbers = ("holds back", "size", "only for it", "heard of")
     table = rows_table("consumer", *numbers, right=numbers)
-    for column in table.columns[1:]:
-        column.no_wrap = True
     for c in known:
         needs = ", ".join(f"{p}:{need}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
         more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
         table.add_row(
-            Text.assemble(c.name, (f"\n{_what(c)}\nneeds from {needs}{more}", QUIET)),
+            Text.assemble(c.label, (f"\n{_what(c)}\nneeds from {needs}{more}", QUIET)),
             count(c.held_tuples),
             size(c.held_bytes),
             size(c.alone_bytes),
@@ -98,6 +105,8 @@ def _table(known: Sequence[ConsumerSummary], now_us: int) -> RenderableType:
 
 
 def _what(c: ConsumerSummary) -> str:
+    from strandline.log.consumers import OPERATOR_PREFIX
+
     if c.writes:
         return f"operator that writes {c.writes}"
-    return "operator" if c.name.startswith("operator-") else "reader"
+    return "operator" if c.name.startswith(OPERATOR_PREFIX) else "reader"

@@ -24,9 +24,11 @@ from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.recovery.intake import only_results
+from strandline.wording import plural
 
 _PATH = "streams/demo"
 _POLL_S = 0.02
+_HEADING = f"{'item_id':>7}  {'first':>7} … {'last':<7}  {'average':>8}"
 
 
 def demo(
@@ -69,7 +71,7 @@ def demo(
     if picture is not None:
         console.print(f"   Picture: {picture}")
         result["picture"] = str(picture)
-    console.print(f"   Now try:  strandline inspect {path}/{AVERAGE}\n              strandline verify {path}/{AVERAGE}")
+    console.print(f"   Now try:  strandline inspect {path}/{AVERAGE}\n             strandline verify {path}/{AVERAGE}")
     if as_json:
         print(json.dumps(result))
     if not result["identical"]:
@@ -169,19 +171,20 @@ def _compare(folder: Path, console: Console) -> dict[str, Any]:
         results += one.num_rows
         identical += one.equals(other)
         sample += zip(one.slice(0, 2).to_pylist(), other.slice(0, 2).to_pylist(), strict=False)
-    console.print("[bold]4[/]  Results with the crash │ of a run without one:")
+    console.print(f"[bold]4[/]  {'Results with the crash':<{len(_HEADING)}} │ of a run without one")
+    console.print(f"   {_HEADING} │ {_HEADING}".rstrip(), style="bright_black")
     for left, right in sample:
-        console.print(f"   {_short(left)} │ {_short(right)}", markup=False, soft_wrap=True)
+        console.print(f"   {_short(left)} │ {_short(right)}".rstrip(), markup=False, soft_wrap=True)
     good = identical == ours.spec.partitions
     console.print(
-        f"   … {results:,} results in {ours.spec.partitions} partitions: "
-        + ("[green]identical, bit by bit and in the same order.[/]" if good else "[red]they differ![/]")
+        f"   … {results:,} results in {plural(ours.spec.partitions, 'partition')}: "
+        + ("[green]identical bit by bit, in the same order.[/]" if good else "[red]they differ![/]")
     )
     return {"results": results, "identical": good}
 
 
 def _short(row: dict[str, Any]) -> str:
-    return f"id {row['item_id']:>5} {row['window_start']:>6}…{row['window_end']:<6} average {row['average']:<7.5g}"
+    return f"{row['item_id']:>7}  {row['window_start']:>7} … {row['window_end']:<7}  {row['average']:>8.3f}"
 
 
 def _results(log: Log, partition: int) -> pa.Table:

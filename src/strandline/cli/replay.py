@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +12,11 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from strandline.cli.arguments import AsJson, StreamPath, chosen_partitions, open_log
-from strandline.cli.terminal import QUIET, aside, out, plural, print_json, rate, size
+from strandline.cli.arguments import AsJson, StreamPath, chosen_columns, chosen_partitions, open_log
+from strandline.cli.terminal import QUIET, aside, out, print_json, rate, size
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import OptionError
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
 _NAP_US = 20_000
+_ENDS_SHOWN = 4
 
 
 def replay(
@@ -67,7 +69,7 @@ def replay(
     since_time = None if since is None else time_value(since, "--since", kind, dt.UTC)
     until_time = None if until is None else time_value(until, "--until", kind, dt.UTC)
     partitions = chosen_partitions(log, partition)
-    names = _columns(log, columns)
+    names = list(log.spec.columns) if columns is None else chosen_columns(log, columns)
     firsts = None if since_offset is None else dict.fromkeys(partitions, since_offset)
     from strandline.log.merge import merged
 
@@ -78,7 +80,10 @@ def replay(
         task = bar.add_task("", total=None)
         for table in paced(runs, factor, log.clock):
             sink.write(table.select(shown))
-            bar.update(task, description=f"{sink.tuples:,} tuples, {rate(sink.tuples / (stopwatch_s() - began_s))}")
+            so_far = rate(sink.tuples / (stopwatch_s() - began_s))
+            bar.update(task, description=f"{plural(sink.tuples, 'tuple')}, {so_far}")
+    if not sink.tuples:
+        aside().print(_nothing(log, partitions))
     if sink.path is None:
         return
     seconds = stopwatch_s() - began_s
@@ -90,6 +95,20 @@ def replay(
         out().print(Text(f"{plural(sink.tuples, 'tuple')} in {sink.path}, {size(size_bytes)}, {speed_text}"))
 
 
+def _nothing(log: Log, partitions: Sequence[int]) -> Text:
+    """That there is nothing to replay, and where the end is."""
+    from strandline.units import time_text
+
+    ends = {p: log.state.ends[p] for p in partitions}
+    if not any(ends.values()):
+        return Text("Nothing to replay: no tuples were published yet.")
+    shown = [f"partition {p} at offset {end:,}" for p, end in list(ends.items())[:_ENDS_SHOWN]]
+    more = [f"{len(ends) - _ENDS_SHOWN:,} more elsewhere"] if len(ends) > _ENDS_SHOWN else []
+    newest = time_text(log.state.time_max, is_timestamp=log.spec.time_is_timestamp)
+    until = "" if log.spec.time_is_offset else f"; the newest tuple is of {newest}"
+    return Text(f"Nothing to replay there. The end is: {', '.join([*shown, *more])}{until}.")
+
+
 def _speed(text: str) -> float | None:
     """How many seconds of the stream in a second; None: as fast as possible."""
     if text == "max":
@@ -98,20 +117,6 @@ def _speed(text: str) -> float | None:
     if match is None or float(match[1]) <= 0:
         raise OptionError(f"--speed={text!r} is not a speed", todo="write 1x, 0.5x, 10x or max")
     return float(match[1])
-
-
-def _columns(log: Log, asked: str | None) -> list[str]:
-    if asked is None:
-        return list(log.spec.columns)
-    names = [name.strip() for name in asked.split(",") if name.strip()]
-    unknown = [name for name in names if name not in log.spec.columns]
-    if unknown or not names:
-        raise OptionError(
-            f"there is no column {unknown[0]!r}" if unknown else "--columns names no column",
-            where=log.storage.url,
-            todo=f"choose among {', '.join(log.spec.columns)}",
-        )
-    return list(dict.fromkeys(names))
 
 
 def _progress(sink: Output) -> AbstractContextManager[Progress]:

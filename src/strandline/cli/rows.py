@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -82,6 +83,8 @@ class RowPrinter:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._widths: list[int] = []
+        self.left_out: tuple[str, ...] = ()
+        """Columns for which the terminal is too narrow."""
 
     def print(self, table: pa.Table) -> None:
         """The tuples of a table, below a heading if they are the first."""
@@ -93,13 +96,26 @@ class RowPrinter:
         columns = [_text_column(column) for column in table.columns]
         right = [_is_number(column.type) for column in table.columns]
         if not self._widths:
-            self._widths = [max(map(cell_len, (name, *texts))) for name, texts in zip(names, columns, strict=True)]
-            self._line(names, right, QUIET)
-        for row in zip(*columns, strict=True):
+            widths = [max(map(cell_len, (name, *texts))) for name, texts in zip(names, columns, strict=True)]
+            self._widths = self._fitting(widths)
+            left_out = table.column_names[len(self._widths) :]
+            self._line([*names[: len(self._widths)], *(["…"] if left_out else [])], [*right, False], QUIET)
+            if left_out:
+                self.left_out = tuple(left_out)
+        for row in zip(*columns[: len(self._widths)], strict=True):
             self._line(row, right)
 
+    def _fitting(self, widths: Sequence[int]) -> list[int]:
+        """Those of the columns that the terminal has room for, the first one in any case; all of them in a pipe."""
+        if not self._console.is_terminal:
+            return list(widths)
+        ends = list(itertools.accumulate(width + 2 for width in widths))
+        if ends[-1] - 2 <= self._console.width:
+            return list(widths)
+        return [width for width, end in zip(widths, ends, strict=True) if end + 1 <= self._console.width] or [widths[0]]
+
     def _line(self, texts: Sequence[str], right: Sequence[bool], style: str = "") -> None:
-        cells = [_padded(*cell) for cell in zip(texts, self._widths, right, strict=True)]
+        cells = [_padded(*cell) for cell in zip(texts, [*self._widths, 1], right, strict=False)]
         line = "  ".join(cells).rstrip()
         if self._console.is_terminal:
             self._console.print(Text(line, style=style), no_wrap=True, overflow="ellipsis", crop=True)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.arguments import AsJson, StreamPath, chosen_partitions, open_log
+from strandline.cli.arguments import AsJson, StreamPath, chosen_columns, chosen_partitions, open_log
 from strandline.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.log.log import Log
+    from strandline.log.merge import Run
 
 _POLL_S = 0.2
 
@@ -24,12 +25,17 @@ def tail(
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", min=0, help="How many tuples.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on as tuples are published.")] = False,
     partition: Annotated[int | None, typer.Option(metavar="P", help="Only this partition.", show_default=False)] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="Only these columns.", show_default=False)
+    ] = None,
     late: Annotated[bool, typer.Option("--late", metavar="", help="The tuples that came too late.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest tuples of a stream, merged over its partitions by time.
 
-    Times are UTC. With --json, one object a line, with the tuple's partition and offset.
+    Tuples of the same time come from each partition in turn, and so do the results of count windows, whose times are
+    offsets that do not compare. Columns that the terminal has no room for are left out. Times are UTC. With --json,
+    one object a line, with the tuple's partition and offset.
     """
     from strandline.log.columns import OFFSET
     from strandline.log.merge import PARTITION, merged
@@ -39,16 +45,17 @@ def tail(
         raise OptionError("--late has no partitions", where=log.storage.url, todo="leave out --partition")
     partitions = [log.spec.late] if late else chosen_partitions(log, partition)
     positions = [OFFSET] if late else [PARTITION, OFFSET]
-    show = _printer(as_json, [*positions, *_time_first(log)])
-    newest: deque[pa.Table] = deque()
-    held = 0
-    for run in merged(log, partitions, firsts={p: _first_of_last(log, p, number) for p in partitions}):
-        newest.append(run.table)
-        held += len(run.table)
-        # Of what is merged, only the last N tuples are wanted.
-        while held - len(newest[0]) >= number:
-            held -= len(newest.popleft())
-    _show_last(newest, number, show)
+    if columns is not None:
+        shown = chosen_columns(log, columns, positions=positions)
+    else:
+        shown = [*positions, *(_time_first(log) if as_json else _most_telling_first(log))]
+    show, left_out = _printer(as_json, shown)
+    if number and (newest := _newest(log, partitions, number)) is not None:
+        show(newest)
+    elif number and not as_json:
+        _say("No tuples yet.")
+    if names := left_out():
+        _say(f"No room for {', '.join(names)}: --columns chooses, --json has all.")
     while follow:
         seen = log.state.ends
         if not log.refresh():
@@ -57,6 +64,42 @@ def tail(
         firsts = {p: max(seen[p], log.state.starts[p]) for p in partitions}
         for run in merged(log, partitions, firsts=firsts):
             show(run.table)
+
+
+def _newest(log: Log, partitions: Sequence[int], number: int) -> pa.Table | None:
+    """The last tuples by time; of those that share one, the last of each partition come last, in turn."""
+    import numpy as np
+    import pyarrow as pa
+
+    found = [(p, run) for p in partitions if (run := _last_of(log, p, number)) is not None]
+    if not found:
+        return None
+    # Times that are offsets of the partition's own input say nothing of what came first.
+    times = [np.zeros_like(run.times) if log.spec.time_is_offset else run.times for _, run in found]
+    to_come = [np.searchsorted(t, t, side="right") - np.arange(len(t)) for t in times]
+    owners = [np.full(len(t), p) for (p, _), t in zip(found, times, strict=True)]
+    order = np.lexsort((np.concatenate(owners), -np.concatenate(to_come), np.concatenate(times)))
+    return pa.concat_tables([run.table for _, run in found]).combine_chunks().take(pa.array(order[-number:]))
+
+
+def _last_of(log: Log, partition: int, number: int) -> Run | None:
+    """The last tuples of one partition, in the order of its log."""
+    import numpy as np
+    import pyarrow as pa
+
+    from strandline.log.merge import Run, merged
+
+    runs: deque[Run] = deque()
+    held = 0
+    for run in merged(log, [partition], firsts={partition: _first_of_last(log, partition, number)}):
+        runs.append(run)
+        held += len(run.times)
+        while held - len(runs[0].times) >= number:
+            held -= len(runs.popleft().times)
+    if not runs:
+        return None
+    table, times = pa.concat_tables([r.table for r in runs]), np.concatenate([r.times for r in runs])
+    return Run(table.slice(max(0, held - number)), times[-number:])
 
 
 def _first_of_last(log: Log, partition: int, number: int) -> int:
@@ -76,15 +119,15 @@ def _time_first(log: Log) -> list[str]:
     return [log.spec.time, *(name for name in log.spec.columns if name != log.spec.time)]
 
 
-def _show_last(tables: deque[pa.Table], number: int, show: Callable[[pa.Table], None]) -> None:
-    import pyarrow as pa
+def _most_telling_first(log: Log) -> list[str]:
+    """Of an operator's results the key and the aggregates, then the window: a narrow terminal has no room for all."""
+    if log.spec.operator is None:
+        return _time_first(log)
+    window = [name for name in ("window_end", "window_start") if name in log.spec.columns]
+    return [*(name for name in log.spec.columns if name not in window), *window]
 
-    if tables and number:
-        table = pa.concat_tables(tables)
-        show(table.slice(max(0, len(table) - number)))
 
-
-def _printer(as_json: bool, columns: list[str]) -> Callable[[pa.Table], None]:
+def _printer(as_json: bool, columns: list[str]) -> tuple[Callable[[pa.Table], None], Callable[[], Sequence[str]]]:
     import sys
 
     from strandline.cli.rows import RowPrinter, json_lines
@@ -100,4 +143,12 @@ def _printer(as_json: bool, columns: list[str]) -> Callable[[pa.Table], None]:
             rows.print(table.select(columns))
             rows.flush()
 
-    return show
+    return show, lambda: rows.left_out
+
+
+def _say(text: str) -> None:
+    from rich.text import Text
+
+    from strandline.cli.terminal import QUIET, aside
+
+    aside().print(Text(text, style=QUIET))

@@ -1,32 +1,45 @@
-"""How the commands speak: quiet tables, one colour for what matters, JSON for programs."""
+"""How the commands speak: quiet tables, one colour for what matters, bare lines in a pipe, JSON for programs."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.panel import Panel
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from strandline.errors import StrandlineError
+from strandline.wording import duration
 
 QUIET = "bright_black"
 """Borders, headings and everything that may be overlooked."""
 ACCENT = "cyan"
+_PIPE_COLUMNS = 1_000
+"""No line is folded where nobody looks at it but `grep`."""
 
 
 def out() -> Console:
     """The terminal, or whatever standard output is."""
-    return Console(highlight=False)
+    return _console(stderr=False)
 
 
 def aside() -> Console:
     """Standard error: progress and complaints, so that output can be piped."""
-    return Console(stderr=True, highlight=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE_COLUMNS
+    return console
 
 
 def print_json(value: Any) -> None:
@@ -46,12 +59,31 @@ def print_error(error: StrandlineError, *, as_json: bool) -> None:
         facts.add_row("where", Text(error.where))
     if error.todo:
         facts.add_row("to do", Text(error.todo, style="bold"))
-    aside().print(Panel(facts, title=type(error).__name__, title_align="left", border_style="red", box=box.ROUNDED))
+    aside().print(_Section(facts, type(error).__name__, "red"))
 
 
-def panel(content: Any, title: str) -> Panel:
-    """A calm frame."""
-    return Panel(content, title=f"[bold]{title}[/]", title_align="left", border_style=QUIET, box=box.ROUNDED)
+class _Section:
+    """Content below a title: in a frame on a terminal, as bare lines elsewhere."""
+
+    def __init__(self, content: RenderableType, title: str, border: str) -> None:
+        self._content = content
+        self._title = title
+        self._border = border
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if console.is_terminal:
+            title = Text(self._title, style="bold")
+            yield Panel(self._content, title=title, title_align="left", border_style=self._border, box=box.ROUNDED)
+            return
+        yield Segment(f"{self._title}\n")
+        for line in console.render_lines(self._content, options.update(width=options.max_width - 2), pad=False):
+            text = "".join(segment.text for segment in line)
+            yield Segment(f"  {text}".rstrip() + "\n")
+
+
+def panel(content: RenderableType, title: str) -> RenderableType:
+    """Content with a title, in a calm frame."""
+    return _Section(content, title, QUIET)
 
 
 def facts_table() -> Table:
@@ -63,10 +95,27 @@ def facts_table() -> Table:
 
 
 def rows_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A table without frame; `right` names the columns of numbers."""
+    """A table without frame; `right` names the columns of numbers, which are never folded."""
     table = Table(box=None, header_style=QUIET, pad_edge=False, padding=(0, 2, 0, 0))
     for name in columns:
-        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        is_number = name in right
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_number)
+    return table
+
+
+def fitted_table(
+    cells: Mapping[str, Sequence[str]], width: int, *, right: tuple[str, ...] = (), dispensable: Sequence[str] = ()
+) -> Table:
+    """A table of these columns in which nothing is folded: dispensable ones go, the first one first, until it fits."""
+    kept = dict(cells)
+    for name in dispensable:
+        if sum(max(map(len, (heading, *texts))) + 2 for heading, texts in kept.items()) - 2 > width:
+            kept.pop(name, None)
+    table = rows_table(*kept, right=right)
+    for column in table.columns:
+        column.no_wrap = True
+    for row in zip(*kept.values(), strict=True):
+        table.add_row(*(Text(text) for text in row))
     return table
 
 
@@ -95,18 +144,6 @@ def rate(per_second: float | None) -> str:
     return f"{per_second:,.0f} tuples/s" if per_second >= 10 else f"{per_second:.2g} tuples/s"
 
 
-def duration(us: int) -> str:
-    """The largest units that matter: 250 ms, 10 s, 2 h 5 min, 7 d."""
-    if us < 1_000_000:
-        return f"{us / 1000:.3g} ms" if us else "0 s"
-    seconds = us // 1_000_000
-    if seconds < 60:
-        return f"{us / 1_000_000:.3g} s"
-    parts = [(seconds // 86_400, "d"), (seconds // 3_600 % 24, "h"), (seconds // 60 % 60, "min"), (seconds % 60, "s")]
-    first = next(i for i, (amount, _) in enumerate(parts) if amount)
-    return " ".join(f"{amount} {unit}" for amount, unit in parts[first : first + 2] if amount)
-
-
 def moment(us: int | None) -> str:
     """A wall-clock time, in UTC and to the second."""
     from strandline.units import time_text
@@ -120,8 +157,3 @@ def ago(us: int | None, now_us: int) -> str:
         return "never"
     seconds = (now_us - us) // 1_000_000
     return f"{duration(seconds * 1_000_000)} ago" if seconds > 0 else "just now"
-
-
-def plural(number: int, noun: str) -> str:
-    """1 block, 2 blocks."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, chosen_partitions, open_log
-from strandline.cli.terminal import count, out, panel, plural, print_json, rows_table, size
+from strandline.cli.terminal import count, fitted_table, moment, out, panel, print_error, print_json, size
 from strandline.errors import OptionError
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     from strandline.log.log import Log
+    from strandline.log.retention import Truncation
 
 
 def truncate(
@@ -31,8 +33,10 @@ def truncate(
     """Drop the tuples before a time or an offset, for good.
 
     Whole blocks are dropped or none of a block. Refused, with the name, if a registered consumer still needs some of
-    them. Times are UTC unless they say otherwise ("2026-01-31 12:00+01:00"). The files go with the next `collect`.
+    them; a dry run says so, and its exit code is 1 then, too. Times are UTC unless they say otherwise
+    ("2026-01-31 12:00+01:00"). The files go with the next `collect`.
     """
+    from strandline.log.retention import planned
     from strandline.log.retention import truncate as truncate_log
     from strandline.times import time_value
 
@@ -41,20 +45,34 @@ def truncate(
     log = open_log(path)
     before_time = None if before is None else time_value(before, "--before", log.spec.time_kind, dt.UTC)
     partitions = chosen_partitions(log, partition)
-    if before_time is not None and partition is None:
-        partitions.append(log.spec.late)
-    drops = [_drop(log, p, before_time, before_offset) for p in partitions]
+    if before_time is not None:
+        # Everywhere a time reaches into the side log, too; of one partition it does not.
+        bound: dict[str, Any] = {
+            "before_time": before_time if partition is None else dict.fromkeys(partitions, before_time)
+        }
+    else:
+        bound = {"before_offset": dict.fromkeys(partitions, before_offset)}
+    plan = planned(log, **bound)
+    reaches_late = before_time is not None and partition is None
+    drops = _drops(log, plan, [*partitions, log.spec.late] if reaches_late else partitions)
+    is_something = any(d.tuples for d in drops)
     if not as_json:
-        _show(log, drops, dry_run)
-    if not dry_run and any(d.tuples for d in drops):
-        if before_time is not None and partition is None:
-            truncate_log(log, before_time=before_time)
-        else:
-            truncate_log(log, before_offset={d.partition: d.end for d in drops})
+        _show(log, plan, drops, dry_run)
+    if is_something and plan.refusal is not None:
+        if not dry_run:
+            raise plan.refusal
+        if not as_json:
+            print_error(plan.refusal, as_json=False)
+    if is_something and not dry_run:
+        truncate_log(log, **bound)
     if as_json:
-        print_json({"dry_run": dry_run, "dropped": [asdict(d) for d in drops], "starts": log.state.starts})
-    elif not dry_run and any(d.tuples for d in drops):
+        refused = plan.refusal.what if plan.refusal is not None else None
+        body = {"dry_run": dry_run, "dropped": [asdict(d) for d in drops], "starts": log.state.starts}
+        print_json({**body, "refused": refused} if dry_run else body)
+    elif is_something and not dry_run:
         out().print("Dropped. The files go with the next [bold]strandline collect[/].")
+    if dry_run and is_something and plan.refusal is not None:
+        raise typer.Exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,57 +83,64 @@ class _Drop:
     start: int
     end: int
     tuples: int
+    unneeded: int
+    """Those of them that no consumer needs."""
     blocks: int
     size_bytes: int
     time_min: int | None
     time_max: int | None
 
 
-def _drop(log: Log, partition: int, before_time: int | None, before_offset: int | None) -> _Drop:
-    from strandline.log.retention import first_kept
-
-    start, end = log.state.starts[partition], log.state.ends[partition]
-    if before_time is not None:
-        keep = first_kept(log, partition, before_time)
-    elif before_offset is not None and before_offset < end:
-        # The block that holds the offset stays, whole.
-        keep = next((b.first for b in log.blocks(partition, first=max(before_offset, start))), start)
-    else:
-        keep = end
-    blocks = [b for b in log.blocks(partition, end=keep) if b.end <= keep]
-    return _Drop(
-        partition=partition,
-        start=start,
-        end=max(start, keep),
-        tuples=max(0, keep - start),
-        blocks=len(blocks),
-        size_bytes=sum(b.size_bytes for b in blocks),
-        time_min=min((b.time_min for b in blocks), default=None),
-        time_max=max((b.time_max for b in blocks), default=None),
-    )
+def _drops(log: Log, plan: Truncation, partitions: list[int]) -> list[_Drop]:
+    found = []
+    for p in partitions:
+        start, end = log.state.starts[p], plan.starts[p]
+        blocks = list(log.blocks(p, start, end)) if end > start else []
+        found.append(
+            _Drop(
+                partition=p,
+                start=start,
+                end=end,
+                tuples=end - start,
+                unneeded=plan.free[p] - start,
+                blocks=len(blocks),
+                size_bytes=sum(b.size_bytes for b in blocks),
+                time_min=min((b.time_min for b in blocks), default=None),
+                time_max=max((b.time_max for b in blocks), default=None),
+            )
+        )
+    return found
 
 
-def _show(log: Log, drops: list[_Drop], dry_run: bool) -> None:
+def _show(log: Log, plan: Truncation, drops: list[_Drop], dry_run: bool) -> None:
     from strandline.units import time_text
 
-    tuples = sum(d.tuples for d in drops)
-    if not tuples:
-        out().print("Nothing to drop: no block lies wholly before that.")
-        return
-    is_timestamp = log.spec.time_is_timestamp
-    numbers = ("tuples", "blocks", "size", "begins at", "will begin at")
+    def time(value: int | None) -> str:
+        return moment(value) if log.spec.time_is_timestamp else time_text(value, is_timestamp=False)
+
     zone = " UTC" if log.spec.time_kind == "timestamp" else ""
-    table = rows_table("partition", *numbers, f"oldest{zone}", f"newest{zone}", right=numbers)
-    for d in drops:
-        table.add_row(
-            "late" if d.partition == log.spec.late else str(d.partition),
-            count(d.tuples),
-            count(d.blocks),
-            size(d.size_bytes),
-            count(d.start),
-            count(d.end),
-            time_text(d.time_min, is_timestamp=is_timestamp),
-            time_text(d.time_max, is_timestamp=is_timestamp),
-        )
-    verb = "would drop" if dry_run else "will drop"
-    out().print(panel(table, f"truncate {verb} {plural(tuples, 'tuple')}"))
+    tuples = sum(d.tuples for d in drops)
+    console = out()
+    if not tuples:
+        console.print("Nothing to drop: no block lies wholly before that.")
+        return
+    drops = [d for d in drops if d.tuples or d.partition != log.spec.late]
+    cells = {
+        "": ["late" if d.partition == log.spec.late else str(d.partition) for d in drops],
+        "tuples": [count(d.tuples) for d in drops],
+        "blocks": [count(d.blocks) for d in drops],
+        "size": [size(d.size_bytes) for d in drops],
+        "starts at": [count(d.start) for d in drops],
+        "then at": [count(d.end) for d in drops],
+        f"oldest{zone}": [time(d.time_min) for d in drops],
+        f"newest{zone}": [time(d.time_max) for d in drops],
+    }
+    if plan.refusal is not None:
+        cells["unneeded"] = [count(d.unneeded) for d in drops]
+    numbers = ("", "tuples", "blocks", "size", "starts at", "then at", "unneeded")
+    table = fitted_table(cells, console.width - 4, right=numbers, dispensable=(f"oldest{zone}", "blocks", "size"))
+    if plan.refusal is None:
+        verb = "would drop" if dry_run else "will drop"
+    else:
+        verb = "would be refused:" if dry_run else "is refused:"
+    console.print(panel(table, f"truncate {verb} {plural(tuples, 'tuple')}"))

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath
-from strandline.cli.terminal import QUIET, aside, count, facts_table, out, panel, plural, print_json, size
+from strandline.cli.terminal import QUIET, aside, count, facts_table, out, panel, print_json, size
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     from strandline.log.problem import Problem

@@ -22,6 +22,7 @@ from strandline.log.columns import KIND
 from strandline.log.failures import lost_block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
+from strandline.log.profile import profile_of
 from strandline.log.state import LogState
 from strandline.log.storage import create_once
 
@@ -63,7 +64,7 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     blocks_min: int = BLOCKS_MIN,
     progress: Callable[[Compacted], None] | None = None,
-    unique: Callable[[], str] = lambda: uuid.uuid4().hex,
+    unique: Callable[[], str] | None = None,
 ) -> Compacted:
     """Joins runs of at least `blocks_min` neighbouring small blocks into blocks of about `target_bytes`."""
     if target_bytes < 1 or blocks_min < 2:
@@ -75,7 +76,7 @@ def compact(
     total = NOTHING
     for partition in range(log.spec.partitions + 1):
         for base_seq, run in _runs(log, partition, target_bytes, blocks_min):
-            joined = join(log, run, unique())
+            joined = join(log, run, unique and unique())
             if joined is None or not publish(log, [joined], base_seq):
                 continue
             total = total.plus(run, joined)
@@ -111,8 +112,10 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
         run, size = [], 0
 
 
-def join(log: Log, run: Sequence[Block], unique: str) -> Block | None:
+def join(log: Log, run: Sequence[Block], unique: str | None = None) -> Block | None:
     """A block with the tuples of neighbours, written and not yet published; None if they were replaced meanwhile.
+
+    `unique` makes its name; by default a random number and its profile do.
 
     Raises `CorruptBlockError` if the file of one is gone that still belongs to the stream. The bytes of the new block
     are held in memory, of the old ones a row group at a time.
@@ -127,7 +130,7 @@ def join(log: Log, run: Sequence[Block], unique: str) -> Block | None:
         return None  # they have been compacted or dropped, and their files collected
 
 
-def _joined(log: Log, run: Sequence[Block], unique: str) -> Block:
+def _joined(log: Log, run: Sequence[Block], unique: str | None) -> Block:
     sink = io.BytesIO()
     with blocks_.block_writer(sink, log.spec) as writer:
         for kind in Kind:
@@ -135,7 +138,8 @@ def _joined(log: Log, run: Sequence[Block], unique: str) -> Block:
                 writer.write_table(table.select(log.spec.stored.names), row_group_size=blocks_.ROWS_PER_GROUP)
     data = sink.getvalue()
     first, end, partition = run[0].first, run[-1].end, run[0].partition
-    file = log.spec.file(partition, first, f"{end:020d}-{unique}", run[0].reason)
+    name = unique or f"{uuid.uuid4().hex}-{profile_of(run)}"
+    file = log.spec.file(partition, first, f"{end:020d}-{name}", run[0].reason)
     block = blocks_.describe(data, log.spec, partition, first, file)
     create_once(log.storage, file, data)
     failpoint("compaction-before-manifest")

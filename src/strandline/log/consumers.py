@@ -15,7 +15,11 @@ from strandline.errors import CorruptManifestError, KeyMissingError, OptionError
 from strandline.log.log import Log
 from strandline.log.manifest import FORMAT, Manifest, seal, unseal
 from strandline.log.state import LogState, Registration
+from strandline.wording import plural
 
+OPERATOR_PREFIX = "operator-"
+"""Of the names of operators; the id of the stream that they write follows, so that nothing they are called or where
+that stream lies changes who they are."""
 _FOLDER = "consumers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
@@ -30,13 +34,38 @@ class Consumer:
     updated_us: int
     writes: str = ""
     """Of an operator: the stream it writes, as far as it has said so."""
+    label: str = ""
+    """Of an operator: what people call it, by its query's name or the folder that it writes."""
+
+    @property
+    def title(self) -> str:
+        """What it is called where people read it. Not unique, as its name is."""
+        return self.label or folder_name(self.writes) or self.name
+
+    @property
+    def text(self) -> str:
+        """Who it is, in a sentence."""
+        if self.writes:
+            return f"the operator {self.title!r}, which writes {self.writes},"
+        return f"the {'operator' if self.name.startswith(OPERATOR_PREFIX) else 'consumer'} {self.title!r}"
 
 
-def register(log: Log, name: str, needs: Sequence[int], writes: str = "") -> Consumer:
+def operator_name(stream_id: str) -> str:
+    """The name under which the operator that writes a stream is registered with its input."""
+    return f"{OPERATOR_PREFIX}{stream_id}"
+
+
+def folder_name(path: str) -> str:
+    """The last part of a path or URL: what an operator is called whose query has no name."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def register(log: Log, name: str, needs: Sequence[int], writes: str = "", label: str = "") -> Consumer:
     """Says that the consumer needs the tuples from `needs` on; raises if some of them are gone already."""
     key = _key(name)
     if len(needs) != log.spec.partitions:
-        raise OptionError(f"{len(needs)} offsets for {log.spec.partitions} partitions", where=log.storage.url)
+        what = f"{plural(len(needs), 'offset')} for {plural(log.spec.partitions, 'partition')}"
+        raise OptionError(what, where=log.storage.url)
     log.refresh()
     known = _registration(log, name)
     if known is None or any(new < old for new, old in zip(needs, _consumer(log, known).needs, strict=True)):
@@ -45,8 +74,9 @@ def register(log: Log, name: str, needs: Sequence[int], writes: str = "") -> Con
     updated_us = log.clock.now_us()
     if known is not None:  # it may have been unregistered in this instant
         body = {"format": FORMAT, "name": name, "needs": list(needs), "updated_us": updated_us, "seq": known.seq}
-        log.storage.put(key, seal({**body, "writes": writes} if writes else body))
-    return Consumer(name, tuple(needs), updated_us, writes)
+        said = {"writes": writes, "label": label}
+        log.storage.put(key, seal({**body, **{name: text for name, text in said.items() if text}}))
+    return Consumer(name, tuple(needs), updated_us, writes, label)
 
 
 def unregister(log: Log, name: str) -> None:
@@ -92,7 +122,8 @@ def _consumer(log: Log, registered: Registration) -> Consumer:
         body = {}
     if body.get("seq") != registered.seq:
         return Consumer(registered.name, registered.needs, registered.published_us)
-    return Consumer(registered.name, tuple(body["needs"]), body["updated_us"], body.get("writes", ""))
+    needs, updated_us = tuple(body["needs"]), body["updated_us"]
+    return Consumer(registered.name, needs, updated_us, body.get("writes", ""), body.get("label", ""))
 
 
 def _key(name: str) -> str:

@@ -11,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from strandline.errors import CorruptionError, KeyMissingError
 from strandline.log.index import Child, Index, outermost
 from strandline.log.leaf import Ints, Leaf
 from strandline.log.log import END, Log
+from strandline.log.profile import Spans, profiles_of
 from strandline.log.state import LogState
 
 
@@ -42,28 +44,31 @@ class Histogram:
 
     edges: tuple[float, ...]
     tuples: tuple[int, ...]
-    """Tuples of a block count as spread evenly over its time range."""
+    """Tuples of a block count as spread evenly over its time range, or over 64 parts of it as its profile says."""
 
 
 class Entries:
-    """Seven numbers of every live block, as columns."""
+    """Seven numbers of every live block, as columns, and the profiles of those that compaction made."""
 
     def __init__(self, log: Log) -> None:
         self._late = log.spec.late
         self._has_footprints = log.spec.operator is not None
         try:
-            leaves = [self._numbers_of(leaf) for leaf in _live_leaves(log)]
+            leaves = [self._columns_of(leaf) for leaf in _live_leaves(log)]
         except (CorruptionError, KeyMissingError):
             # The log's own search mends an index that has lost a file.
-            leaves = [self._numbers_of(Leaf.of(log.blocks(p))) for p in range(log.spec.partitions + 1)]
-        self._numbers = np.concatenate(leaves, axis=1)
+            leaves = [self._columns_of(Leaf.of(log.blocks(p))) for p in range(log.spec.partitions + 1)]
+        self._numbers = np.concatenate([numbers for numbers, _ in leaves], axis=1)
         partition, _, end, *_ = self._numbers
-        self._numbers = self._numbers[:, end > np.asarray(log.state.starts)[partition]]
+        is_live = end > np.asarray(log.state.starts)[partition]
+        self._numbers = self._numbers[:, is_live]
+        chunks = [chunk for _, profiles in leaves for chunk in profiles.chunks]
+        self._profiles = pa.chunked_array(chunks, pa.string()).filter(pa.array(is_live))
 
-    def _numbers_of(self, leaf: Leaf) -> Ints:
+    def _columns_of(self, leaf: Leaf) -> tuple[Ints, pa.ChunkedArray]:
         results = leaf.results if self._has_footprints else leaf.end - leaf.first
         columns = [leaf.partition, leaf.first, leaf.end, leaf.time_min, leaf.time_max, leaf.size_bytes, results]
-        return np.stack(columns)
+        return np.stack(columns), profiles_of(leaf.table.column("file"))
 
     def tuples_from(self, offsets: Sequence[int]) -> Ints:
         """Per partition, the side log last, the results at these offsets and behind.
@@ -117,15 +122,10 @@ class Entries:
         """The tuples of the partitions, without the late side log, over time."""
         shown = (self._numbers[0] != self._late) & (self._numbers[6] > 0)
         _, _, _, time_min, time_max, _, tuples = self._numbers[:, shown].astype(np.float64)
-        width = (float(highest) - float(lowest) + 1.0) / buckets
-        edges = float(lowest) + width * np.arange(buckets + 1)
-        low, high = (np.clip((t - lowest) // width, 0, buckets - 1).astype(int) for t in (time_min, time_max))
-        counts = np.bincount(low, weights=np.where(low == high, tuples, 0.0), minlength=buckets)
-        # Few blocks lie across an edge: their tuples before each edge, by the part of their time that lies there.
-        across = low != high
-        begin, length, many = time_min[across], (time_max - time_min + 1.0)[across], tuples[across]
-        before = [float(np.sum(many * np.clip((edge - begin) / length, 0.0, 1.0))) for edge in edges]
-        whole = np.rint(np.cumsum(counts + np.diff(before)))  # rounding sums keeps the total
+        spans = Spans(time_min, time_max, tuples).sliced(self._profiles.filter(pa.array(shown)))
+        counts = spans.over(float(lowest), float(highest), buckets)
+        edges = float(lowest) + (float(highest) - float(lowest) + 1.0) / buckets * np.arange(buckets + 1)
+        whole = np.rint(np.cumsum(counts))  # rounding sums keeps the total
         return Histogram(tuple(edges.tolist()), tuple(np.diff(whole, prepend=0).astype(int).tolist()))
 
 

@@ -8,7 +8,6 @@ it, follows what was appended.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
@@ -35,7 +34,7 @@ class Levels:
         *,
         target_bytes: int = TARGET_BYTES,
         blocks_min: int = BLOCKS_MIN,
-        unique: Callable[[], str] = lambda: uuid.uuid4().hex,
+        unique: Callable[[], str] | None = None,
     ) -> None:
         self._log = log
         self._target_bytes = target_bytes
@@ -74,7 +73,7 @@ class Levels:
 
     def _joined(self, run: Sequence[Block]) -> Block | None:
         try:
-            return join(self._log, run, self._unique())
+            return join(self._log, run, self._unique and self._unique())
         except CorruptionError as problem:
             # Nobody can join these; whoever reads them will say so, and the others need not suffer for it.
             self.failure = problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strandline.wording import exact_duration
@@ -13,20 +13,35 @@ def window_text(window: Mapping[str, Any], *, is_timestamp: bool) -> str:
 
     >>> window_text({"kind": "time", "size": 3_600_000_000, "advance": 300_000_000}, is_timestamp=True)
     'time windows of 1 hour, a new one every 5 min'
+    >>> window_text({"kind": "session", "gap": 1_800_000_000, "includes_gap": True}, is_timestamp=True)
+    'sessions with gaps of at most 30 min'
     >>> window_text({"kind": "count", "size": 10, "advance": 10}, is_timestamp=False)
     'count windows of 10'
     """
-    kind, size = window["kind"], window["size"]
+    kind = window["kind"]
     has_times = is_timestamp and kind != "count"
 
     def span(value: int) -> str:
         return exact_duration(value) if has_times else f"{value:,}"
 
-    parts = [f"sessions with a gap of {span(size)}" if kind == "session" else f"{kind} windows of {span(size)}"]
-    if window.get("advance", size) != size:
-        parts.append(f"a new one every {span(window['advance'])}")
-    parts += [f"{name} {value}" for name, value in window.items() if name not in ("kind", "size", "advance")]
-    return ", ".join(parts)
+    if kind == "session":
+        return f"sessions with gaps of {'at most' if window.get('includes_gap') else 'less than'} {span(window['gap'])}"
+    size, advance = window["size"], window["advance"]
+    return f"{kind} windows of {span(size)}" + ("" if advance == size else f", a new one every {span(advance)}")
+
+
+def shape_text(shape: Sequence[Mapping[str, Any]]) -> str:
+    """What is done to the tuples before the operator takes them in.
+
+    >>> shape_text([{"where": "(price > 0)"}, {"select": {"id": "id", "total": "(a * b)"}}])
+    'where (price > 0), select id, total=(a * b)'
+    """
+    return ", ".join(
+        f"where {step['where']}"
+        if "where" in step
+        else f"select {', '.join(n if n == text else f'{n}={text}' for n, text in step['select'].items())}"
+        for step in shape
+    )
 
 
 def aggregate_texts(aggregates: Mapping[str, Any]) -> dict[str, str]:
@@ -35,10 +50,14 @@ def aggregate_texts(aggregates: Mapping[str, Any]) -> dict[str, str]:
     >>> aggregate_texts({"average": ["avg", "price", "double"], "n": ["count_all", None, ""]})
     {'average': 'avg(price)', 'n': 'count_all()'}
     """
-    return {
-        name: f"{function}({', '.join(['' if column is None else str(column), *map(str, more)])})"
-        for name, (function, column, _type, *more) in aggregates.items()
-    }
+    return {name: _aggregate_text(*body) for name, body in aggregates.items()}
+
+
+def _aggregate_text(
+    function: str, column: str | None, _type: str = "", options: Mapping[str, Any] | None = None, *more: Any
+) -> str:
+    arguments = [*([] if column is None else [column]), *(f"{name}={value}" for name, value in (options or {}).items())]
+    return f"{function}({', '.join([*arguments, *map(str, more)])})"
 
 
 def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timestamp: bool) -> Iterator[str]:

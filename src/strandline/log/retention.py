@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log import consumers, milestone
@@ -42,38 +43,75 @@ def truncate(
     If a registered consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what
     nobody needs.
     """
-    if (before_time is None) == (before_offset is None):
-        raise OptionError("truncate needs a time or an offset, and not both", where=log.storage.url)
     log.refresh()
 
     def make(state: LogState, _seen: Sequence[Manifest]) -> Manifest:
-        starts = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
-        for consumer in consumers.consumers(log):
-            for p, need in enumerate(consumer.needs):
-                if need >= starts[p] or starts[p] == state.starts[p]:
-                    continue
-                if not yield_to_consumers:
-                    raise ConsumerError(
-                        f"consumer {consumer.name!r} still needs partition {p} from offset {need}; "
-                        f"truncating would drop up to offset {starts[p] - 1}",
-                        where=log.storage.url,
-                        todo=f"truncate less, let {consumer.name!r} catch up, or unregister it: `strandline consumers`",
-                    )
-                starts[p] = _block_start(log, p, need)
-        for p, standing in enumerate(state.standings):
-            # What the operator would read to get its own windows back stays, whatever anybody asked for.
-            starts[p] = min(starts[p], _block_start(log, p, state.ends[p] - standing.extent))
+        plan = planned(
+            log, before_time=before_time, before_offset=before_offset, published_before_us=published_before_us
+        )
+        if plan.refusal is not None and not yield_to_consumers:
+            raise plan.refusal
         return Manifest(
             seq=state.seq + 1,
             kind="truncate",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
-            starts=tuple(max(old, new) for old, new in zip(state.starts, starts, strict=True)),
+            starts=plan.free if yield_to_consumers else plan.starts,
         )
 
     if make(log.state, ()).starts != log.state.starts:
         log.publish(make, since=log.state.seq)
     return log.state.starts
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """What a truncation would do, as of the last refresh."""
+
+    starts: tuple[int, ...]
+    """Where each partition would begin; the late side log comes last."""
+    free: tuple[int, ...]
+    """The same if only what no consumer needs is dropped."""
+    refusal: ConsumerError | None
+    """Who needs some of what is to go; None if nobody does."""
+
+
+def planned(
+    log: Log,
+    *,
+    before_time: int | Mapping[int, int] | None = None,
+    before_offset: int | Mapping[int, int] | None = None,
+    published_before_us: int | None = None,
+) -> Truncation:
+    """What `truncate` would do, nothing done."""
+    if (before_time is None) == (before_offset is None):
+        raise OptionError("truncate needs a time or an offset, and not both", where=log.storage.url)
+    state = log.state
+    wanted = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
+    for p, standing in enumerate(state.standings):
+        # What the operator would read to get its own windows back stays, whatever anybody asked for.
+        wanted[p] = min(wanted[p], _block_start(log, p, state.ends[p] - standing.extent))
+    starts = [max(old, new) for old, new in zip(state.starts, wanted, strict=True)]
+    free = list(starts)
+    refusal = None
+    for consumer in consumers.consumers(log):
+        for p, need in enumerate(consumer.needs):
+            if need >= starts[p] or starts[p] == state.starts[p]:
+                continue
+            refusal = refusal or _refusal(log, consumer, p, need, starts[p])
+            if need < free[p]:
+                free[p] = max(state.starts[p], _block_start(log, p, need))
+    return Truncation(tuple(starts), tuple(free), refusal)
+
+
+def _refusal(log: Log, consumer: consumers.Consumer, partition: int, need: int, start: int) -> ConsumerError:
+    return ConsumerError(
+        f"{consumer.text} still needs partition {partition} from offset {need:,}; "
+        f"truncating would drop up to offset {start - 1:,}",
+        where=log.storage.url,
+        todo=f"truncate less, let {consumer.title!r} catch up, or unregister it: "
+        f"`strandline consumers {log.storage.url} --forget {consumer.title}`",
+    )
 
 
 def apply_retention(log: Log, keep: int) -> None:

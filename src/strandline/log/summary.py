@@ -18,6 +18,7 @@ from strandline.log.consumers import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
+from strandline.log.operator_words import aggregate_texts, shape_text, window_text
 
 BUCKETS = 60
 RATE_WINDOW_US = 60_000_000
@@ -29,6 +30,8 @@ class ConsumerSummary:
     """A registered consumer, how far it is behind, and what it holds back: blocks that no truncation drops."""
 
     name: str
+    label: str
+    """What people call it: of an operator the name of its query, or of the folder that it writes; else its name."""
     writes: str
     """Of an operator: the stream it writes, as far as it has said so."""
     needs: tuple[int, ...]
@@ -50,6 +53,10 @@ class OperatorSummary:
     """Where the operator that computes a stream stands, and what its recovery would cost now."""
 
     window: Mapping[str, Any]
+    windows: str
+    """The same in words."""
+    shape: str
+    """What is done to the tuples before, in words."""
     aggregates: Mapping[str, str]
     input: str
     mode: str
@@ -167,7 +174,9 @@ def _operator(log: Log) -> OperatorSummary | None:
     kinds = ("g_open", "g_check")
     return OperatorSummary(
         window=operator["window"],
-        aggregates={n: _aggregate(*body) for n, body in operator["aggregates"].items()},
+        windows=window_text(operator["window"], is_timestamp=log.spec.time_is_timestamp),
+        shape=shape_text(operator.get("shape", ())),
+        aggregates=aggregate_texts(operator["aggregates"]),
         input=str((log.spec.upstream or {}).get("path", "")),
         mode=standings[0].mode if standings else "eventual",
         open_windows=sum(s.open for s in standings),
@@ -200,6 +209,7 @@ def _consumers(registered: Sequence[Consumer], entries: Entries, log: Log) -> tu
         summaries.append(
             ConsumerSummary(
                 name=consumer.name,
+                label=consumer.title,
                 writes=consumer.writes,
                 needs=consumer.needs,
                 lag=lag,
@@ -283,9 +293,3 @@ def _commit(log: Log, seq: int) -> Manifest:
     if tail and tail[0].seq <= seq <= tail[-1].seq:
         return tail[seq - tail[0].seq]
     return log.commit(seq)
-
-
-def _aggregate(function: str, column: str | None, kind: str, options: Mapping[str, Any] | None = None) -> str:
-    """An aggregate as stream.json has it, in words."""
-    more = "".join(f", {name}={value}" for name, value in (options or {}).items())
-    return f"{function}({column or ''}{more if column else more[2:]})"

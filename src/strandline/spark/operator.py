@@ -107,6 +107,7 @@ class OperatorStart:
             self.tuples_max,
             Housekeeping(self.place, retention, self._compaction),
             self._on_error,
+            self.name,
         )
         job.register()
         return job

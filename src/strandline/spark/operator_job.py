@@ -50,6 +50,7 @@ class OperatorJob:
         tuples_max: int,
         housekeeping: Housekeeping,
         on_error: OnError = "stop",
+        name: str | None = None,
     ) -> None:
         self._context = context
         self._hosts = LiveHosts(context)
@@ -67,7 +68,8 @@ class OperatorJob:
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self._tuples_max = tuples_max
         self.housekeeping = housekeeping
-        self._consumer = f"operator-{self.output.spec.id}"
+        self._consumer = consumers.operator_name(self.output.spec.id)
+        self._label = name or consumers.folder_name(self._output_place.url)
         self._registered_s = 0.0
         self._looked_seq = -1
         self._has_times = plan.window.has_times
@@ -80,7 +82,7 @@ class OperatorJob:
             return
         starts = self.input.state.starts[: self.input.spec.partitions]
         needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
-        consumers.register(self.input, self._consumer, needs, writes=self._output_place.url)
+        consumers.register(self.input, self._consumer, needs, writes=self._output_place.url, label=self._label)
         self._registered_s = stopwatch_s()
 
     def catch_up(self, writer: Writer, go_on: Callable[[], bool], tell: Callable[[Mapping[str, Any]], None]) -> None:

@@ -1,0 +1,171 @@
+"""The parts of what `inspect` shows, each from a stream's summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from strandline.cli import terminal
+from strandline.cli.chart import bars
+from strandline.cli.terminal import ACCENT, QUIET, ago, count, facts_table, fitted_table, moment, rows_table, size
+from strandline.log.reason import LATE
+from strandline.units import time_text
+from strandline.wording import duration, exact_duration, plural
+
+if TYPE_CHECKING:
+    from strandline.log.entries import Histogram
+    from strandline.log.summary import OperatorSummary, Summary
+
+_CHART_LINES = 5
+_OFFSETS_SHOWN = 8
+_NOT_IN_SHORT = ("id", "created", "lateness", "retention", "writer")
+
+
+def stream(s: Summary, now_us: int, *, is_short: bool) -> RenderableType:
+    """What the stream is and how much there is of it."""
+    aside = {LATE: 0, **s.set_aside}
+    beside = "".join(f"  [{QUIET}]{escape(reason)}[/] {count(tuples)}" for reason, tuples in aside.items())
+    rows: dict[str, RenderableType] = {
+        "path": Text(s.url, style="bold"),
+        "id": Text(s.id),
+        "created": f"{moment(s.created_us)} UTC [{QUIET}]{escape(s.created_by)}[/]" if s.created_us else "-",
+        "lateness": "nothing is ever late" if s.lateness is None else _exact(s, s.lateness),
+        "retention": "everything is kept" if s.retention is None else _exact(s, s.retention),
+        "tuples": f"[bold {ACCENT}]{count(s.tuples)}[/]{beside}",
+        "size": f"{size(s.size_bytes)} in {plural(s.blocks, 'block')}, {plural(s.commits, 'commit')}",
+        _axis(s): _range(s),
+        "rate": _rates(s),
+        "published": f"{moment(s.published_us)} UTC [{QUIET}]{ago(s.published_us, now_us)}[/]"
+        if s.published_us
+        else "never",
+    }
+    if s.finished:
+        rows["finished"] = "nothing will be added"
+    if s.writer is not None:
+        rows["writer"] = Text.assemble(
+            f"batch {s.writer.batch} of query {s.writer.query}", (f"\nrun {s.writer.run}", QUIET)
+        )
+    facts = facts_table()
+    for name, value in rows.items():
+        if not is_short or name not in _NOT_IN_SHORT:
+            facts.add_row(name, value)
+    return facts
+
+
+def _rates(s: Summary) -> str:
+    if s.rate is None or s.rate_seconds is None:
+        return "-"
+    window = duration(round(s.rate_seconds * 1_000_000))
+    overall = terminal.rate(s.rate_overall)
+    return f"{terminal.rate(s.rate)} [{QUIET}]in the last {window},[/] {overall} [{QUIET}]overall[/]"
+
+
+def schema(s: Summary) -> RenderableType:
+    """Columns, their types, and which are key and time."""
+    table = rows_table("column", "type", "")
+    for name, kind in s.columns.items():
+        role = ["key"] if name in s.key else []
+        role += ["time"] if name == s.time else []
+        table.add_row(Text(name, style=ACCENT if role else ""), Text(kind), Text(", ".join(role), style=QUIET))
+    return table
+
+
+def partitions(s: Summary, width: int, shown: int) -> RenderableType:
+    """The first partitions, and the side log if there is anything in it."""
+    parts = [*s.partitions[:shown], *([s.late] if s.late.end else [])]
+    cells = {
+        "": ["late" if p is s.late else str(p.partition) for p in parts],
+        "start": [count(p.start) for p in parts],
+        "end": [count(p.end) for p in parts],
+        "tuples": [count(p.tuples) for p in parts],
+        "blocks": [count(p.blocks) for p in parts],
+        "size": [size(p.size_bytes) for p in parts],
+        "oldest": [_second(s, p.time_min) for p in parts],
+        "newest": [_second(s, p.time_max) for p in parts],
+        "boundary": ["" if p is s.late else _second(s, p.boundary) for p in parts],
+    }
+    numbers = ("", "start", "end", "tuples", "blocks", "size")
+    table = fitted_table(cells, width, right=numbers, dispensable=("blocks", "oldest", "tuples", "size"))
+    if s.late.end:
+        table.rows[-1].style = QUIET
+    return _with_more(table, len(s.partitions) - shown)
+
+
+def chart(s: Summary, histogram: Histogram) -> tuple[RenderableType, str]:
+    """Bars of tuples over time, and what their heights are."""
+    values = histogram.tuples
+    lines = [Text(line, style=ACCENT) for line in bars(values, _CHART_LINES)]
+    first, last = _second(s, s.time_min), _second(s, s.time_max)
+    ends = Text(first + last.rjust(max(len(last) + 2, len(values) - len(first))), style=QUIET)
+    bucket = max(1, round(histogram.edges[1] - histogram.edges[0]))
+    return Group(*lines, ends), f"tuples over {_axis(s)}, at most {count(max(values))} in {_span(s, bucket)}"
+
+
+def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
+    """What the operator computes, where it stands, and what its recovery would cost."""
+    facts = facts_table()
+    facts.add_row("windows", Text(o.windows))
+    if o.shape:
+        facts.add_row("tuples", Text(o.shape))
+    facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
+    facts.add_row("input", Text(o.input))
+    marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
+    facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")
+    facts.add_row("recovery", f"{o.predicted_recovery_s} s predicted [{QUIET}]({o.mode})[/]")
+    numbers = ("", "input", "open", "extent q", "replay u", "predicted")
+    table = rows_table(*numbers, "last took", right=(*numbers, "last took"))
+    for p in o.partitions[:shown]:
+        last = p["last_recovery"]
+        took = "" if last is None else f"{last['load_s'] + last['replay_s']:.3g} s"
+        values = (p["partition"], p["input"], p["open_windows"], p["extent"], p["replay"])
+        table.add_row(*map(count, values), f"{p['predicted_recovery_s']} s", took)
+    return Group(facts, _with_more(table, len(o.partitions) - shown))
+
+
+def consumers(s: Summary, now_us: int) -> RenderableType:
+    """Who keeps tuples from being truncated."""
+    table = rows_table("name", "behind", "needs from", "moved on", right=("behind",))
+    for c in s.consumers:
+        needs = ", ".join(f"{p}:{count(need)}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
+        more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
+        behind = Text(count(c.lag_tuples), style="" if c.lag_tuples else "green")
+        table.add_row(Text(c.label), behind, needs + more, ago(c.updated_us, now_us))
+    return table
+
+
+def _with_more(table: Table, left_out: int) -> RenderableType:
+    if left_out <= 0:
+        return table
+    return Group(table, Text(f"… and {plural(left_out, 'more partition')}; --json has them all", style=QUIET))
+
+
+def _axis(s: Summary) -> str:
+    """What the time column of the stream holds."""
+    return "input offsets" if s.operator is not None and s.operator.window["kind"] == "count" else "time"
+
+
+def _range(s: Summary) -> str:
+    if not s.tuples:
+        return "no tuples yet"
+    zone = f" [{QUIET}]UTC[/]" if s.columns[s.time] == "timestamp" else ""
+    return _time(s, s.time_min) + ("" if s.time_min == s.time_max else f" … {_time(s, s.time_max)}") + zone
+
+
+def _time(s: Summary, value: int | None) -> str:
+    return time_text(value, is_timestamp=s.time_is_timestamp)
+
+
+def _second(s: Summary, value: int | None) -> str:
+    return moment(value) if s.time_is_timestamp else _time(s, value)
+
+
+def _span(s: Summary, value: int) -> str:
+    return duration(value) if s.time_is_timestamp else count(value)
+
+
+def _exact(s: Summary, value: int) -> str:
+    return exact_duration(value) if s.time_is_timestamp else count(value)
