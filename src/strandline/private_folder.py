@@ -16,21 +16,21 @@ from pathlib import Path
 from strandline.errors import UnsafeFolderError
 
 
-def private_folder(path: Path) -> Path:
-    """The folder at this path, ours and closed to others (0700); made if it is missing.
+def private_folder(path: Path, mode: int = 0o700) -> Path:
+    """The folder at this path, ours and closed to others (0700), or to their writing (0755); made if it is missing.
 
     Raises UnsafeFolderError if something else is in its place or it belongs to somebody else, OSError if it cannot be
     made. A folder of our own that others could enter is closed.
     """
     with suppress(FileExistsError):
-        path.mkdir(mode=0o700, parents=True)
+        path.mkdir(mode=mode, parents=True)
     found = path.lstat()  # of a link itself, wherever it leads
     if not stat.S_ISDIR(found.st_mode):
         raise _unsafe(path, "a link or a file is where a folder of our own should be")
     if found.st_uid != os.geteuid():
         raise _unsafe(path, f"the folder belongs to user {found.st_uid}, and this process to user {os.geteuid()}")
-    if found.st_mode & 0o077:
-        _close(path)
+    if found.st_mode & 0o077 != mode & 0o077:
+        _set_mode(path, mode)
     return path
 
 
@@ -39,10 +39,10 @@ def temporary_folder() -> Path:
     return private_folder(Path(tempfile.gettempdir()) / f"strandline-{os.geteuid()}")
 
 
-def _close(path: Path) -> None:
+def _set_mode(path: Path, mode: int) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        os.fchmod(descriptor, 0o700)
+        os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)
 

@@ -239,6 +239,23 @@ def test_without_a_folder_of_ones_own_kernels_lie_in_a_private_one(place: Path, 
     assert (second["compiled"], second["results"]) == (0, first["results"])
 
 
+def test_kernels_compiled_where_the_package_was_installed_are_loaded_by_every_user(
+    place: Path, somebody: tuple[str, ...]
+) -> None:
+    """As an image is made by root, and run by somebody."""
+    if not somebody:
+        pytest.skip("needs two users, and only root can be both")
+    copy, environment = place / "copy", {"HOME": "/nonexistent", "TMPDIR": str(place / "temporary")}
+    first = run(copy, environment)
+    assert first["compiled"] > 0
+    [folder] = first["folders"]
+    assert Path(folder).is_relative_to(copy)
+    later = run(copy, environment, prefix=somebody)
+    assert (later["compiled"], later["results"]) == (0, first["results"])
+    Path(folder).chmod(0o777)  # now others can put kernels there: they are not believed
+    assert run(copy, {**environment, "TMPDIR": str(place)}, prefix=somebody)["compiled"] > 0
+
+
 def test_where_nothing_at_all_is_writable_kernels_are_compiled_and_it_is_said_once(
     place: Path, somebody: tuple[str, ...]
 ) -> None:

@@ -241,7 +241,8 @@ def decode(
     source = pa.BufferReader(data)
     lacking = _lacking(source, spec, wanted.names) if spec.added else []
     there = [name for name in wanted.names if name not in lacking]
-    table = pq.read_table(source, columns=there, use_threads=False, page_checksum_verification=check_pages)
+    file = pq.ParquetFile(source, page_checksum_verification=check_pages)
+    table = file.read(columns=there, use_threads=False)
     for name in lacking:
         rows = len(table) if table.num_columns else pq.read_metadata(source).num_rows
         table = table.append_column(wanted.field(name), pa.nulls(rows, wanted.field(name).type))

@@ -62,7 +62,7 @@ class LiveHosts:
 
     def now(self) -> frozenset[str]:
         """The hosts, by the names that Spark has for them."""
-        if not _is_local(self._context) and (self._looked_s is None or stopwatch_s() - self._looked_s > _LOOK_EVERY_S):
+        if not is_local(self._context) and (self._looked_s is None or stopwatch_s() - self._looked_s > _LOOK_EVERY_S):
             spark = self._context._jsc.sc()
             addresses = str(spark.getExecutorMemoryStatus().keys().mkString(",")).split(",")
             hosts = Counter(address.rpartition(":")[0] for address in addresses)
@@ -96,7 +96,7 @@ def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], wo
         return []
     # Spark's own pickler looks for what has to go by value: many items of importable classes need not pay for that.
     pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
-    if not any(hosts) or _is_local(context):
+    if not any(hosts) or is_local(context):
         done: list[R] = context.parallelize(pickled, len(pickled)).map(_Unpickling(work)).collect()
         return done
     order = sorted(range(len(items)), key=lambda i: not hosts[i])  # those with a host first
@@ -105,7 +105,8 @@ def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], wo
     return [by_place[i] for i in range(len(items))]
 
 
-def _is_local(context: SparkContext) -> bool:
+def is_local(context: SparkContext) -> bool:
+    """Whether all tasks run on the driver's machine."""
     return str(context.master).partition("[")[0] == "local"
 
 

@@ -1,0 +1,191 @@
+"""Kernels compiled before they are needed: an operator's life in small, between two logs in a temporary folder.
+
+Which kernels an operator runs, and over which types, is not written down anywhere but in the code that runs them. So
+that code runs: a few hundred tuples, batches, hand-overs of the state, a recovery of either kind. What was compiled on
+the way lies where `kernel_cache` keeps kernels, and is loaded by every process to come.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from strandline import failpoint
+from strandline.arrow_types import simple_type
+from strandline.checkpoint.policy import Policy, cec, instant
+from strandline.clock import SYSTEM_CLOCK
+from strandline.log import block as blocks
+from strandline.log.block import Kind
+from strandline.log.columns import arrow_type, fields_of
+from strandline.log.local_storage import LocalStorage
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.spec import StreamSpec
+from strandline.operators.kernel_bundle import can_be_kept, keep_names, kept_names
+from strandline.operators.plan import Plan
+from strandline.operators.shape import AS_IS
+from strandline.recovery import step as steps
+from strandline.recovery.partitions import run_batch
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.step import Done, Step
+
+_MANY = range(300)
+"""Tuples of so many keys: more windows than the first room holds, so that it has to grow."""
+_FEW = range(4)
+"""Some of the same keys."""
+_COMPILE = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).compile()"
+_LATENESS = 1_000
+_LATER = 1_000_000
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of one operator."""
+
+    plan: Plan
+    input_spec: StreamSpec
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Under which they are kept on this machine; None if one of them is not."""
+        return kept_names(self._purpose)
+
+    def compile(self) -> None:
+        """Compiles those that are not kept yet, in this process."""
+        if can_be_kept() and self.names is None:
+            live_in_small(self.plan, self.input_spec)
+            keep_names(self._purpose)
+
+    def compiling(self) -> subprocess.Popen[bytes]:
+        """Another process that does so and ends; nobody has to wait for it."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(failpoint.VARIABLE)}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        started = subprocess.Popen(
+            [sys.executable, "-c", _COMPILE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+        assert started.stdin is not None
+        started.stdin.write(pickle.dumps(self))
+        started.stdin.close()
+        started.stdin = None  # `communicate` would write to it
+        return started
+
+    @property
+    def _purpose(self) -> str:
+        """What tells kernels of operators apart, and perhaps a little more."""
+        plan = _small(self.plan)
+        return json.dumps([plan.to_json(), plan.key, plan.time, _fields(plan, self.input_spec)], sort_keys=True)
+
+
+def _small(plan: Plan) -> Plan:
+    """The same over windows that a few tuples fill, and over tuples as they come.
+
+    Kernels know whether windows overlap, but are told how large they are; what is done to tuples before is over then.
+    """
+    window = plan.window
+    window = replace(window, size=4, advance=4 if window.advance == window.size else 2)
+    return replace(plan, window=window, shape=AS_IS)
+
+
+def _fields(plan: Plan, input_spec: StreamSpec) -> list[dict[str, Any]]:
+    """The columns of the input, with those that the operator finds there when they have been given their shape."""
+    types = {f["name"]: f["type"] for f in fields_of(input_spec.schema)}
+    types |= dict([*plan.key, plan.time, *((a.column, a.type) for a in plan.accumulators if a.column is not None)])
+    return [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()]
+
+
+def live_in_small(plan: Plan, input_spec: StreamSpec) -> None:
+    """Runs an operator with this plan over some tuples: steps, hand-overs of its state, recoveries."""
+    plan = _small(plan)
+    with TemporaryDirectory(prefix="strandline-warm-up-") as folder:
+        life = _Life(plan, input_spec, Path(folder))
+        often, whole = cec(extent="1x"), instant("1 hour")
+        life.step(often, "a", _MANY)
+        life.step(often, "a", _MANY)
+        life.step(cec(), "a", _FEW)  # a hand-over of what it touched, not of everything
+        life.step(cec(), "b", _FEW)  # a recovery from footprints
+        life.step(whole, "b", _MANY)
+        life.step(whole, "b", _FEW)
+        life.step(whole, "c", _FEW)  # a recovery from a whole checkpoint
+        life.step(cec(), "c", range(2), later=_LATER)  # everything that has an end in time closes
+
+
+class _Life:
+    """An input of one partition, an operator and its output."""
+
+    def __init__(self, plan: Plan, input_spec: StreamSpec, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        fields = _fields(plan, input_spec)
+        key, time = tuple(column for column, _ in plan.key), plan.time[0]
+        spec = StreamSpec("input", {"type": "struct", "fields": fields}, key, time, partitions=1, lateness=_LATENESS)
+        self._input = Log.create(LocalStorage(folder / "input", durability="os"), spec)
+        columns = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in plan.result_columns]
+        self._output = Log.create(
+            LocalStorage(folder / "output", durability="os"),
+            StreamSpec(
+                "output",
+                {"type": "struct", "fields": columns},
+                key,
+                "window_end",
+                partitions=1,
+                lateness=0,
+                operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
+            ),
+        )
+
+    def step(self, policy: Policy, home: str, keys: range, later: int = 0) -> None:
+        """Takes in a tuple of each key; the state is looked for, and left, in a folder of this name."""
+        self._append(keys, later)
+
+        def run(todo: Sequence[Step]) -> list[Done]:
+            cache = StateCache(self._folder / home)
+            try:
+                return [
+                    steps.run(s, self._plan, policy, self._output, self._input, cache, SYSTEM_CLOCK, None, "set_aside")
+                    for s in todo
+                ]
+            finally:
+                cache.close()
+
+        writer = Writer("warm-up", "warm-up", self._output.state.seq + 1)
+        run_batch(self._input, self._output, run, writer, SYSTEM_CLOCK, policy, durability="os")
+
+    def _append(self, keys: range, later: int) -> None:
+        spec, first = self._input.spec, self._input.state.ends[0]
+        columns = [_values(f["type"], keys, later if f["name"] == spec.time else 0) for f in fields_of(spec.schema)]
+        data = blocks.encode_parts([(Kind.RESULT, columns)], spec, first)
+        file = spec.file(0, first, "warm-up")
+        self._input.storage.create(file, data)
+        self._input.append([blocks.describe(data, spec, 0, first, file)])
+
+
+def _values(kind: Any, keys: range, later: int) -> pa.Array:
+    """A column of these numbers, as far as the type can tell them apart; nulls of a type that has no numbers."""
+    type_, numbers = simple_type(str(kind)), np.array(keys) + later
+    if type_ is None:
+        return pa.nulls(len(keys), arrow_type(kind, ""))
+    if pa.types.is_boolean(type_):
+        return pa.array(numbers % 2 == 0)
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return pa.array([f"warm-up {n}" for n in numbers]).cast(type_)
+    if pa.types.is_decimal(type_):
+        return pa.array([Decimal(int(n) % 10**type_.precision).scaleb(-type_.scale) for n in numbers], type_)
+    if pa.types.is_int8(type_):
+        numbers %= 100
+    return pa.array(numbers.astype(np.int32) if pa.types.is_date32(type_) else numbers).cast(type_, safe=False)
