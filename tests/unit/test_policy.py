@@ -122,3 +122,51 @@ def test_every_policy_says_how_a_recovery_goes() -> None:
 def test_policies_are_values() -> None:
     assert cec(extent="2x", replay=5) == cec(extent=" 2 X", replay=5)
     assert len({cec(), cec(), none(), none(), instant("1 s"), instant(1_000_000)}) == 3
+
+
+# ---------------------------------------------------------------------- what a recovery takes before it reads anything
+
+STARTED = replace(STANDING, open_s=0.1, start_s=0.9, extent_ns=500.0, replay_ns=100.0)
+
+
+def test_a_target_holds_in_a_new_process_if_that_leaves_it_time() -> None:
+    assert cec(recover_within="3 s").allowed_s(STARTED) == pytest.approx((3 - 1.0) * 0.7)
+    assert cec(recover_within="3 s").missed_target(STARTED) is None
+    # Before anything is measured, something is assumed.
+    assert cec(recover_within="3 s").allowed_s(None) == cec(recover_within="3 s").allowed_s(STANDING)
+
+
+@pytest.mark.parametrize("target", ["200 ms", "1 s", "1.2 s"])
+def test_a_target_below_the_start_of_a_process_holds_in_a_warm_one_and_is_said(target: str) -> None:
+    policy = cec(recover_within=target)
+    assert policy.recover_within_us is not None
+    target_s = policy.recover_within_us / 1e6
+    assert policy.allowed_s(STARTED) == pytest.approx((target_s - 0.1) * 0.7)
+    said = policy.missed_target(STARTED)
+    assert said is not None
+    assert "1.00 s (as measured)" in said
+    assert "A target of 1.3 s or more can be met" in said
+    assert cec(recover_within="1.3 s").missed_target(STARTED) is None
+
+
+def test_nobody_is_told_of_what_was_not_measured_or_not_asked_for() -> None:
+    assert cec(recover_within="1 ms").missed_target(STANDING) is None
+    assert cec().missed_target(STARTED) is None
+
+
+def test_predictions_say_whether_they_were_measured() -> None:
+    assert not STANDING.is_measured
+    assert STARTED.is_measured
+    assert not replace(STARTED, start_s=0.0).is_measured
+    # Older versions wrote down what they assumed.
+    assert not replace(STARTED, extent_ns=900.0).is_measured
+    assert replace(STARTED, extent_ns=900.0, extent=0).is_measured
+    assert STARTED.predicted_s == pytest.approx(0.1 + (30 * 500 + 60 * 100) / 1e9)
+    assert STARTED.predicted_cold_s == pytest.approx(STARTED.predicted_s + 0.9)
+
+
+def test_one_slow_start_does_not_count_for_much() -> None:
+    first = STANDING.started(1.0)
+    assert first.start_s == 1.0
+    assert first.started(20.0).start_s == pytest.approx(1.6)
+    assert first.started(0.5).start_s == pytest.approx(0.85)

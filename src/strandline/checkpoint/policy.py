@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.errors import OptionError
-from strandline.log.standing import EXTENT_NS, FIXED_S, REPLAY_NS, Standing
+from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Standing
 from strandline.operators.operator import Limits
 from strandline.units import Duration, duration_us
 
@@ -48,8 +48,36 @@ class Policy:
         if self.recover_within_us is None:
             return Limits(extent, replay, budget=budget)
         extent_ns, replay_ns = costs.unit_costs if costs else (EXTENT_NS, REPLAY_NS)
-        allowed_s = max(0.0, self.recover_within_us / 1e6 - FIXED_S) * _MARGIN
-        return Limits(extent, replay, allowed_s * 1e9, extent_ns, replay_ns, budget)
+        return Limits(extent, replay, self.allowed_s(costs) * 1e9, extent_ns, replay_ns, budget)
+
+    def allowed_s(self, costs: Standing | None) -> float:
+        """recover_within: how long the reading and replaying of a recovery may take.
+
+        What is left of the target after a new process has started; if that is next to nothing, whatever is done with
+        footprints, what is left of it in a process that is there.
+        """
+        target_s = (self.recover_within_us or 0) / 1e6
+        open_s, start_s = costs.fixed_costs if costs else (OPEN_S, START_S)
+        left_s = target_s - open_s - start_s
+        if left_s < _LEAST * target_s:
+            left_s = target_s - open_s
+        return max(0.0, left_s) * _MARGIN
+
+    def missed_target(self, costs: Standing) -> str | None:
+        """What to tell somebody whose target a recovery in a new process cannot meet, as measured; else None."""
+        open_s, start_s = costs.fixed_costs
+        if self.recover_within_us is None or not costs.start_s:
+            return None
+        target_s = self.recover_within_us / 1e6
+        if target_s - open_s - start_s >= _LEAST * target_s:
+            return None
+        needed_s = (open_s + start_s) / (1 - _LEAST)
+        return (
+            f"recover_within={target_s:g} s cannot be met by a new process, which takes {open_s + start_s:.2f} s (as "
+            "measured) before it has read a tuple: what comes after that is kept within the target, so that a recovery "
+            f"takes up to {max(target_s, open_s) + start_s:.1f} s there, and {target_s:g} s in a process that is there "
+            f"already. A target of {math.ceil(needed_s * 10) / 10:g} s or more can be met"
+        )
 
     def whole_is_due(self, standing: Standing | None, now_us: int) -> bool:
         """instant: whether the whole state is to be saved now."""
@@ -60,6 +88,8 @@ class Policy:
 
 _MARGIN = 0.7
 """Measured costs are averages; a recovery must stay within the target nine times of ten."""
+_LEAST = 0.2
+"""Of the target, for reading and replaying. With less, all windows would be saved all the time, and to no avail."""
 
 
 def cec(

@@ -115,7 +115,9 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     facts.add_row("input", Text(o.input))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
     facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")
-    facts.add_row("recovery", f"{o.predicted_recovery_s} s predicted [{QUIET}]({o.mode})[/]")
+    how = o.mode if o.measured else f"{o.mode}, costs assumed"
+    predicted = f"{o.predicted_recovery_s:.2f} s predicted, {o.predicted_cold_recovery_s:.2f} s in a new process"
+    facts.add_row("recovery", f"{predicted} [{QUIET}]({how})[/]")
     numbers = ("", "input", "open", "extent q", "replay u", "predicted")
     table = rows_table(*numbers, "last took", right=(*numbers, "last took"))
     for p in o.partitions[:shown]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """What a tuple of the extent and a replayed tuple cost, until it has been measured."""
-FIXED_S = 0.5
-"""What a recovery in a new process takes before it has read anything: opening the logs, loading the kernels."""
+OPEN_S, START_S = 0.1, 1.0
+"""What a recovery takes before it has read anything, until it has been measured: opening the logs; and in a new process
+its start, its imports and the loading of kernels."""
+
+_WEIGHT, _OUTLIER = 0.3, 3.0
+"""A little nearer to each measurement, however far off that is."""
 
 Mode = Literal["eventual", "instant", "none"]
 
@@ -45,6 +49,10 @@ class Standing:
     """What one replayed tuple costs, as measured."""
     due: int | None = None
     """No window that is open ends before this time; None if that is not known."""
+    open_s: float = 0.0
+    """What opening the two logs took in a recovery, as measured."""
+    start_s: float = 0.0
+    """What a new process took before its first step, as measured: its start, its imports, the loading of kernels."""
 
     recovered: Mapping[str, float] | None = None
     """The last recovery: after which commit, extent read, tuples replayed, seconds of each."""
@@ -59,10 +67,32 @@ class Standing:
         return self.extent_ns or EXTENT_NS, self.replay_ns or REPLAY_NS
 
     @property
+    def fixed_costs(self) -> tuple[float, float]:
+        """Seconds to open the logs and to start a process, as measured or as assumed."""
+        return self.open_s or OPEN_S, self.start_s or START_S
+
+    @property
     def predicted_s(self) -> float:
-        """How long a recovery of this partition would take."""
+        """How long a recovery of this partition would take in a process that has run operators before."""
         extent_ns, replay_ns = self.unit_costs
-        return FIXED_S + (self.extent * extent_ns + self.replay * replay_ns) / 1e9
+        return self.fixed_costs[0] + (self.extent * extent_ns + self.replay * replay_ns) / 1e9
+
+    @property
+    def predicted_cold_s(self) -> float:
+        """How long it would take in a new process, from the start of that."""
+        return self.predicted_s + self.fixed_costs[1]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the costs that matter to these predictions were measured, all of them."""
+        is_extent_known = not self.extent or self.extent_ns not in (0.0, EXTENT_NS)  # older versions wrote what they
+        is_replay_known = not self.replay or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
+        return is_extent_known and is_replay_known and self.start_s > 0
+
+    def started(self, seconds: float) -> Standing:
+        """The same, after a new process has taken so long to start."""
+        before = self.start_s or seconds
+        return replace(self, start_s=round(before + _WEIGHT * (min(seconds, _OUTLIER * before) - before), 3))
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""

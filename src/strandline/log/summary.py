@@ -63,7 +63,11 @@ class OperatorSummary:
     """How a recovery goes: eventual (footprints), instant (whole checkpoints), or none."""
     open_windows: int
     predicted_recovery_s: float
-    """Of the slowest partition: they recover at the same time."""
+    """Of the slowest partition: they recover at the same time. In a process that has run operators before."""
+    predicted_cold_recovery_s: float
+    """The same in a new process, from its start."""
+    measured: bool
+    """Whether these predictions rest on measurements, and not on assumptions."""
     footprints: Mapping[str, int]
     """Written in the last batch, by kind."""
     partitions: tuple[Mapping[str, Any], ...]
@@ -181,6 +185,8 @@ def _operator(log: Log) -> OperatorSummary | None:
         mode=standings[0].mode if standings else "eventual",
         open_windows=sum(s.open for s in standings),
         predicted_recovery_s=round(max((s.predicted_s for s in standings), default=0.0), 3),
+        predicted_cold_recovery_s=round(max((s.predicted_cold_s for s in standings), default=0.0), 3),
+        measured=bool(standings) and all(s.is_measured for s in standings),
         footprints={k: sum(b.rows.get(k, 0) for b in last.blocks) if last else 0 for k in kinds},
         partitions=tuple(
             {
@@ -191,6 +197,8 @@ def _operator(log: Log) -> OperatorSummary | None:
                 "extent": s.extent,
                 "replay": s.replay,
                 "predicted_recovery_s": round(s.predicted_s, 3),
+                "predicted_cold_recovery_s": round(s.predicted_cold_s, 3),
+                "measured": s.is_measured,
                 "last_recovery": s.recovered,
             }
             for p, s in enumerate(standings)

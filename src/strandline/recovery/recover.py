@@ -10,6 +10,7 @@ from strandline.errors import CorruptManifestError, TruncatedError
 from strandline.failpoint import failpoint
 from strandline.log.log import Log
 from strandline.log.standing import Standing
+from strandline.operators.kernel_cache import TALLY
 from strandline.operators.operator import OnError, Operator
 from strandline.operators.plan import Plan
 from strandline.operators.window_state import WindowState
@@ -29,6 +30,10 @@ class Recovery:
     replay_s: float
     is_older: bool = False
     """Whether the checkpoint that the manifest speaks of was not there, and an older one had to do."""
+    open_s: float = 0.0
+    """Opening the two logs."""
+    kernels_s: float = 0.0
+    """Loading kernels, or compiling them; not part of the others."""
 
 
 def recover(
@@ -42,12 +47,12 @@ def recover(
     on_error: OnError = "stop",
 ) -> tuple[Operator, Recovery]:
     """The operator as it stood: the output ended at `end` then, its windows were closed up to `boundary`."""
-    began_s = stopwatch_s()
+    began_s, kernels_s = stopwatch_s(), TALLY.seconds
     found = _checkpoint(output, plan, partition, standing, end)
     # What was set aside when it came first is left out again, whatever is to be done about what comes next.
     operator = Operator(plan, found.state, "set_aside")
     failpoint("during-recovery")
-    loaded_s = stopwatch_s()
+    loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
     first = operator.input_end = found.standing.oldest if standing.mode != "none" else standing.input
     if found.standing.mode == "eventual":
         for piece in pieces(input_, plan, partition, first, found.standing.input, None, operator.rows_at_once):
@@ -64,9 +69,10 @@ def recover(
         operator.state.open_windows,
         found.standing.extent if standing.mode != "none" else 0,
         standing.input - first,
-        loaded_s - began_s,
-        stopwatch_s() - loaded_s,
+        max(0.0, loaded_s - began_s - (kernels_loaded_s - kernels_s)),
+        max(0.0, stopwatch_s() - loaded_s - (TALLY.seconds - kernels_loaded_s)),
         found.standing is not standing,
+        kernels_s=TALLY.seconds - kernels_s,
     )
     operator.on_error = on_error
     return operator, done

@@ -174,8 +174,13 @@ def _operator(
     if state is not None and (operator := Operator(plan, state, on_error)).input_end == before.input:
         return operator, None
     cache.close()
+    began_s = stopwatch_s()
     output, input_ = whole_logs()
-    return recover(output, input_, plan, step.partition, before, step.output_end, step.output_boundary, on_error)
+    open_s = stopwatch_s() - began_s
+    operator, done = recover(
+        output, input_, plan, step.partition, before, step.output_end, step.output_boundary, on_error
+    )
+    return operator, replace(done, open_s=open_s)
 
 
 def unchanged(step: Step, policy: Policy) -> Done | None:
@@ -292,7 +297,8 @@ class _Work:
 
     def priced(self, standing: Standing, before: Standing | None) -> Standing:
         """The standing with what a tuple of extent and replay costs, as far as it is known."""
-        extent_ns, replay_ns = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
+        extent_ns, replay_ns = (before.extent_ns, before.replay_ns) if before else (0.0, 0.0)
+        open_s, start_s = (before.open_s, before.start_s) if before else (0.0, 0.0)
         r = self.recovery
         if r is None:
             extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
@@ -305,12 +311,22 @@ class _Work:
                 "replayed": r.replayed,
                 "load_s": round(r.load_s, 4),
                 "replay_s": round(r.replay_s, 4),
+                "open_s": round(r.open_s, 4),
+                "kernels_s": round(r.kernels_s, 4),
             }
+            open_s = round(r.open_s, 4) if r.open_s else open_s
         if extent >= _SAMPLE_MIN:
-            extent_ns = _towards(extent_ns, extent_s * 1e9 / extent)
+            extent_ns = _towards(extent_ns or EXTENT_NS, extent_s * 1e9 / extent)
         if replay >= _SAMPLE_MIN:
-            replay_ns = _towards(replay_ns, replay_s * 1e9 / replay)
-        return replace(standing, extent_ns=round(extent_ns, 1), replay_ns=round(replay_ns, 1), recovered=recovered)
+            replay_ns = _towards(replay_ns or REPLAY_NS, replay_s * 1e9 / replay)
+        return replace(
+            standing,
+            extent_ns=round(extent_ns, 1),
+            replay_ns=round(replay_ns, 1),
+            open_s=open_s,
+            start_s=start_s,
+            recovered=recovered,
+        )
 
 
 def _towards(estimate: float, sample: float) -> float:

@@ -21,7 +21,9 @@ from strandline.operators.shape import AS_IS, Shape
 from strandline.operators.windows import Window
 from strandline.recovery.partitions import TUPLES_MAX, require_same_input
 from strandline.recovery.stream_plan import continued
+from strandline.recovery.warm_up import Kernels
 from strandline.spark.housekeeping import Housekeeping, checked_choice
+from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.query import Query
@@ -97,6 +99,8 @@ class OperatorStart:
                 StrandlineWarning,
                 stacklevel=4,
             )
+        kernels = KernelShipping(spark.sparkContext, Kernels(self._plan, input_log.spec))
+        kernels.begin()
         retention = self._spec.retention if self._spec.retention is not None else output.spec.retention
         job = OperatorJob(
             spark.sparkContext,
@@ -108,6 +112,7 @@ class OperatorStart:
             Housekeeping(self.place, retention, self._compaction),
             self._on_error,
             self.name,
+            kernels,
         )
         job.register()
         return job

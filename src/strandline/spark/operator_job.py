@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.checkpoint.policy import Policy
@@ -19,8 +20,10 @@ from strandline.recovery.partitions import run_batch
 from strandline.recovery.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
+from strandline.spark.recovery_target import RecoveryTarget
 from strandline.spark.side_log_watch import SideLogWatch
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ class OperatorJob:
         housekeeping: Housekeeping,
         on_error: OnError = "stop",
         name: str | None = None,
+        kernels: KernelShipping | None = None,
     ) -> None:
         self._context = context
         self._hosts = LiveHosts(context)
@@ -65,6 +69,9 @@ class OperatorJob:
             self.output.spec.to_json(),
             on_error,
         )
+        self._kernels = kernels
+        self._target = RecoveryTarget(policy, self._output_place.url)
+        self._target.look(self.output.state.standings)
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self._tuples_max = tuples_max
         self.housekeeping = housekeeping
@@ -105,6 +112,7 @@ class OperatorJob:
                 break
             tell(self._report(done, stopwatch_s() - began_s))
             self._look_aside(done)
+            self._target.look(d.standing for d in done)
             self._keep_registered()
             self.housekeeping.after_batch(self.output, before)
 
@@ -141,6 +149,9 @@ class OperatorJob:
 
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
         tasks = [self._task(step) for step in steps]
+        if self._kernels is not None and tasks:
+            self._work = replace(self._work, kernels=self._kernels.ready())
+            self._kernels = None
         # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
         return on_hosts(self._context, tasks, [hosts[s.partition] if hosts else "" for s in steps], self._work)
@@ -165,6 +176,8 @@ class OperatorJob:
                 "replayed": d.recovery.replayed,
                 "load_s": round(d.recovery.load_s, 4),
                 "replay_s": round(d.recovery.replay_s, 4),
+                "open_s": round(d.recovery.open_s, 4),
+                "kernels_s": round(d.recovery.kernels_s, 4),
             }
             for p, d in enumerate(done)
             if d.recovery is not None
@@ -183,6 +196,7 @@ class OperatorJob:
             "extent": {p: d.standing.extent for p, d in enumerate(done)},
             "replay": {p: d.standing.replay for p, d in enumerate(done)},
             "predicted_recovery_s": round(max(d.standing.predicted_s for d in done), 3),
+            "predicted_cold_recovery_s": round(max(d.standing.predicted_cold_s for d in done), 3),
             "recovered": list(recovered.values()),
             "state_bytes": sum(d.state_bytes for d in done),
             "step_s": round(max(d.seconds for d in done), 4),

@@ -77,6 +77,8 @@ def recovery_forecast(log: Log) -> list[dict[str, Any]]:
             "oldest_input": s.oldest,
             "mode": s.mode,
             "predicted_s": round(s.predicted_s, 3),
+            "predicted_cold_s": round(s.predicted_cold_s, 3),
+            "measured": s.is_measured,
         }
         for p, s in enumerate(log.state.standings)
     ]

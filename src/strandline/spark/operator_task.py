@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK
@@ -17,13 +19,20 @@ from strandline.log.block import Block
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
+from strandline.operators.kernel_bundle import KernelBundle
+from strandline.operators.kernel_cache import TALLY
 from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
+from strandline.process_start import process_age_s, process_cpu_s
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.state_folders import default_folder
 from strandline.recovery.step import Done, Step, run
 from strandline.spark.affinity import spark_host
+from strandline.spark.kernel_shipping import unpacked
 from strandline.spark.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +54,20 @@ class OperatorWork:
     output: Place
     output_spec: bytes
     on_error: OnError = "stop"
+    kernels: Broadcast[KernelBundle] | None = None
+    """What was compiled elsewhere, if this may be another machine."""
 
     def __call__(self, task: OperatorTask) -> Done:
         """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
         failpoint("task-begins")
+        unpacked(self.kernels)
         output = Share(self.output.storage(), _spec(self.output_spec))
         input_ = Share(self.input.storage(), _spec(self.input_spec), task.input_blocks)
         # Attempts of a task have names of their own, or a second one would find the files of the first.
         step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=spark_host())
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
-            return run(
+            done = run(
                 step,
                 _compiled(self.plan),
                 self.policy,
@@ -69,6 +81,7 @@ class OperatorWork:
         finally:
             cache.close()
             _spare_the_collector(self.plan)
+        return replace(done, standing=_measured(done.standing))
 
 
 def _travels_as_its_values(kind: type[Any]) -> None:
@@ -80,6 +93,31 @@ def _travels_as_its_values(kind: type[Any]) -> None:
 # Of each of these one travels for every partition in every batch.
 for _kind in (OperatorTask, Step, Standing, Block, Done):
     _travels_as_its_values(_kind)
+
+
+pa.scalar(0)  # Arrow looks for pandas at its first conversion: that is part of the start, too, not of a recovery
+_AGE_S = process_age_s()
+"""Of this process, when it has imported everything."""
+_CPU_S = process_cpu_s()
+_YOUNG_S = 30.0
+"""A process that was older had something else to do before."""
+_BUSY = 3.0
+"""When Spark itself has just been started, a core is shared by so many at most. It will not be like that again."""
+
+
+@lru_cache(maxsize=1)
+def _started_s() -> float | None:
+    """What the start of this process took, with the loading of kernels in its first task; None if that is not known."""
+    if _AGE_S is None or _AGE_S > _YOUNG_S or TALLY.compiled:
+        return None
+    return min(_AGE_S, _BUSY * _CPU_S) + TALLY.seconds
+
+
+def _measured(standing: Standing) -> Standing:
+    """The standing with what this process knows of starts, if that is new."""
+    is_first = not _started_s.cache_info().currsize
+    seconds = _started_s()
+    return standing if seconds is None or (standing.start_s and not is_first) else standing.started(seconds)
 
 
 @lru_cache(maxsize=16)

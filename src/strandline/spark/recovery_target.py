@@ -1,0 +1,28 @@
+"""Tells somebody who asked for `recover_within` what of it can be had, as soon as that is known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+from strandline.checkpoint.policy import Policy
+from strandline.errors import StrandlineWarning
+from strandline.log.standing import Standing
+
+
+class RecoveryTarget:
+    """The target of one operator, held against what its tasks have measured."""
+
+    def __init__(self, policy: Policy, where: str) -> None:
+        self._policy = policy
+        self._where = where
+        self._is_told = policy.recover_within_us is None
+
+    def look(self, standings: Iterable[Standing]) -> None:
+        """Warns, once, if a recovery in a new process takes longer whatever is done."""
+        if self._is_told:
+            return
+        found = next(filter(None, map(self._policy.missed_target, standings)), None)
+        if found is not None:
+            self._is_told = True
+            warnings.warn(f"{found} ({self._where})", StrandlineWarning, stacklevel=2)
