@@ -24,6 +24,7 @@
     │   └── CorruptManifestError a manifest, snapshot or stream.json cannot be trusted
     ├── StorageError             mend the disk or the store, then start again
     │   ├── NoSpaceError         no space left
+    │   ├── NoAccessError        this user may not read or write there
     │   ├── UnsafeFolderError    a folder for files of our own belongs to somebody else
     │   ├── KeyExistsError       an exclusive create found the key taken
     │   └── KeyMissingError      a key that should be there is not
@@ -152,6 +153,10 @@ class StorageError(StrandlineError):
 
 class NoSpaceError(StorageError):
     """No space left on the device or in the quota."""
+
+
+class NoAccessError(StorageError):
+    """This user, or these credentials, may not read or write there."""
 
 
 class UnsafeFolderError(StorageError):

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.errors import KeyExistsError, KeyMissingError, NoSpaceError, OptionError, StorageError
+from strandline.errors import KeyExistsError, KeyMissingError, NoAccessError, NoSpaceError, OptionError, StorageError
 from strandline.log import fsspec_backends, fsspec_storage
 from strandline.log.fsspec_backends import BACKENDS, S3Backend
 from strandline.log.fsspec_storage import FsspecStorage
@@ -171,6 +171,7 @@ def test_whatever_a_package_raises_is_a_storage_error_with_its_cause(
     with pytest.raises(StorageError) as caught:
         storage.read("a")
     assert not isinstance(caught.value, KeyMissingError)
+    assert isinstance(caught.value, NoAccessError) == isinstance(error, PermissionError)
     assert caught.value.__cause__ is error
     assert caught.value.todo
 

@@ -21,6 +21,7 @@ import fsspec
 from strandline.errors import (
     KeyExistsError,
     KeyMissingError,
+    NoAccessError,
     NoSpaceError,
     OptionError,
     StorageError,
@@ -156,7 +157,8 @@ class FsspecStorage:
             todo = "give these credentials the right to read, write, list and delete there"
         else:
             todo = "see the cause; when the store works again, start again"
-        return StorageError(f"could not {verb} a key: {type(error).__name__}: {told}", where=where, todo=todo)
+        kind = NoAccessError if isinstance(error, PermissionError) else StorageError
+        return kind(f"could not {verb} a key: {type(error).__name__}: {told}", where=where, todo=todo)
 
     def _try_out_exclusive_create(self, filesystem: Any) -> None:
         server = self._backend.server(filesystem, self._root)

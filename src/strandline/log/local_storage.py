@@ -16,13 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from strandline.errors import KeyExistsError, KeyMissingError, NoSpaceError, OptionError, StorageError
+from strandline.errors import KeyExistsError, KeyMissingError, NoAccessError, NoSpaceError, OptionError, StorageError
 from strandline.log import durable_file
 from strandline.log.storage import TEMPORARY_PREFIX, Durability, Listed
 from strandline.log.storage_key import checked_key, checked_prefix
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
+_NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _TODO = {
     errno.EACCES: "give this user the right to read and write there",
     errno.EPERM: "give this user the right to read and write there",
@@ -212,7 +213,8 @@ class LocalStorage:
                     where=path,
                     todo="free or add space, then start again; what was published is safe",
                 ) from error
-            raise StorageError(
+            kind = NoAccessError if error.errno in _NO_ACCESS else StorageError
+            raise kind(
                 f"could not {verb} a key: {error.strerror or error}",
                 where=path,
                 todo=_TODO.get(error.errno or 0, "mend the disk, then start again"),

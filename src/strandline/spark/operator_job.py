@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import ConflictError, StorageError
+from strandline.errors import ConflictError, NoAccessError, StorageError, StrandlineWarning
 from strandline.log import consumers, index
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -78,12 +79,30 @@ class OperatorJob:
         self._consumer = consumers.operator_name(self.output.spec.id)
         self._label = name or consumers.folder_name(self._output_place.url)
         self._registered_s = 0.0
+        self._is_warned = False
         self._looked_seq = -1
         self._has_times = plan.window.has_times
         self._recovery: Mapping[str, Any] = {}
 
     def register(self) -> None:
-        """Keeps the input from being truncated past what a recovery would need; lets go of it after the last result."""
+        """Keeps the input from being truncated past what a recovery would need; lets go of it after the last result.
+
+        An input to which nothing may be written is taken in all the same; a warning says, once, what that means.
+        """
+        try:
+            self._register()
+        except NoAccessError as refused:
+            self._registered_s = stopwatch_s()
+            if not self._is_warned:
+                self._is_warned = True
+                warnings.warn(
+                    f"nothing keeps the input {self.input.storage.url} from being truncated before the operator of "
+                    f"{self._output_place.url} has done with it: it may not be written to ({refused.what})",
+                    StrandlineWarning,
+                    stacklevel=6,  # whoever called start()
+                )
+
+    def _register(self) -> None:
         if self.output.state.finished:
             consumers.unregister(self.input, self._consumer)
             return
