@@ -8,6 +8,8 @@
 >>> sl.stream("streams/average").read(spark, since="2026-01-01").show()                       # doctest: +SKIP
 """
 
+import importlib
+
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import (
     AggregateOverflowError,
@@ -122,3 +124,10 @@ __all__ = [
     "time_window",
     "variance",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`sl.testing`, the kit for tests, is loaded when it is asked for; nothing else here knows of it."""
+    if name == "testing":
+        return importlib.import_module("strandline.testing")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

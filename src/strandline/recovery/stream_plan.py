@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import uuid
+
 from strandline.errors import KeyMissingError, OptionError
 from strandline.log import spec as spec_
 from strandline.log.columns import fields_of, type_name
-from strandline.log.spec import StreamSpec
+from strandline.log.spec import FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.log.storage import Storage
 from strandline.operators.aggregates import Aggregate, resolve
 from strandline.operators.plan import Plan
 from strandline.operators.shape import Shape
 from strandline.operators.windows import Window
+from strandline.version import VERSION
 
 
 def plan_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> Plan:
@@ -32,6 +35,25 @@ def plan_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> P
         time = (input_.time, next(type_name(f["type"]) for f in fields_of(input_.schema) if f["name"] == input_.time))
     shape = Shape.from_json(operator.get("shape", ()), operator.get("expressions", {}))
     return Plan(window, tuple((c, types[c]) for c in spec.key), time, accumulators, shape)
+
+
+def output_spec(plan: Plan, input_: StreamSpec, retention: int | None = None) -> StreamSpec:
+    """What the stream of a new operator is."""
+    return StreamSpec(
+        id=str(uuid.uuid4()),
+        schema={
+            "type": "struct",
+            "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in plan.result_columns],
+        },
+        key=input_.key,
+        time="window_end",
+        partitions=input_.partitions,
+        lateness=0,
+        retention=retention,
+        created_by=f"strandline {VERSION}",
+        operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
+        format=SHAPED_FORMAT if plan.shape or plan.conditions else FORMAT,
+    )
 
 
 def continued(plan: Plan, storage: Storage) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +11,7 @@ from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.columns import fields_of, type_name
 from strandline.log.log import Log
-from strandline.log.spec import FORMAT, SHAPED_FORMAT, StreamSpec
+from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.aggregates import Aggregate
 from strandline.operators.operator import OnError
@@ -20,7 +19,7 @@ from strandline.operators.plan import Plan
 from strandline.operators.shape import AS_IS, Shape
 from strandline.operators.windows import Window
 from strandline.recovery.partitions import TUPLES_MAX, require_same_input
-from strandline.recovery.stream_plan import continued
+from strandline.recovery.stream_plan import continued, output_spec
 from strandline.recovery.warm_up import Kernels
 from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.kernel_shipping import KernelShipping
@@ -29,7 +28,6 @@ from strandline.spark.place import Place
 from strandline.spark.query import Query
 from strandline.spark.trigger import Trigger, plain_trigger
 from strandline.units import Duration, duration_us
-from strandline.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,6 +166,21 @@ class Aggregation:
         self._plan = plan
         self._policy = policy
 
+    @property
+    def input(self) -> Input:
+        """What it works on."""
+        return self._input
+
+    @property
+    def plan(self) -> Plan:
+        """What it computes."""
+        return self._plan
+
+    @property
+    def policy(self) -> Policy:
+        """When it saves what of its state."""
+        return self._policy
+
     def checkpoint(self, policy: Policy) -> Aggregation:
         """The same with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)` or `sl.none()`."""
         if not isinstance(policy, Policy):
@@ -211,24 +224,10 @@ class Aggregation:
             raise OptionError(f"durability={durability!r} is unknown", todo='use "fsync" or "os"')
         if on_error not in ("stop", "set_aside"):
             raise OptionError(f"on_error={on_error!r} is unknown", todo='use "stop" or "set_aside"')
-        input_spec = self._input.input_spec
         place = Place(str(path), durability, dict(storage_options or {}))
         plan = continued(self._plan, place.storage())
-        spec = StreamSpec(
-            id=str(uuid.uuid4()),
-            schema={
-                "type": "struct",
-                "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in plan.result_columns],
-            },
-            key=input_spec.key,
-            time="window_end",
-            partitions=input_spec.partitions,
-            lateness=0,
-            retention=None if retention is None else duration_us(retention, "retention"),
-            created_by=f"strandline {VERSION}",
-            operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
-            format=SHAPED_FORMAT if plan.shape or plan.conditions else FORMAT,
-        )
+        kept = None if retention is None else duration_us(retention, "retention")
+        spec = output_spec(plan, self._input.input_spec, kept)
         start = OperatorStart(
             plan,
             self._policy,

@@ -1,4 +1,12 @@
-"""The kit for tests: storage in memory, storage that fails on purpose, and a stream made of lists to compare with.
+"""The kit for tests, users' and ours: operators without a JVM, storage that fails on purpose, streams to compare with.
+
+For tests of what operators compute:
+
+    stream          a stream in memory that is fed by hand: `feed.add([…])`, `feed.finish()`, `feed.late`
+    run             an operator over it: `run.step()`, `run.rows`, `run.crash()`
+    HandClock       the clock of both, moved by hand: `feed.clock.advance("1 min")`
+
+For tests of what happens when storage fails:
 
     MemoryStorage   keys and bytes in a dictionary
     FaultyStorage   any storage, with crashes, errors, bit flips, delays; one seed reproduces a run
@@ -14,7 +22,22 @@ What can go wrong is said in `strandline.testing.faulty_storage`. Small real str
 from __future__ import annotations
 
 from strandline.testing.faulty_storage import NO_FAULTS, Crash, FaultPlan, FaultyStorage
+from strandline.testing.feed import Feed, stream
+from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.testing.model import ModelStream
+from strandline.testing.run import Run, run
 
-__all__ = ["NO_FAULTS", "Crash", "FaultPlan", "FaultyStorage", "MemoryStorage", "ModelStream"]
+__all__ = [
+    "NO_FAULTS",
+    "Crash",
+    "FaultPlan",
+    "FaultyStorage",
+    "Feed",
+    "HandClock",
+    "MemoryStorage",
+    "ModelStream",
+    "Run",
+    "run",
+    "stream",
+]

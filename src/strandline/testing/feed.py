@@ -1,0 +1,201 @@
+"""A source that a test feeds by hand: every `add` is a batch, placed, ordered and judged as the entry point does it.
+
+What Spark does there in its plan is done here in plain Python: a key's partition is Spark's hash, the order is time,
+then all other columns, and the same `Limits` say what is late, ahead or unfit. A test holds the two together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.errors import NullTimeError, OptionError, SchemaError
+from strandline.log import quiet
+from strandline.log.block import Block, Kind
+from strandline.log.block_sequence import write_blocks
+from strandline.log.columns import fields_of, type_name
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.reason import AHEAD, KEY, LATE, TIME
+from strandline.log.spec import StreamSpec
+from strandline.log.storage import create_once
+from strandline.spark.set_aside import REASONS, Limits, long_keys
+from strandline.testing.hand_clock import HandClock
+from strandline.testing.memory_storage import MemoryStorage
+from strandline.testing.memory_stream import MemoryStream
+from strandline.testing.schema_text import schema_json
+from strandline.testing.spark_hash import partition_of
+from strandline.testing.spark_order import sort_key
+from strandline.times import time_value
+from strandline.units import Duration, duration_us
+
+_FIRST_REASON = (TIME, KEY, AHEAD, LATE)
+"""Of several reasons to set a tuple aside, the one that counts."""
+Rows = Sequence[Mapping[str, Any] | Sequence[Any]]
+
+
+class Feed(MemoryStream):
+    """A stream in memory, and the source before it."""
+
+    def __init__(self, log: Log, clock: HandClock, max_ahead: int | None, heartbeat: int | None) -> None:
+        super().__init__(log)
+        self.clock = clock
+        self._max_ahead = max_ahead
+        self._heartbeat = heartbeat
+        self._batches = 0
+
+    def add(self, rows: Rows | pa.Table | Any) -> None:
+        """A batch: dictionaries, tuples in the order of the columns, an Arrow table or a pandas DataFrame.
+
+        A time may be text such as "2026-01-01 12:00:05"; without a zone it is UTC. Raises `SchemaError` for columns
+        that are not the stream's, `NullTimeError` for a tuple without a time, `StreamFinishedError` after `finish`.
+        """
+        table = self._table(rows)
+        if table.num_rows == 0:
+            return
+        log = self._log
+        base, spec = log.state, log.spec
+        if table.column(spec.time).null_count:
+            raise NullTimeError(
+                f"{table.column(spec.time).null_count} of {table.num_rows} tuples have no time ({spec.time} is null)",
+                where="sl.testing",
+            )
+        limits = Limits.of(spec, base, self._max_ahead, self.clock.now_us())
+        blocks: list[Block] = []
+        firsts = list(base.ends)
+        for (p, number), chosen in sorted(self._placed(table, limits).items()):
+            reason = REASONS[number] if p == spec.late else None
+            columns = table.take(pa.array(chosen)).combine_chunks().columns
+            unique = f"batch{self._batches}"
+            create = partial(create_once, log.storage)
+            blocks += write_blocks([(Kind.RESULT, columns)], spec, p, firsts[p], unique, create, reason=reason)
+            firsts[p] += len(chosen)
+        log.append(blocks, base=base, writer=Writer("feed", "feed", self._batches))
+        self._batches += 1
+
+    def pass_time(self) -> None:
+        """What a heartbeat does when nothing comes: the boundary follows the clock, minus lateness."""
+        lateness = self._log.spec.lateness
+        if self._heartbeat is None or lateness is None:
+            return
+        if self.clock.now_us() - self._log.state.published_us >= self._heartbeat:
+            quiet.pass_time(self._log, self.clock.now_us() - lateness, "feed")
+
+    def finish(self) -> None:
+        """Says that nothing will follow: all windows of time close with the next step."""
+        quiet.finish(self._log, "feed")
+
+    @property
+    def late(self) -> pa.Table:
+        """What went to the side log, with the reason in `_reason`."""
+        return self.side_log()
+
+    # ------------------------------------------------------------------ as the entry point does it
+
+    def _placed(self, table: pa.Table, limits: Limits) -> dict[tuple[int, int], list[int]]:
+        """The rows of each partition in their order; those of the side log by the number of their reason."""
+        spec = self._log.spec
+        kinds = {f["name"]: f["type"] for f in fields_of(spec.schema)}
+        values = {name: _plain(table.column(name)) for name in spec.columns}
+        key_kinds = [type_name(kinds[c]) for c in spec.key]
+        order = [spec.time, *(c for c in spec.columns if c != spec.time)]
+        found: dict[tuple[int, int], list[int]] = {}
+        for i in range(table.num_rows):
+            key = [values[c][i] for c in spec.key]
+            p = partition_of(key, key_kinds, spec.partitions)
+            reasons = limits.by_time(p, values[spec.time][i], values[spec.time][i])
+            lengths = sum(len(_bytes(values[c][i])) for c in long_keys(spec))
+            if lengths > limits.key_bytes_max:
+                reasons = reasons | {KEY}
+            reason = next((r for r in _FIRST_REASON if r in reasons), None)
+            place = (p, 0) if reason is None else (spec.late, REASONS.index(reason))
+            found.setdefault(place, []).append(i)
+        for chosen in found.values():
+            chosen.sort(key=lambda i: [sort_key(values[c][i], kinds[c]) for c in order])
+        return found
+
+    def _table(self, rows: Any) -> pa.Table:
+        spec = self._log.spec
+        if hasattr(rows, "columns") and not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pandas(rows, preserve_index=False)
+        found = rows if isinstance(rows, pa.Table) else self._from_rows(list(rows))
+        if set(found.column_names) != set(spec.columns):
+            raise SchemaError(
+                f"the rows have the columns {', '.join(found.column_names)}, the stream {', '.join(spec.columns)}",
+                where="sl.testing",
+            )
+        return found.select(list(spec.columns)).cast(spec.arrow)
+
+    def _from_rows(self, rows: Rows) -> pa.Table:
+        spec, dicts = self._log.spec, []
+        for row in rows:
+            named = row if isinstance(row, Mapping) else dict(zip(spec.columns, row, strict=True))
+            if unknown := set(named) - set(spec.columns):
+                raise SchemaError(
+                    f"a row has the columns {', '.join(sorted(unknown))}, which the stream has not",
+                    where=f"columns: {', '.join(spec.columns)}",
+                )
+            dicts.append(named)
+        arrays = [pa.array([_moment(r.get(f.name), f.type) for r in dicts], f.type) for f in spec.arrow]
+        return pa.Table.from_arrays(arrays, schema=spec.arrow)
+
+
+def stream(
+    schema: Any,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    partitions: int = 2,
+    lateness: Duration | None = None,
+    max_ahead: Duration | None = None,
+    heartbeat: Duration | None = None,
+    clock: HandClock | None = None,
+) -> Feed:
+    """A stream in memory for a test, fed by hand; operators are built on it as on any other.
+
+    The schema is text, `"id long, at timestamp, price double"`, a `pyarrow.Schema` or a `StructType`. The arguments are
+    those of `sl.source`, but for `max_ahead`, which is off by default: the clock of a test says nothing of its data.
+    """
+    spec = StreamSpec(
+        id="feed",
+        schema=schema_json(schema),
+        key=(key,) if isinstance(key, str) else tuple(key),
+        time=time,
+        partitions=partitions,
+        lateness=None if lateness is None else duration_us(lateness, "lateness"),
+        created_by="strandline.testing",
+    )
+    moves = clock or HandClock()
+    if heartbeat is not None and (spec.lateness is None or not spec.time_is_timestamp):
+        raise OptionError("heartbeat= needs lateness= and a time column of type timestamp")
+    return Feed(
+        Log.create(MemoryStorage(moves), spec, moves),
+        moves,
+        None if max_ahead is None else duration_us(max_ahead, "max_ahead"),
+        None if heartbeat is None else duration_us(heartbeat, "heartbeat"),
+    )
+
+
+def _moment(value: Any, kind: pa.DataType) -> Any:
+    """Text as a time, where a time is wanted."""
+    if not isinstance(value, str) or not pa.types.is_timestamp(kind):
+        return value
+    return time_value(value, "a time", "timestamp" if kind.tz else "timestamp_ntz", dt.UTC)
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """Values as Spark sorts and hashes them: times and dates are numbers, also those that Python cannot hold."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _bytes(value: Any) -> bytes:
+    return b"" if value is None else value.encode() if isinstance(value, str) else bytes(value)

@@ -1,0 +1,95 @@
+"""What operators of a test can stand on: a stream in memory, fed by hand or by another operator."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+from strandline.errors import OptionError
+from strandline.log.block import Kind
+from strandline.log.columns import KIND, REASON
+from strandline.log.log import Log
+from strandline.log.spec import StreamSpec
+from strandline.operators.windows import Window
+from strandline.spark.operator import OperatorStart, Windowed
+from strandline.spark.place import Place
+from strandline.spark.shaped import Shaped, shaped
+
+
+class MemoryStream:
+    """A stream in memory; has what `Stream` and `Entry` have for operators."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    # ------------------------------------------------------------------ operators
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts the stream into windows, per key."""
+        return Windowed(self, window)
+
+    def where(self, condition: Any) -> Shaped:
+        """Only the tuples for which a pyarrow expression is true."""
+        return shaped(self).where(condition)
+
+    def select(self, *columns: str, **named: Any) -> Shaped:
+        """Tuples of these columns."""
+        return shaped(self).select(*columns, **named)
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """For operators: what this stream is."""
+        return self._log.spec
+
+    @property
+    def input_log(self) -> Log:
+        """For operators: the stream itself."""
+        return self._log
+
+    @property
+    def input_place(self) -> Place:
+        """For operators, whose messages name it: it has no address."""
+        return Place("memory://sl.testing")
+
+    def start_operator(self, spark: Any, start: OperatorStart) -> NoReturn:
+        """Refused: Spark cannot see this process's memory."""
+        raise OptionError(
+            "an operator over a stream of sl.testing is not started with Spark",
+            todo="call sl.testing.run(…) with it, then step()",
+        )
+
+    # ------------------------------------------------------------------ what it holds
+
+    def tuples(self) -> pa.Table:
+        """What the stream holds, in the order in which it was published, then by partition."""
+        return self._published_after(-1)
+
+    def _published_after(self, seq: int) -> pa.Table:
+        self._log.refresh()
+        names = list(self._log.spec.columns)
+        tables = [
+            _results(self._log.read_block(block)).select(names)
+            for m in self._log.after(seq)
+            if m.kind == "append"
+            for block in m.blocks
+            if block.partition != self._log.spec.late
+        ]
+        return pa.concat_tables([self._log.spec.arrow.empty_table(), *tables]).combine_chunks()
+
+    def side_log(self) -> pa.Table:
+        """What was set aside, late or otherwise unfit, with the reason in `_reason`."""
+        log = self._log
+        log.refresh()
+        names = [f.name for f in log.spec.block if not f.name.startswith("_")]
+        tables = [
+            table.select(names).append_column(REASON, pa.array([block.reason] * len(table), pa.string()))
+            for block in log.blocks(log.spec.late)
+            for table in [log.read_block(block)]
+        ]
+        empty = pa.schema([*(log.spec.block.field(n) for n in names), pa.field(REASON, pa.string())]).empty_table()
+        return pa.concat_tables([empty, *tables]).combine_chunks()
+
+
+def _results(table: pa.Table) -> pa.Table:
+    return table.filter(pa.compute.equal(table.column(KIND), int(Kind.RESULT)))

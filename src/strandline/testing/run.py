@@ -1,0 +1,123 @@
+"""An operator of a test: the real kernels, policies and recovery, a step whenever the test says so, no Spark."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.errors import OptionError
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.operators.operator import OnError
+from strandline.recovery import partitions, step
+from strandline.recovery.partitions import TUPLES_MAX
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.step import Done, Step
+from strandline.recovery.stream_plan import output_spec
+from strandline.spark.operator import Aggregation
+from strandline.testing.feed import Feed
+from strandline.testing.hand_clock import HandClock
+from strandline.testing.memory_storage import MemoryStorage
+from strandline.testing.memory_stream import MemoryStream
+
+
+class Run(MemoryStream):
+    """An operator and its output stream, on which further operators can be built."""
+
+    def __init__(
+        self, aggregation: Aggregation, source: MemoryStream, clock: HandClock, on_error: OnError, tuples_max: int
+    ) -> None:
+        self._aggregation = aggregation
+        self._source = source
+        self.clock = clock
+        self._on_error = on_error
+        self._tuples_max = tuples_max
+        self._steps = 0
+        self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
+        """Where the state lies between two steps; goes with this object."""
+        self.recoveries = 0
+        """How often the state of a partition was recovered."""
+        super().__init__(Log.create(MemoryStorage(clock), output_spec(aggregation.plan, source.input_spec), clock))
+
+    def step(self) -> pa.Table:
+        """Takes in all that the source has, and returns the results that came of it."""
+        if isinstance(self._source, Feed):
+            self._source.pass_time()
+        self._source.input_log.refresh()
+        before = self._log.state.seq
+        while partitions.run_batch(
+            self._source.input_log,
+            self._log,
+            self._run_steps,
+            Writer("run", "run", self._steps),
+            self.clock,
+            self._aggregation.policy,
+            self._tuples_max,
+        ):
+            self._steps += 1
+        return self._published_after(before)
+
+    def crash(self) -> None:
+        """Loses everything but the two streams: the next step recovers from them."""
+        for path in Path(self._folder.name).iterdir():
+            shutil.rmtree(path)
+        self._log = Log.open(self._log.storage, self.clock)
+
+    @property
+    def results(self) -> pa.Table:
+        """All results so far, step by step, then by partition."""
+        return self.tuples()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The same as dictionaries."""
+        rows: list[dict[str, Any]] = self.results.to_pylist()
+        return rows
+
+    @property
+    def set_aside(self) -> pa.Table:
+        """What could not be computed (with `on_error="set_aside"`), with the reason in `_reason`."""
+        return self.side_log()
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open now."""
+        return sum(s.open for s in self._log.state.standings)
+
+    def _run_steps(self, steps: Sequence[Step]) -> list[Done]:
+        return [self._run_step(s) for s in steps]
+
+    def _run_step(self, s: Step) -> Done:
+        cache = StateCache(Path(self._folder.name) / str(s.partition))
+        try:
+            done = step.run(
+                s,
+                self._aggregation.plan,
+                self._aggregation.policy,
+                self._log,
+                self._source.input_log,
+                cache,
+                self.clock,
+                None,
+                self._on_error,
+            )
+        finally:
+            cache.close()
+        self.recoveries += done.recovery is not None
+        return done
+
+
+def run(aggregation: Aggregation, *, on_error: OnError = "stop", max_tuples_per_batch: int | None = None) -> Run:
+    """The operator, ready for `step`; it has to stand on a stream of `sl.testing`. Options are those of `start`."""
+    source = aggregation.input
+    if not isinstance(source, Feed | Run):
+        raise OptionError(
+            "this operator does not stand on a stream of sl.testing",
+            todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
+        )
+    return Run(aggregation, source, source.clock, on_error, max_tuples_per_batch or TUPLES_MAX)

@@ -1,0 +1,83 @@
+"""The schema of a stream in a test, as text, as Arrow or as Spark has it, in Spark's JSON; no JVM is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.arrow_types import simple_name, simple_type
+from strandline.errors import OptionError, SchemaError
+
+_COLUMN = re.compile(r"\s*(`[^`]+`|\w+)\s*:?\s+([a-zA-Z_]+\s*(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?)\s*(?:,|$)")
+_ALIASES = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+    "dec": "decimal",
+    "numeric": "decimal",
+}
+
+
+def schema_json(schema: Any) -> dict[str, Any]:
+    """From `"id long, at timestamp"`, from a `pyarrow.Schema` or from a `StructType`.
+
+    >>> [f["type"] for f in schema_json("id bigint, price decimal(10, 2)")["fields"]]
+    ['long', 'decimal(10,2)']
+    """
+    if isinstance(schema, str):
+        return _struct({name: kind for name, kind in _columns(schema)})
+    if isinstance(schema, pa.Schema):
+        return _struct({f.name: _of_arrow(f.type, f.name) for f in schema})
+    if hasattr(schema, "jsonValue"):
+        found: dict[str, Any] = schema.jsonValue()
+        return found
+    raise OptionError(f"schema={schema!r} is no schema", todo='write it like "id long, at timestamp, price double"')
+
+
+def _struct(types: Mapping[str, Any]) -> dict[str, Any]:
+    fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in types.items()]
+    return {"type": "struct", "fields": fields}
+
+
+def _columns(text: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    while at < len(text.rstrip()):
+        match = _COLUMN.match(text, at)
+        kind = "" if match is None else _kind(match[2])
+        if match is None or simple_type(kind) is None:
+            raise OptionError(
+                f"schema={text!r} cannot be read from {text[at : at + 30].strip()!r} on",
+                todo='write it like "id long, at timestamp, price double"; for structs, arrays and maps pass a '
+                "pyarrow.Schema or a StructType",
+            )
+        found.append((match[1].strip("`"), kind))
+        at = match.end()
+    return found
+
+
+def _kind(text: str) -> str:
+    name, bracket, digits = text.lower().replace(" ", "").partition("(")
+    name = _ALIASES.get(name, name)
+    if name == "decimal" and "," not in digits:
+        return f"decimal({digits.rstrip(')') or '10'},0)"
+    return f"{name}{bracket}{digits}"
+
+
+def _of_arrow(kind: pa.DataType, column: str) -> Any:
+    if pa.types.is_struct(kind):
+        return _struct({f.name: _of_arrow(f.type, column) for f in kind})
+    if pa.types.is_map(kind):
+        key, value = _of_arrow(kind.key_type, column), _of_arrow(kind.item_type, column)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _of_arrow(kind.value_type, column), "containsNull": True}
+    name = simple_name(kind)
+    if name is None:
+        raise SchemaError(f"column {column!r} has type {kind}, which a stream cannot hold", todo="cast it")
+    return name
