@@ -356,8 +356,11 @@ def test_open_windows_are_those_that_have_no_result_yet(spark, readings, run, tm
     per_key = {r["k"]: r["count"] for r in stream.read(spark).groupBy("k").count().collect()}
     assert {row["k"]: row["_rows"] for row in table.to_pylist()} == {k: n % 7 for k, n in per_key.items() if n % 7}
     assert {"k", "window_start", "_input", "_open", "_opened", "_t_sum", "_partition"} <= set(table.column_names)
+    assert out.open_windows(now=True).select(["k", "_rows"]).sort_by("k") == table.select(["k", "_rows"]).sort_by("k")
     with pytest.raises(sl.OptionError, match="no operator writes this stream"):
         stream.open_windows()
+    with pytest.raises(sl.OptionError, match="no operator writes this stream"):
+        stream.open_windows(now=True)
     with pytest.raises(sl.OptionError, match="no operator writes this stream"):
         stream.recovery()
 

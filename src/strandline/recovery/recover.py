@@ -58,7 +58,7 @@ def recover(
         for piece in pieces(input_, plan, partition, first, found.standing.input, None, operator.rows_at_once):
             operator.replay(piece.tuples)
         operator.input_end = found.standing.input
-    _repeat(operator, input_, partition, standing.input, boundary)
+    repeat(operator, input_, partition, standing.input, boundary)
     if standing.mode != "none" and operator.state.open_windows != standing.open:
         raise CorruptManifestError(
             f"{plural(operator.state.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
@@ -78,7 +78,7 @@ def recover(
     return operator, done
 
 
-def _repeat(operator: Operator, input_: Log, partition: int, end: int, boundary: int | None) -> None:
+def repeat(operator: Operator, input_: Log, partition: int, end: int, boundary: int | None) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
     plan = operator.plan
     for piece in pieces(input_, plan, partition, operator.input_end, end, boundary, operator.rows_at_once):

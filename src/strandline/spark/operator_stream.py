@@ -8,8 +8,7 @@ import pyarrow as pa
 
 from strandline.errors import OptionError
 from strandline.log.log import Log
-from strandline.operators.tuples import NO_BATCH, Columns
-from strandline.recovery import eventual_checkpoint
+from strandline.recovery.open_windows import current_windows, saved_windows
 from strandline.recovery.stream_plan import plan_of
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.query import Query
@@ -47,21 +46,13 @@ def start_over_stream(
     return Query(spark_query, handler)
 
 
-def open_windows(log: Log) -> pa.Table:
-    """The newest footprint of every open window."""
-    plan = plan_of(log.spec, log.storage.url)
-    names = [c for c, _ in [*plan.result_columns, *plan.control_columns]]
-    tables = []
-    for partition, standing in enumerate(log.state.standings):
-        state = eventual_checkpoint.load(log, plan, partition, standing, log.state.ends[partition])
-        records = state.arrays.records[: state.open_windows]
-        columns = Columns(plan, records, state.arrays, NO_BATCH).footprints(state.open_windows)
-        table = pa.Table.from_arrays(columns, names=names).drop_columns([a.name for a in plan.accumulators])
-        tables.append(table.append_column("_partition", pa.array([partition] * len(records), pa.int32())))
-    if not tables:
-        types = [log.spec.block.field(n) for n in names if n not in {a.name for a in plan.accumulators}]
-        return pa.schema([*types, pa.field("_partition", pa.int32())]).empty_table()
-    return pa.concat_tables(tables)
+def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
+    """The windows of the operator that writes the stream: as saved, or as they are now."""
+    if not now:
+        return saved_windows(log)
+    plan_of(log.spec, log.storage.url)
+    path = str((log.spec.upstream or {}).get("path", ""))
+    return current_windows(log, place.beside(path).open())
 
 
 def recovery_forecast(log: Log) -> list[dict[str, Any]]:

@@ -36,6 +36,11 @@ class Place:
         """The place of a folder in this one."""
         return Place(f"{self.url.rstrip('/')}/{folder}", self.durability, self.options)
 
+    def beside(self, url: str) -> Place:
+        """Another place, in the same store if it has the same kind of address."""
+        options = self.options if url.partition("://")[0] == self.url.partition("://")[0] else {}
+        return Place(url, self.durability, options)
+
     @property
     def spark_url(self) -> str:
         """The address as Spark's own file systems want it."""

@@ -204,12 +204,13 @@ class Stream(ArrowReading):
         """Starts a query that feeds an operator with this stream."""
         return start_over_stream(self.read_stream(spark), spark, self._place, self._place.open(), start)
 
-    def open_windows(self) -> pa.Table:
-        """The eventual checkpoint as a table: the newest footprint of every window that is open, in any partition.
+    def open_windows(self, *, now: bool = False) -> pa.Table:
+        """The windows that are open, in any partition: what a recovery begins with, or with `now` what it ends with.
 
-        State is as of each footprint (`_input`), not as of now: what came since is replayed in a recovery.
+        Without `now` state is as of each footprint (`_input`), which takes no look at the input. With it, the input is
+        replayed, as in a recovery, and state is as of the last commit; nothing is written.
         """
-        return open_windows(self._fresh())
+        return open_windows(self._fresh(), self._place, now=now)
 
     def recovery(self) -> list[dict[str, Any]]:
         """What a recovery would cost if it were now, per partition: extent, replay, N, T and predicted seconds."""
