@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Annotated
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
+from strandline.cli.terminal import facts_table, out, panel
 from strandline.errors import OptionError
 
+_INSTALLED = Path(__file__).parents[1] / "_bench"
+"""Where the wheel has the folder `benchmarks`; in a checkout it is at the root, which an editable install knows."""
 WORKLOADS = ("persist", "replay", "open", "aging", "kernel", "aggregate", "backfill", "recovery")
 
 
@@ -26,7 +31,7 @@ def bench(
     """Measure, beside Spark's own ways, in one run."""
     if name not in WORKLOADS:
         raise OptionError(f"there is no benchmark {name!r}", todo=f"choose one of {', '.join(WORKLOADS)}")
-    workload = importlib.import_module(f"benchmarks.{name}")
+    workload = _workload(name)
     sizes = getattr(workload, "SIZES", None) or workload.COMMITS
     if size not in sizes:
         raise OptionError(f"there is no size {size!r} of {name}", todo=f"choose one of {', '.join(sizes)}")
@@ -34,8 +39,21 @@ def bench(
     if as_json:
         print(json.dumps(result))
         return
-    table = Table(title=f"bench {name} ({size})", show_header=False)
+    facts = facts_table()
     for field, value in result.items():
         if not isinstance(value, list):
-            table.add_row(field, json.dumps(value) if isinstance(value, dict) else f"{value}")
-    Console().print(table)
+            facts.add_row(field, Text(json.dumps(value) if isinstance(value, dict) else f"{value}"))
+    out().print(panel(facts, f"bench {name} ({size})"))
+
+
+def _workload(name: str) -> Any:
+    """The workload of that name: of the checkout, or of the copy inside of an installed package.
+
+    That is no package of its own there: other programs may have benchmarks, too. Whatever a workload starts, Spark's
+    workers and processes of its own, has to find it as well.
+    """
+    if _INSTALLED.is_dir():
+        sys.path.insert(0, str(_INSTALLED))
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(_INSTALLED), *filter(None, paths)])
+    return importlib.import_module(f"benchmarks.{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import gc
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -95,7 +96,8 @@ for _kind in (OperatorTask, Step, Standing, Block, Done):
     _travels_as_its_values(_kind)
 
 
-pa.scalar(0)  # Arrow looks for pandas at its first conversion: that is part of the start, too, not of a recovery
+if "pyspark.worker" in sys.modules:  # and not in a program that only imports us
+    pa.scalar(0)  # Arrow looks for pandas at its first conversion: that is part of the start, too, not of a recovery
 _AGE_S = process_age_s()
 """Of this process, when it has imported everything."""
 _CPU_S = process_cpu_s()
