@@ -27,6 +27,36 @@ Zone = dt.tzinfo | Callable[[], dt.tzinfo | None] | None
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
 _NUMBER = re.compile(r"-?\d+")
+_DATE = re.compile(r"\d{4}|\d{8}")
+"""A year, or a day without hyphens: nobody who writes so means microseconds."""
+_SHORT_ZONES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""What Java, and so Spark, means by its short names of zones."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 _TODO = 'pass a datetime, text like "2026-01-31 12:00:00", or an integer (microseconds, or the number itself)'
 
@@ -37,6 +67,11 @@ def time_value(value: Time, option: str, kind: TimeKind, zone: Zone = None) -> i
     A time without a zone is on the clock of `zone`, of None on this machine's. Of times between two microseconds the
     later one is meant: it divides the tuples just as they do.
     """
+    if isinstance(value, str) and kind != "integer" and _DATE.fullmatch(value.strip()):
+        raise OptionError(
+            f"{option}={value!r} may be a date or a number of microseconds",
+            todo='write the date with hyphens, "2026-01-31", or pass the number as an int',
+        )
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = int(value)
     if (number := whole_number(value)) is not None:
@@ -73,7 +108,7 @@ def zone_named(name: str) -> dt.tzinfo:
         if offset < dt.timedelta(days=1):
             return dt.timezone(-offset if sign == "-" else offset)
     try:
-        return zoneinfo.ZoneInfo(name)
+        return zoneinfo.ZoneInfo(_SHORT_ZONES.get(name, name))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise OptionError(
             f"Python knows no time zone {name!r}, in which a time without one would be read",

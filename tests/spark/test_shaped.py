@@ -105,7 +105,17 @@ def test_rekey_reads_shuffles_and_persists_in_one_call(sales, spark, tmp_path):
     )
 
 
-def test_rekey_of_what_comes_unevenly_has_to_say_a_lateness(sales, tmp_path):
+@pytest.mark.parametrize("options", [{"max_tuples_per_batch": 10}, {"time": "a"}, {"heartbeat": "1 s"}])
+def test_rekey_of_what_comes_unevenly_has_to_say_a_lateness(sales, tmp_path, options):
     with pytest.raises(sl.OptionError, match="how far behind") as error:
-        sl.stream(sales).rekey("shop", str(tmp_path / "by-shop"), max_tuples_per_batch=10)
+        sl.stream(sales).rekey("shop", str(tmp_path / "by-shop"), **options)
     assert "lateness=" in error.value.todo
+
+
+def test_what_was_not_too_far_ahead_for_the_first_stream_is_not_for_the_second(sales, spark, feed, items, tmp_path):
+    future = [{**row, "at": row["at"] + 3_000_000_000 * 1_000_000} for row in items(6)]
+    first, second = str(tmp_path / "first"), str(tmp_path / "second")
+    entry = sl.persist(feed(future).df, first, key="k", time="at", lateness="1 s", max_ahead=None)
+    entry.start(trigger="available-now").await_termination(60)
+    sl.stream(first).rekey("v", second, spark=spark).start(trigger="available-now").await_termination(60)
+    assert sl.stream(second).read(spark).count() == 6

@@ -145,6 +145,13 @@ def test_a_point_in_time_that_makes_no_sense_is_refused_with_its_option(value: o
     assert "2026-01-31" in refused.value.todo
 
 
+@pytest.mark.parametrize("value", ["2026", "20260131", " 2026 "])
+def test_text_that_may_be_a_date_is_not_taken_for_microseconds(value: str) -> None:
+    with pytest.raises(OptionError, match="may be a date"):
+        time_value(value, "since", "timestamp")
+    assert time_value("2026", "since", "integer") == 2026
+
+
 @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, "9" * 19])
 def test_a_time_that_64_bits_cannot_hold_is_refused(value: int | str) -> None:
     with pytest.raises(OptionError, match="more than 64 bits"):
@@ -162,6 +169,8 @@ def test_a_time_that_64_bits_cannot_hold_is_refused(value: int | str) -> None:
         ("GMT+2", 2),
         ("UTC-03:00", -3),
         ("Etc/GMT+1", -1),
+        ("PST", -8),
+        ("JST", 9),
     ],
 )
 def test_zones_by_the_names_that_spark_takes(name: str, hours: float) -> None:

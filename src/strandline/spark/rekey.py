@@ -28,22 +28,35 @@ def rekeyed(
 
     Time, partitions and lateness are the stream's unless they are given. A batch takes in whole commits of all
     partitions, and after a commit nothing older than the boundary follows. So with the stream's own lateness no tuple
-    becomes late on the way. Two cases are otherwise, and have to say a lateness: an operator's results, whose
-    partitions need not be equally far, and batches that are bounded and so end in the middle of commits.
+    becomes late on the way. `_why_later` has the cases that are otherwise, and have to say a lateness. What is far
+    ahead was kept out of the stream, or was wanted in it: it is not asked again.
     """
     from strandline.spark.entry import source
 
     reading = {name: options[name] for name in _READING if name in options}
     writing = {name: value for name, value in options.items() if name not in _READING}
-    if "lateness" not in writing and (spec.operator is not None or "max_tuples_per_batch" in reading):
-        why = "an operator's results" if spec.operator is not None else "max_tuples_per_batch"
+    if "lateness" not in writing and (why := _why_later(spec, options)):
         raise OptionError(
-            f"rekey with {why} has to say how far behind a tuple may come: the partitions need not be equally far",
+            f"rekey has to say how far behind a tuple may come: {why}",
             where=str(path),
             todo='pass lateness=, for example lateness="1 min"; what is later goes to the side log of the new stream',
         )
-    given = {"time": spec.time, "partitions": spec.partitions, "lateness": spec.lateness, **writing}
+    own = {"time": spec.time, "partitions": spec.partitions, "lateness": spec.lateness, "max_ahead": None}
+    given = {**own, **writing}
     return source(read_stream(_session(spark), **reading), path, key=key, **given)
+
+
+def _why_later(spec: StreamSpec, options: Mapping[str, Any]) -> str:
+    """Why the stream's own lateness may not be enough; empty if it is."""
+    if spec.operator is not None:
+        return "the partitions of an operator's results need not be equally far"
+    if options.get("time", spec.time) != spec.time:
+        return f"the stream is in order by {spec.time}, which says nothing of {options['time']}"
+    if options.get("max_tuples_per_batch") is not None:
+        return "with max_tuples_per_batch the partitions need not be equally far"
+    if options.get("heartbeat") is not None:
+        return "with heartbeat= time passes while a tuple is still on its way through the first stream"
+    return ""
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
