@@ -15,8 +15,11 @@ from strandline.log import block as blocks_
 from strandline.log import consumers
 from strandline.log.block import Kind
 from strandline.log.compaction import compact
+from strandline.log.entries import tuples_kept
+from strandline.log.index import FOLD_EVERY, ROOT_KEY, Index
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
+from strandline.log.manifest import seal, unseal
 from strandline.log.retention import truncate
 from strandline.log.spec import StreamSpec
 from strandline.log.summary import summary
@@ -159,3 +162,61 @@ def test_input_tuples_are_results_of_the_operator_before(tmp_path: Path) -> None
     streams.input.append([blocks_.describe(data, spec, 0, 0, file)])
     (done,) = streams.batch(tuples_max=AT_ONCE)
     assert (done.standing.input, done.taken) == (80, 50)
+
+
+def long_stream(tmp_path: Path, commits: int) -> Log:
+    """An operator's stream of small commits in two partitions: of every block of five tuples three are results."""
+    operator = {"window": {"kind": "time", "size": 10, "advance": 10}, "aggregates": {}, "footprints": []}
+    spec = StreamSpec("long", struct([*COLUMNS.items()]), ("k",), "t", 2, 0, operator=operator)
+    log = Log.create(LocalStorage(str(tmp_path / "long"), "os"), spec, ManualClock(1_000_000))
+    for c in range(commits):
+        columns = [pa.array([c] * 3, f.type) if f.name == "t" else pa.nulls(3, f.type) for f in spec.arrow]
+        made = []
+        for p in range(2):
+            first = log.state.ends[p]
+            parts = [(Kind.RESULT, columns), (Kind.G_OPEN, [column.slice(0, 2) for column in columns])]
+            data = blocks_.encode_parts(parts, spec, first)
+            file = spec.file(p, first, f"c{c}")
+            log.storage.create(file, data)
+            made.append(blocks_.describe(data, spec, p, first, file))
+        if c % 10 == 0:  # something was set aside
+            first = log.state.ends[2]
+            data = blocks_.encode_parts([(Kind.RESULT, columns)], spec, first)
+            file = spec.file(2, first, f"c{c}")
+            log.storage.create(file, data)
+            made.append(blocks_.describe(data, spec, 2, first, file))
+        log.append(made)
+    return log
+
+
+def test_how_many_tuples_are_kept_is_known_without_the_leaves_of_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = long_stream(tmp_path, 3 * FOLD_EVERY + 5)
+    read: list[str] = []
+    monkeypatch.setattr(Index, "read", lambda self, child, of=Index.read: read.append(child.file) or of(self, child))
+    fresh = Log.open(log.storage)
+    assert (tuples_kept(fresh), read) == (6 * (3 * FOLD_EVERY + 5), [])
+    truncate(fresh, before_offset=5 * (FOLD_EVERY + 3))
+    read.clear()
+    assert tuples_kept(fresh) == 6 * (2 * FOLD_EVERY + 2)
+    assert len(read) == 2, "of what was just dropped"
+    fresh.fold()
+    compact(fresh, blocks_min=2)
+    fresh.fold()
+    read.clear()
+    again = Log.open(log.storage)
+    assert (tuples_kept(again), read) == (6 * (2 * FOLD_EVERY + 2), [])
+    assert summary(again).tuples == tuples_kept(again)
+
+
+@pytest.mark.parametrize("commits", [FOLD_EVERY, 3 * FOLD_EVERY + 5])
+def test_an_index_that_does_not_count_results_is_read_for_them(tmp_path: Path, commits: int) -> None:
+    log = long_stream(tmp_path, commits)
+    body = unseal(log.storage.read(ROOT_KEY), "root")
+    del body["results"]
+    log.storage.put(ROOT_KEY, seal(body))
+    old = Log.open(log.storage)
+    assert [c.results for c in old.snapshot.children] == [None] * (commits // FOLD_EVERY)
+    assert tuples_kept(old) == summary(old).tuples == 6 * commits
+    assert old.snapshot.children == log.snapshot.children, "for whoever compares them"

@@ -27,7 +27,7 @@ from strandline.log import cuts
 from strandline.log.block import checksum
 from strandline.log.commits import write_mark
 from strandline.log.cuts import CutFile
-from strandline.log.index import Child, Index
+from strandline.log.index import Child, Index, children_json
 from strandline.log.log import Log
 from strandline.log.manifest import FORMAT_2, Manifest, commit_key, seal
 from strandline.log.milestone import FOLDER, Milestone, mark_key
@@ -147,8 +147,7 @@ def _copied(log: Log, written: _Files, children: Sequence[Child]) -> tuple[Child
 
     def copy(child: Child) -> Child:
         if not child.is_leaf:
-            below = [copy(c).to_json() for c in index.node(child)]
-            data = seal({"format": FORMAT_2, "children": below})
+            data = seal({"format": FORMAT_2, **children_json([copy(c) for c in index.node(child)])})
             return replace(child, file=written.create("json", data), checksum=checksum(data))
         if child.checksum not in known:
             known[child.checksum] = written.create("parquet", index.read(child))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -54,14 +54,28 @@ class Child:
     boundary: int | None
     """The time before which nothing follows after this child."""
     seq: int
+    results: int | None = field(default=None, compare=False)
+    """The tuples that are results; None if that is not known, for whoever wrote it had nothing to say of it."""
 
-    def to_json(self) -> dict[str, Any]:
-        # Not `asdict`, which copies every number of every partition one by one.
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Child:
-        return cls(**{**body, "firsts": tuple(body["firsts"]), "ends": tuple(body["ends"])})
+def children_json(children: Sequence[Child]) -> dict[str, Any]:
+    """Children in a root, node or milestone.
+
+    Where there are others than results, how many results each has stands beside them: older readers look past it.
+    """
+    # Not `asdict`, which copies every number of every partition one by one.
+    body = [{f.name: getattr(c, f.name) for f in fields(c) if f.name != "results"} for c in children]
+    has_others = any(c.results is not None and c.results < c.tuples for c in children)
+    return {"children": body, **({"results": [c.results for c in children]} if has_others else {})}
+
+
+def children_in(body: Mapping[str, Any]) -> tuple[Child, ...]:
+    """What `children_json` wrote."""
+    results = body.get("results") or [None] * len(body["children"])
+    return tuple(
+        Child(**{**child, "firsts": tuple(child["firsts"]), "ends": tuple(child["ends"]), "results": found})
+        for child, found in zip(body["children"], results, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +92,7 @@ class Snapshot:
 
     def to_json(self) -> dict[str, Any]:
         """What root.json and a milestone's file have in common."""
-        children = [c.to_json() for c in self.children]
-        return {"stream": self.stream, "state": self.state.to_json(), "children": children}
+        return {"stream": self.stream, "state": self.state.to_json(), **children_json(self.children)}
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Snapshot:
@@ -89,8 +102,7 @@ class Snapshot:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Snapshot:
         """What `to_json` wrote."""
-        children = tuple(Child.from_json(c) for c in body["children"])
-        return cls(body["stream"], LogState.from_json(body["state"]), children)
+        return cls(body["stream"], LogState.from_json(body["state"]), children_in(body))
 
 
 class Index:
@@ -145,7 +157,7 @@ class Index:
         found = self._nodes.get(child.file)
         if found is None:
             body = unseal(self.read(child), f"{self._storage.url}/{child.file}")
-            found = tuple(Child.from_json(c) for c in body["children"])
+            found = children_in(body)
         _remember(self._nodes, child.file, found)
         return found
 
@@ -233,11 +245,12 @@ class Index:
             time_max=time_max,
             boundary=boundary,
             seq=seq,
+            results=int(leaf.results.sum()),
         )
 
     def _write_node(self, children: Sequence[Child], level: int) -> Child:
         last = children[-1]
-        data = seal({"format": FORMAT, "children": [c.to_json() for c in children]})
+        data = seal({"format": FORMAT, **children_json(children)})
         sum_ = checksum(data)
         file = f"{_FOLDER}/{last.seq:020d}-{level}-{sum_.partition(':')[2]}.json"
         self._storage.put(file, data)
@@ -252,6 +265,7 @@ class Index:
             tuples=sum(c.tuples for c in children),
             size_bytes=sum(c.size_bytes for c in children),
             firsts=children[0].firsts,
+            results=_sum(c.results for c in children),
         )
 
     def _merged(self, children: list[Child]) -> list[Child]:
@@ -354,6 +368,11 @@ def _remember(cache: OrderedDict[str, _T], file: str, found: _T) -> None:
     cache.move_to_end(file)
     if len(cache) > _CACHED:
         cache.popitem(last=False)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    return None if None in known else sum(n for n in known if n is not None)
 
 
 def _or_smallest(time: int | None) -> int:

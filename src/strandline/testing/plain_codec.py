@@ -133,6 +133,10 @@ class PlainLeaf:
     def size_bytes(self) -> npt.NDArray[np.int64]:
         return np.array([b.size_bytes for b in self._entries], np.int64)
 
+    @property
+    def results(self) -> npt.NDArray[np.int64]:
+        return np.array([b.results for b in self._entries], np.int64)
+
 
 @contextmanager
 def plain_codec() -> Iterator[None]:
