@@ -3,8 +3,7 @@
 What is in: `Log.open` of both logs on disk (`open_s`), reading the extent backwards and loading the newest footprints
 (`load_s`), reading the input from the oldest of them and replaying it (`replay_s`), checksums included. What is out:
 Spark, which would start the task, and the imports of a new process. The files were just written, so the operating
-system has them in memory. Kernels are compiled before; `cold_s` is a recovery in a new process, which loads them from
-Numba's cache.
+system has them in memory. Kernels are compiled before; `cold_recovery.py` measures recoveries in new processes.
 
 The state that was recovered is compared, window by window, with the one that the operator had when it stopped. What the
 number of open windows adds to a batch is in `batch_cost.py`.
@@ -14,8 +13,6 @@ from __future__ import annotations
 
 import shutil
 import statistics
-import subprocess
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +24,7 @@ import xxhash
 import strandline as sl
 from benchmarks.averages import Averages, Items, plan_of
 from benchmarks.batch_cost import batch_cost, step_cost
+from benchmarks.cold_recovery import in_new_processes
 from benchmarks.harness import KEYS, rounds, say, spread, workspace
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
@@ -178,7 +176,10 @@ def _core(sizes: _Size, folder: Path, repeat: int) -> dict[str, Any]:
 
     seconds = rounds({name: lambda name=name: once(name) for name in found}, repeat)  # type: ignore[misc]
     best = {name: min(f, key=lambda r: r.recovery.load_s + r.recovery.replay_s) for name, f in found.items()}
-    cold_s = _cold(folder / "young")
+    warm_s = min(r.seconds for r in found["young"])
+    cold = in_new_processes(
+        folder / "young", warm_s, repeat if sizes.spark_batches else 1, compiling=bool(sizes.spark_batches)
+    )
     shutil.rmtree(folder / "old")
     shutil.rmtree(folder / "young")
     young, old = best["young"], best["old"]
@@ -193,7 +194,7 @@ def _core(sizes: _Size, folder: Path, repeat: int) -> dict[str, Any]:
         "window": WINDOW,
         "tuples": sizes.batch * sizes.batches,
         **young.figures(),
-        "cold_s": cold_s,
+        **cold,
         "predicted_s": round(young.predicted_s, 4),
         "age": round(min(seconds["old"]) / min(seconds["young"]), 3),
         "age_detail": {"young": young.figures(), "old": old.figures()},
@@ -201,16 +202,6 @@ def _core(sizes: _Size, folder: Path, repeat: int) -> dict[str, Any]:
         "results_match": bool(matches),
         "result_hash": xxhash.xxh3_64_hexdigest(_windows(young.operator).tobytes()),
     }
-
-
-def _cold(folder: Path) -> float:
-    """Seconds in a new process, imports not counted."""
-    program = (
-        "import sys; from pathlib import Path; from benchmarks.recovery import _recover; import time; "
-        "began = time.perf_counter(); _recover(Path(sys.argv[1])); print(time.perf_counter() - began)"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(folder)], check=True, capture_output=True, text=True)
-    return round(float(done.stdout), 4)
 
 
 # ---------------------------------------------------------------------- the target

@@ -63,6 +63,8 @@ install_packages() {
   say "Installing strandline"
   # The lock has the build backend: nothing is resolved or downloaded here.
   pip install --quiet --no-deps --no-build-isolation --editable .
+  say "Compiling what operators have in common"
+  "$venv/bin/strandline" warm-up >/dev/null || true # whoever needs it compiles it
   fingerprint >"$stamp" # last: whatever was interrupted before is done again
 }
 

@@ -42,6 +42,9 @@ def test_recovery_finds_the_state_that_was_there(tmp_path: Path) -> None:
     assert result["extent"] <= 2 * result["open_windows"]
     assert 0 <= result["within_target"] <= 1
     assert {"load_s", "replay_s", "predicted_s", "cold_s", "age", "step_cost_ratio"} <= result.keys()
+    assert result["cold_to_warm"] > 0
+    assert result["container_to_process"] > 0
+    assert result["compiled_in_container"] == 0, "a new container was given its kernels"
     assert list(tmp_path.iterdir()) == []
 
 

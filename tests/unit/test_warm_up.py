@@ -10,11 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from strandline.arrow_types import SIMPLE
+from strandline.cli.app import app
+from strandline.log.local_storage import LocalStorage
 from strandline.operators.kernel_bundle import KernelBundle, pack
-from strandline.recovery.warm_up import Kernels, _values, live_in_small
-from tests.operator_streams import PLANS, input_spec
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.warm_up import COMMON, Kernels, _values, live_in_small
+from tests.operator_streams import PLANS, Streams, input_spec
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,6 +96,26 @@ def test_a_life_in_small_leaves_nothing_behind(name: str, tmp_path: Path, monkey
 )
 def test_a_life_in_small_has_values_of_every_type(kind: object) -> None:
     assert len(_values(kind, range(300), 0)) == 300
+
+
+# ---------------------------------------------------------------------- by hand
+
+
+def test_the_command_compiles_what_is_common_or_what_an_operator_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Kernels] = []
+    monkeypatch.setattr(Kernels, "compile", lambda kernels: compiled.extend([kernels]))
+    said = CliRunner().invoke(app, ["warm-up", "--json"])
+    assert (said.exit_code, json.loads(said.stdout).keys()) == (0, {"compiled", "seconds", "folder"})
+    assert compiled == COMMON
+    storages = (LocalStorage(tmp_path / "input", durability="os"), LocalStorage(tmp_path / "output", durability="os"))
+    streams = Streams(PLANS["session"], lambda partition: StateCache(tmp_path / "state"), storages=storages)
+    assert CliRunner().invoke(app, ["warm-up", str(tmp_path / "output")]).exit_code == 0
+    assert compiled[-1] == Kernels(PLANS["session"], streams.input.spec)
+    refused = CliRunner().invoke(app, ["warm-up", str(tmp_path / "input")])
+    assert refused.exit_code == 1
+    assert "no operator writes this stream" in refused.output
 
 
 # ---------------------------------------------------------------------- on their way to other machines

@@ -20,6 +20,7 @@ from strandline.cli.replay import replay
 from strandline.cli.tail import tail
 from strandline.cli.truncate import truncate
 from strandline.cli.verify import verify
+from strandline.cli.warm_up import warm_up
 from strandline.errors import StrandlineError
 
 _INTERRUPTED = 130
@@ -103,6 +104,7 @@ _add(compact, "compact streams/items --target-size 64MB")
 _add(truncate, 'truncate streams/items --before "2026-01-01" --dry-run')
 _add(consumers, "consumers streams/items --forget report")
 _add(collect, 'collect streams/items --grace "2 h"')
+_add(warm_up, "warm-up streams/average")
 _add(bench, "bench persist --size small --json")
 
 

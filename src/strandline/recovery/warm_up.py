@@ -33,13 +33,17 @@ from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
+from strandline.log.storage_url import open_storage
+from strandline.operators.aggregates import avg, count_all
 from strandline.operators.kernel_bundle import can_be_kept, keep_names, kept_names
 from strandline.operators.plan import Plan
 from strandline.operators.shape import AS_IS
+from strandline.operators.windows import Window, count_window, session_window, time_window
 from strandline.recovery import step as steps
 from strandline.recovery.partitions import run_batch
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.step import Done, Step
+from strandline.recovery.stream_plan import plan_of
 
 _MANY = range(300)
 """Tuples of so many keys: more windows than the first room holds, so that it has to grow."""
@@ -90,6 +94,24 @@ class Kernels:
         """What tells kernels of operators apart, and perhaps a little more."""
         plan = _small(self.plan)
         return json.dumps([plan.to_json(), plan.key, plan.time, _fields(plan, self.input_spec)], sort_keys=True)
+
+
+def kernels_of(log: Log) -> Kernels:
+    """Those of the operator that writes this stream; its input must be where it reads it."""
+    plan_of(log.spec, log.storage.url)
+    input_ = Log.open(open_storage(str((log.spec.upstream or {}).get("path", ""))))
+    return Kernels(plan_of(log.spec, log.storage.url, input_.spec), input_.spec)
+
+
+def _common(window: Window, key: str) -> Kernels:
+    fields = {"key": key, "value": "double", "time": "timestamp"}
+    schema = {"type": "struct", "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+    plan = Plan.of(window, {"average": avg("value"), "n": count_all()}, fields, ["key"], "time")
+    return Kernels(plan, StreamSpec("common", schema, ("key",), "time", partitions=1, lateness=0))
+
+
+COMMON = [_common(count_window(2), "long"), _common(time_window(2), "string"), _common(session_window(2), "string")]
+"""Of operators that run most of the kernels which do not depend on what is computed."""
 
 
 def _small(plan: Plan) -> Plan:

@@ -1,0 +1,44 @@
+"""`strandline warm-up`: compile kernels before an operator needs them, for example while an image is made."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from strandline.cli.arguments import AsJson, open_log
+from strandline.cli.terminal import aside, facts_table, out, panel, print_json
+from strandline.wording import plural
+
+
+def warm_up(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="PATH", help="Streams of operators.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compile kernels before an operator needs them, and keep them for every process to come.
+
+    Without a path: those that all operators have in common, and those of averages and counts. With paths of operators'
+    streams: all kernels of these. What is kept already is not compiled again.
+    """
+    from strandline.clock import stopwatch_s
+    from strandline.operators.kernel_cache import TALLY, kernel_folder
+    from strandline.recovery.warm_up import COMMON, kernels_of
+
+    began_s = stopwatch_s()
+    folder = kernel_folder()
+    if folder is None:  # a warning has said why
+        raise typer.Exit(1)
+    wanted = [kernels_of(open_log(path)) for path in paths] if paths else COMMON
+    with aside().status("compiling"):
+        for kernels in wanted:
+            kernels.compile()
+    seconds = round(stopwatch_s() - began_s, 1)
+    if as_json:
+        print_json({"compiled": TALLY.compiled, "seconds": seconds, "folder": str(folder)})
+        return
+    facts = facts_table()
+    facts.add_row("compiled", f"{plural(TALLY.compiled, 'kernel')} in {seconds} s" if TALLY.compiled else "nothing new")
+    facts.add_row("kept in", str(folder))
+    out().print(panel(facts, "warm-up"))
