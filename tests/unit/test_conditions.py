@@ -118,3 +118,10 @@ def test_kernels_are_compiled_once_whatever_is_true() -> None:
         operator.begin()
         list(operator.feed(pa.concat_tables([rows_table(rows, first).slice(0, 1), rows_table(rows, first).slice(1)])))
     assert len(p.step.signatures) == 1  # type: ignore[attr-defined]
+
+
+def test_conditions_that_differ_in_a_type_only_are_two() -> None:
+    whole, halves = agg.count_all(where=pc.field("v") / 2 > 1), agg.count_all(where=pc.field("v") / 2.0 > 1)
+    p = plan(count_window(3), ["k"], n=whole, m=halves)
+    assert result(p, [row(3), row(3), row(4)]) == {"n": 1, "m": 3}
+    assert plan_of(output_spec(p), "here").conditions == p.conditions

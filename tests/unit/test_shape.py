@@ -122,11 +122,43 @@ def test_another_expression_over_an_old_stream_is_refused() -> None:
 
     ours = stream(where(V > 0))
     ours.require_same(stream(where(V > 0)), "here")
-    for other, words in ((where(V > 1), r"\(v > 0\).*\(v > 1\)"), (AS_IS, "this program says none")):
+    for other, words in (
+        (where(V > 1), r"\(v > 0\).*\(v > 1\)"),
+        (where(V > 0.0), r"\(v > 0\).*\(v > 0\.0\)"),
+        (AS_IS, "this program says none"),
+    ):
         with pytest.raises(StreamMismatchError, match=words):
             ours.require_same(stream(other), "here")
     with pytest.raises(StreamMismatchError, match="its shape is none"):
         stream(AS_IS).require_same(ours, "here")
+
+
+def test_expressions_that_differ_in_a_type_only_are_two() -> None:
+    shape = select("k", whole=V / 2, exact=V / 2.0)
+    p = plan(count_window(1), ["k"], shape, whole=agg.sum("whole"), exact=agg.sum("exact"))
+    again = plan_of(replace(output_spec(p), format=SHAPED_FORMAT), "here")
+    for one in (p.shape, again.shape):
+        assert [(r["whole"], r["exact"]) for r in one.over(rows_table(_rows(3))).to_pylist()] == [(1, 1.5)]
+    shapes = [where(e) for e in (V > 2, V > 2.0, pc.greater(V, pa.scalar(2, pa.int8())))]
+    plans = [plan(count_window(1), ["k"], shape, total=agg.sum("v")) for shape in shapes]
+    assert len(set(plans)) == 3, "workers keep what they have compiled by plans"
+
+
+def test_an_operator_goes_on_where_another_arrow_has_called_its_expressions_otherwise() -> None:
+    p = plan(count_window(2), ["k"], where(V > 0, select("k", v=V / 2)), n=agg.sum("v", where=V < 9))
+    ours = output_spec(p).operator
+    assert ours is not None
+    renamed = {text: f"old {text}" for text in ours["expressions"]}
+    stored = {
+        "window": ours["window"],
+        "aggregates": {"n": ["sum", "v", "long", {"where": renamed["(v < 9)"]}]},
+        "shape": [{"select": {n: renamed[n if n != "v" else "(v / 2)"] for n in "ktv"}}, {"where": renamed["(v > 0)"]}],
+        "expressions": {renamed[text]: arrow for text, arrow in ours["expressions"].items()},
+        "footprints": ours["footprints"],
+    }
+    assert p.continuing(stored) == p
+    output_spec(p.continuing(stored)).require_same(replace(output_spec(p), operator=stored), "here")
+    assert p.continuing(ours).to_json() == p.to_json()
 
 
 def test_how_arrow_writes_an_expression_does_not_count() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from strandline.arrow_types import decimal_of
@@ -86,6 +86,10 @@ class Aggregate:
         function, column, _, *rest = body
         text = rest[0].get("where") if rest else None
         return cls(function, column, None if text is None else Formula(text, expressions[text]))
+
+    def known_as(self, stored: Mapping[str, str]) -> Aggregate:
+        """With the text under which a stream has its condition; see `Formula.known_as`."""
+        return self if self.where is None else replace(self, where=self.where.known_as(stored))
 
 
 @dataclass(frozen=True, slots=True)

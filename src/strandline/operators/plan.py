@@ -83,11 +83,17 @@ class Plan:
         )
 
     def continuing(self, operator: Mapping[str, Any] | None) -> Plan:
-        """The plan for a stream of which stream.json says this: sessions keep the rule it was created with."""
+        """The plan for a stream of which stream.json says this: with its rule for sessions and its texts."""
+        if operator is None:
+            return self
         older = replace(self.window, includes_gap=False)
-        if operator is not None and self.is_session and operator["window"] == older.to_json():
-            return replace(self, window=older)
-        return self
+        stored = operator.get("expressions", {})
+        return replace(
+            self,
+            window=older if self.is_session and operator["window"] == older.to_json() else self.window,
+            accumulators=tuple(replace(a, aggregate=a.aggregate.known_as(stored)) for a in self.accumulators),
+            shape=self.shape.known_as(stored),
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Compiled kernels stay behind: whoever gets the plan has its own.

@@ -159,6 +159,17 @@ class Shape:
 
     # ------------------------------------------------------------------ stream.json
 
+    def known_as(self, stored: Mapping[str, str]) -> Shape:
+        """Each formula with the text under which a stream has it; see `Formula.known_as`."""
+        return Shape(
+            tuple(
+                Where(s.formula.known_as(stored))
+                if isinstance(s, Where)
+                else Select(tuple((name, formula.known_as(stored)) for name, formula in s.columns))
+                for s in self.steps
+            )
+        )
+
     @property
     def formulas(self) -> list[Formula]:
         """All of them."""
