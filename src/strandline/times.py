@@ -26,7 +26,7 @@ Zone = dt.tzinfo | Callable[[], dt.tzinfo | None] | None
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"[+-]?\d+")
 _DATE = re.compile(r"\d{4}|\d{8}")
 """A year, or a day without hyphens: nobody who writes so means microseconds."""
 _SHORT_ZONES = {

@@ -1,5 +1,6 @@
 """What users count and read of an operator's stream is its results: footprints leak into no number and no table."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -7,9 +8,11 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from typer.testing import CliRunner
 
 import strandline as sl
 from strandline.checkpoint.policy import cec
+from strandline.cli.app import app
 from strandline.clock import ManualClock
 from strandline.log import block as blocks_
 from strandline.log import consumers
@@ -220,3 +223,14 @@ def test_an_index_that_does_not_count_results_is_read_for_them(tmp_path: Path, c
     assert [c.results for c in old.snapshot.children] == [None] * (commits // FOLD_EVERY)
     assert tuples_kept(old) == summary(old).tuples == 6 * commits
     assert old.snapshot.children == log.snapshot.children, "for whoever compares them"
+
+
+def test_a_truncation_says_how_many_results_it_drops(tmp_path: Path) -> None:
+    log = long_stream(tmp_path, 10)
+    found = CliRunner().invoke(app, ["truncate", log.storage.url, "--before-offset", "25", "--json"])
+    body = json.loads(found.output)
+    assert [(d["start"], d["end"], d["tuples"], d["unneeded"], d["blocks"]) for d in body["dropped"]] == [
+        (0, 25, 15, 15, 5),
+        (0, 25, 15, 15, 5),
+    ]
+    assert body["starts"][:2] == [25, 25]

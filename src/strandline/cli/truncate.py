@@ -55,7 +55,7 @@ def truncate(
     plan = planned(log, **bound)
     reaches_late = before_time is not None and partition is None
     drops = _drops(log, plan, [*partitions, log.spec.late] if reaches_late else partitions)
-    is_something = any(d.tuples for d in drops)
+    is_something = any(d.blocks for d in drops)
     if not as_json:
         _show(log, plan, drops, dry_run)
     if is_something and plan.refusal is not None:
@@ -83,6 +83,7 @@ class _Drop:
     start: int
     end: int
     tuples: int
+    """Results: a block of an operator's stream may hold none, and be dropped."""
     unneeded: int
     """Those of them that no consumer needs."""
     blocks: int
@@ -101,12 +102,12 @@ def _drops(log: Log, plan: Truncation, partitions: list[int]) -> list[_Drop]:
                 partition=p,
                 start=start,
                 end=end,
-                tuples=end - start,
-                unneeded=plan.free[p] - start,
+                tuples=sum(b.results for b in blocks),
+                unneeded=sum(b.results for b in blocks if b.end <= plan.free[p]),
                 blocks=len(blocks),
                 size_bytes=sum(b.size_bytes for b in blocks),
-                time_min=min((b.time_min for b in blocks), default=None),
-                time_max=max((b.time_max for b in blocks), default=None),
+                time_min=min((b.time_min for b in blocks if b.has_results), default=None),
+                time_max=max((b.time_max for b in blocks if b.has_results), default=None),
             )
         )
     return found
@@ -121,10 +122,10 @@ def _show(log: Log, plan: Truncation, drops: list[_Drop], dry_run: bool) -> None
     zone = " UTC" if log.spec.time_kind == "timestamp" else ""
     tuples = sum(d.tuples for d in drops)
     console = out()
-    if not tuples:
+    if not any(d.blocks for d in drops):
         console.print("Nothing to drop: no block lies wholly before that.")
         return
-    drops = [d for d in drops if d.tuples or d.partition != log.spec.late]
+    drops = [d for d in drops if d.blocks or d.partition != log.spec.late]
     cells = {
         "": ["late" if d.partition == log.spec.late else str(d.partition) for d in drops],
         "tuples": [count(d.tuples) for d in drops],

@@ -117,7 +117,7 @@ class Stream(ArrowReading):
                     todo="filter by the column _offset (positions=True)",
                 )
             if bound is not None:
-                reader = reader.option(name, str(log_time(self._log, bound, name, session_zone(spark))))
+                reader = reader.option(name, f"{log_time(self._log, bound, name, session_zone(spark)):+d}")
         return self._load(reader)
 
     def read_stream(
@@ -138,7 +138,7 @@ class Stream(ArrowReading):
 
         register(spark)
         if not isinstance(start, str) or start not in ("earliest", "latest"):
-            start = str(log_time(self._log, start, "start", session_zone(spark)))
+            start = f"{log_time(self._log, start, 'start', session_zone(spark)):+d}"  # the sign: no date
         reader = self._options(spark.readStream.format("strandline")).option("start", start)
         if max_tuples_per_batch is not None:
             reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
