@@ -4,6 +4,7 @@ import doctest
 import io
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,10 +24,11 @@ from strandline.log import block as blocks_
 from strandline.log import operator_words
 from strandline.log.block import Kind
 from strandline.log.compaction import compact
-from strandline.log.consumers import operator_name, register
+from strandline.log.consumers import operator_name, register, unregister
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
-from strandline.log.manifest import Writer
+from strandline.log.manifest import Writer, commit_key
+from strandline.log.retention import apply_retention
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
 from strandline.log.summary import summary
@@ -340,6 +342,37 @@ def test_help_gives_each_example_once() -> None:
     ):
         text = " ".join(shown(command, "--help").split())
         assert text.count(f"Example: strandline {command}") == 1
+
+
+# ---------------------------------------------------------------------- retention
+
+
+def test_inspect_tells_of_the_retention_that_the_writer_was_started_with(items: Log) -> None:
+    path = items.storage.url
+    assert "everything is kept" in shown("inspect", path)
+    writer = Log.open(items.storage, items.clock)
+    writer.retention = HOUR
+    append_items(writer, {0: [(0, 0, NOON + 12 * HOUR)]})
+    assert "retention  1 hour (set by its writer)" in shown("inspect", path)
+    for i in range(70):  # also from the snapshot
+        append_items(writer, {0: [(0, i, NOON + 12 * HOUR)]})
+    assert summary(Log.open(items.storage, items.clock)).retention == HOUR
+    for name in (operator_name(UUID), "report"):
+        unregister(writer, name)
+    apply_retention(writer, HOUR)
+    assert "1 hour (set by its writer), 2,640 offsets dropped so far" in shown("inspect", path)
+    # One that was started without keeps what is left.
+    append_items(Log.open(items.storage, items.clock), {0: [(0, 0, NOON + 13 * HOUR)]})
+    assert "nothing goes by itself, 2,640 offsets dropped so far" in shown("inspect", path)
+
+
+def test_a_retention_that_the_stream_was_created_with_is_no_news(tmp_path: Path) -> None:
+    spec = replace(item_spec(1, time_type="timestamp"), retention=7 * 24 * HOUR)
+    log = Log.create(LocalStorage(tmp_path, durability="os"), spec)
+    append_items(log, {0: [(1, 1, NOON)]})
+    assert log.state.retention is None
+    assert b"retention" not in log.storage.read(commit_key(0))
+    assert "retention  7 days " in shown("inspect", str(tmp_path))
 
 
 # ---------------------------------------------------------------------- pipes and colours

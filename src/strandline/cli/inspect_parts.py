@@ -34,7 +34,7 @@ def stream(s: Summary, now_us: int, *, is_short: bool) -> RenderableType:
         "id": Text(s.id),
         "created": f"{moment(s.created_us)} UTC [{QUIET}]{escape(s.created_by)}[/]" if s.created_us else "-",
         "lateness": "nothing is ever late" if s.lateness is None else _exact(s, s.lateness),
-        "retention": "everything is kept" if s.retention is None else _exact(s, s.retention),
+        "retention": _retention(s),
         "tuples": f"[bold {ACCENT}]{count(s.tuples)}[/]{beside}",
         "size": f"{size(s.size_bytes)} in {plural(s.blocks, 'block')}, {plural(s.commits, 'commit')}",
         _axis(s): _range(s),
@@ -54,6 +54,15 @@ def stream(s: Summary, now_us: int, *, is_short: bool) -> RenderableType:
         if not is_short or name not in _NOT_IN_SHORT:
             facts.add_row(name, value)
     return facts
+
+
+def _retention(s: Summary) -> str:
+    """What goes by itself, and whether anything has gone already."""
+    dropped = sum(p.start for p in s.partitions)
+    gone = f", {plural(dropped, 'offset')} dropped so far" if dropped else ""
+    if s.retention is None:
+        return ("nothing goes by itself" if dropped else "everything is kept") + gone
+    return _exact(s, s.retention) + (" (set by its writer)" if s.retention_is_writers else "") + gone
 
 
 def _rates(s: Summary) -> str:

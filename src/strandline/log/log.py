@@ -49,6 +49,7 @@ class Log:
         self.storage = storage
         self._spec = stream
         self.clock = clock
+        self.retention = stream.retention  # of whoever appends with this handle
         self._index = Index(storage)
         self.commits = Commits(storage, stream.id)
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
@@ -313,13 +314,11 @@ class Log:
     ) -> Manifest:
         """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
 
-        The blocks were made for the state `base` (by default the newest this handle has seen). If another writer has
-        published since, this raises and publishes nothing; compaction and truncation in between do no harm.
-        `boundaries` come from whoever knows better than the largest time minus lateness. `finished` says that no append
-        will ever follow, `durability` how the files were written.
+        The blocks were made for the state `base` (by default the newest seen). If another writer has published since,
+        this raises and publishes nothing; compaction and truncation in between do no harm. `boundaries` come from who
+        knows better than lateness, `finished`: no append will ever follow, `durability`: how the files were written.
         """
         base = base or self.state
-        files = {b.file for b in blocks}
         known = (END_OF_TIME,) * self.spec.partitions if finished else boundaries
 
         def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
@@ -328,7 +327,7 @@ class Log:
             for m in seen:
                 if m.kind in ("append", "schema"):
                     raise failures.second_writer(m.seq, m.writer, self.storage.url)
-                if m.kind == "collect" and (gone := files.intersection(m.files)):
+                if m.kind == "collect" and (gone := {b.file for b in blocks}.intersection(m.files)):
                     raise failures.collected(gone, self.storage.url)
             ends = list(base.ends)
             for b in blocks:
@@ -350,6 +349,7 @@ class Log:
                 durability=durability,
                 source=source,
                 finished=finished,
+                retention=None if self.retention == self.spec.retention else self.retention,
             )
             require_forward(base, appended)
             return appended

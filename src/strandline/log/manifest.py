@@ -72,6 +72,8 @@ class Manifest:
     """append: Spark's offsets of the batch, from which its checkpoint can be rebuilt."""
     finished: bool = False
     """append: nothing will ever follow it; its boundaries are the end of time."""
+    retention: int | None = None
+    """append: how long its writer keeps tuples, if that is not what stream.json says."""
     starts: tuple[int, ...] = ()
     """truncate: the first offset that is kept, per partition."""
     files: tuple[str, ...] = ()
@@ -167,6 +169,8 @@ def _body(m: Manifest) -> dict[str, Any]:
         body["time_max"] = m.time_max
         if m.finished:
             body["finished"] = True
+        if m.retention is not None:
+            body["retention"] = m.retention
         body["partitions"] = [
             _part(by_partition.get(p, ()), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
             for p in range(late)
@@ -249,6 +253,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             durability=body.get("durability", "fsync"),
             source=body["source"],
             finished=body.get("finished", False),
+            retention=body.get("retention"),
             standings=tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),
         )
     if kind == "compact":

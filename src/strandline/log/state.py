@@ -49,6 +49,8 @@ class LogState:
     """Where the operator that writes this stream stands, per partition."""
     finished: bool = False
     """Nothing will ever be appended again."""
+    retention: int | None = None
+    """How long the writer of the last append keeps tuples, if that is not what stream.json says."""
     milestone: Milestone | None = None
     """The newest one; it may not be marked yet."""
     added: tuple[Mapping[str, Any], ...] = ()
@@ -86,6 +88,7 @@ class LogState:
                 durability=m.durability,
                 standings=m.standings,
                 finished=m.finished,
+                retention=m.retention,
             )
         if m.kind == "truncate":
             starts = tuple(max(old, new) for old, new in zip(self.starts, m.starts, strict=True))
@@ -112,6 +115,8 @@ class LogState:
             body["standings"] = [s.to_json() for s in self.standings]
         if self.finished:
             body["finished"] = True
+        if self.retention is not None:
+            body["retention"] = self.retention
         if self.durability != "fsync":
             body["durability"] = self.durability
         if self.milestone:
@@ -139,6 +144,7 @@ class LogState:
             consumers=tuple(Registration(**{**c, "needs": tuple(c["needs"])}) for c in body["consumers"]),
             standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
             finished=body.get("finished", False),
+            retention=body.get("retention"),
             milestone=Milestone.from_json(body["milestone"]) if "milestone" in body else None,
             added=tuple(body.get("added", ())),
         )
@@ -149,7 +155,7 @@ class LogState:
         return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 
 
-_ONLY_IF_SAID = ("standings", "finished", "durability", "milestone", "added")
+_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added")
 """Left out of a snapshot where there is nothing to say: most streams have none of it."""
 
 

@@ -87,6 +87,9 @@ class Summary:
     """Times are microseconds since 1970 UTC if so, plain numbers if not."""
     lateness: int | None
     retention: int | None
+    """How long tuples are kept by whoever writes now; None: nothing goes by itself."""
+    retention_is_writers: bool
+    """Whether the last writer chose that, and not whoever created the stream."""
     created_us: int
     created_by: str
     commits: int
@@ -138,7 +141,8 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         time=spec.time,
         time_is_timestamp=spec.time_is_timestamp,
         lateness=spec.lateness,
-        retention=spec.retention,
+        retention=spec.retention if state.retention is None else state.retention,
+        retention_is_writers=state.retention is not None,
         created_us=spec.created_us,
         created_by=spec.created_by,
         commits=state.seq + 1,

@@ -132,7 +132,7 @@ class Entry:
         checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
         self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
-        retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
+        retention = log.retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
         heartbeat = None
         if self._heartbeat_us is not None and log.spec.lateness is not None:
             # Spark looks into the source once an interval; what came since is not late for that.

@@ -99,7 +99,8 @@ class OperatorStart:
             )
         kernels = KernelShipping(spark.sparkContext, Kernels(self._plan, input_log.spec))
         kernels.begin()
-        retention = self._spec.retention if self._spec.retention is not None else output.spec.retention
+        own = self._spec.retention
+        retention = output.retention = own if own is not None else output.spec.retention
         job = OperatorJob(
             spark.sparkContext,
             self._plan,
