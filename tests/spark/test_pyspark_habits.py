@@ -49,7 +49,7 @@ def test_an_operator_over_a_stream_takes_in_that_time_has_passed(spark, feed, it
     assert sl.stream(str(tmp_path / "out")).read(spark).count() == 1
     sl.persist(source.df, str(tmp_path / "in"), key="k", time="at", lateness="0 s").start(
         trigger=dict(availableNow=True), final=True
-    ).await_termination(60)
+    ).await_termination(240)
     query.process_all_available()  # the end of the input is no tuple: Spark sees nothing new
     assert sl.stream(str(tmp_path / "out")).read(spark).count() == 2
     query.stop()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from strandline.clock import SYSTEM_CLOCK
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import OptionError, StrandlineError
 from strandline.log.failures import unfinished
 from strandline.spark.failure import failure_in
@@ -42,6 +42,7 @@ class BatchHandler(ABC):
         self._is_done = False
         """Whether all is published, as far as is known: a batch that comes now is the proof that it is not."""
         self._has_more = False
+        self._now: tuple[int, float] | None = None
 
     @abstractmethod
     def handle(self, df: DataFrame, batch: int) -> None:
@@ -80,6 +81,22 @@ class BatchHandler(ABC):
     def report(self) -> Mapping[str, Any]:
         """What the last batch did."""
         return self.progress
+
+    @property
+    def running(self) -> Mapping[str, Any]:
+        """The batch under way: its number, seconds so far; empty if none is."""
+        now = self._now
+        return {} if now is None else {"batch": now[0], "seconds": round(stopwatch_s() - now[1], 3)}
+
+    @property
+    def spark_progress(self) -> Iterable[Any] | None:
+        """What Spark's listeners were told, if that is not what Spark's own query has told them."""
+        return None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no further batch will begin."""
+        return self._stopping
 
     @property
     def is_busy(self) -> bool:
@@ -145,8 +162,12 @@ class BatchHandler(ABC):
                 self._has_more = True
                 raise InterruptedError(_INTERRUPTED)
             if not self._stopping:
-                with self._in_words():
-                    self.handle(df, batch)
+                self._now = batch, stopwatch_s()
+                try:
+                    with self._in_words():
+                        self.handle(df, batch)
+                finally:
+                    self._now = None
                 return
         self._wait_for_the_end()
 
@@ -169,10 +190,10 @@ class BatchHandler(ABC):
                 self.failure = self.failure or problem
         finally:
             self._at_work.release()
-        self._end()
+        self.end()
         return False
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Ends the query once it is idle: a failure is not to go unnoticed for want of input."""
         self._stopping = True
         with self._at_work:

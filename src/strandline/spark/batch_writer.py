@@ -61,6 +61,8 @@ class BatchWriter(BatchHandler):
         self._watch = SideLogWatch(log.spec, place.url)
         self._heartbeat = heartbeat
         self._published_s = stopwatch_s()
+        if (last := log.state.writer) is not None:
+            self.progress = self._report(last.batch, [], 0.0, 0.0)
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
@@ -130,6 +132,9 @@ class BatchWriter(BatchHandler):
         self._follows = self._log.state.writer
         self._published_s = stopwatch_s()
         self._housekeeping.after_batch(self._log, base.seq)
+        state = self._log.state
+        before = self.progress or self._report(-1, [], 0.0, 0.0)
+        self.progress = {**before, "commit": state.seq, "boundary": state.boundary}
         return True
 
     def _nothing_waits(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,16 @@ from strandline.log.failures import finished
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.windows import Window
-from strandline.spark.batch_writer import BatchWriter
+from strandline.spark.following import FollowingOperator
 from strandline.spark.heartbeat import Heartbeat, require_heartbeat
 from strandline.spark.housekeeping import Housekeeping, checked_choice
+from strandline.spark.listener_events import ListenerEvents
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
 from strandline.spark.query import Query
 from strandline.spark.shaped import Shaped, shaped
+from strandline.spark.shared_entry import EntryRun
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.units import Duration, duration_us
@@ -55,6 +58,8 @@ class Entry:
         self._heartbeat_us = heartbeat_us
         self._compaction = compaction
         self._schema_evolution = schema_evolution
+        self._starting = threading.Lock()
+        self._run: EntryRun | None = None
 
     def start(
         self,
@@ -74,7 +79,9 @@ class Entry:
         "arrow" (Python tasks); by default whichever is faster there.
         With `final`, for "available-now" alone, the stream is finished when all that is available is published.
         """
-        return self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
+        with self._starting:
+            run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
+            return run.share(None)
 
     # ------------------------------------------------------------------ as the input of an operator
 
@@ -101,8 +108,26 @@ class Entry:
         return shaped(self).select(*columns, **named)
 
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
-        """Starts that query."""
-        return self._start(spark, start, start.trigger, start.name, start.spark_checkpoint_dir, None, final=start.final)
+        """Starts that query, or lets the operator join it if it runs already: operators of one source share it."""
+        with self._starting:
+            if self._run is not None and self._run.is_open:
+                self._run.require_same(start.trigger, final=start.final)
+                self._run.require_no_other(start.place)
+                operator = self._operator(start)
+                self._run.handler.join(operator)
+                return self._run.share(operator)
+            arguments = start.trigger, start.name, start.spark_checkpoint_dir, None
+            run = self._start(spark, start, *arguments, final=start.final)
+            return run.share(run.handler.operators[0])
+
+    def _operator(self, start: OperatorStart) -> FollowingOperator:
+        # With a handle of its own, because it reads the stream while another one is being appended to.
+        spark = self._df.sparkSession
+        job = start.job(spark, self._place, self._place.open())
+        url = start.place.url.rstrip("/")
+        name = f"{start.name}: operator" if start.name else f"operator {url.rpartition('/')[2]}"
+        events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._place.url}]")
+        return FollowingOperator(start.place, job, events)
 
     def _start(
         self,
@@ -114,7 +139,7 @@ class Entry:
         blocks: str | None,
         *,
         final: bool,
-    ) -> Query:
+    ) -> EntryRun:
         arguments = trigger_arguments(trigger)
         if final and trigger != AVAILABLE_NOW:
             raise OptionError(
@@ -143,16 +168,15 @@ class Entry:
             "max_ahead": self._max_ahead,
             "heartbeat": heartbeat,
         }
-        if operator is None:
-            writer = BatchWriter(self._place, log, checkpoint, **options)
-        else:
-            # With a handle of its own, because it reads the stream while this one is being appended to.
-            job = operator.job(self._df.sparkSession, self._place, self._place.open())
-            writer = FusedBatches(self._place, log, checkpoint, job, **options)
-            # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
-            writer.catch_up()
+        writer = FusedBatches(self._place, log, checkpoint, **options)
+        if operator is not None:
+            following = self._operator(operator)
+            if log.state.writer is not None or following.has_news:
+                # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
+                following.catch_up(writer.last_writer)
+            writer.operators.append(following)
         if mended:
-            writer.progress = {"checkpoint": mended}
+            writer.progress = {**writer.progress, "checkpoint": mended}
         stream = self._df.writeStream.foreachBatch(writer).trigger(**arguments)
         if name:
             stream = stream.queryName(name)
@@ -161,7 +185,8 @@ class Entry:
         writer.runs_in(spark_query)
         if final:
             writer.finish_stream(stream.start)
-        return Query(spark_query, writer)
+        self._run = EntryRun(spark_query, writer, trigger=trigger, final=final)
+        return self._run
 
     def _require_no_other(self, query_id: str | None) -> None:
         """Spark would stop the first of two runs of one query without a word."""

@@ -7,23 +7,19 @@ while Spark is at the next one already.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from strandline.clock import stopwatch_s
 from strandline.failpoint import failpoint
-from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.batch_writer import BatchWriter
-from strandline.spark.follower import Follower
-from strandline.spark.heartbeat import Heartbeat
-from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.following import FollowingOperator
+from strandline.spark.listener_events import QueryNumbers
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
-from strandline.spark.spark_checkpoint import FOLDER, SparkCheckpoint
+from strandline.spark.spark_checkpoint import FOLDER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +36,12 @@ class OperatorBatches(BatchHandler):
         super().__init__(place)
         self._job = job
         self._every_s = max(every_s, _LOOK_EVERY_S)
-        self._batch = -1
+        last = job.output.state.writer
+        self._batch = -1 if last is None else last.batch
+        self._numbers = QueryNumbers()
+        self._taken = 0
+        if standing := job.standing():
+            self._tell(standing)
 
     @property
     def tick_every_s(self) -> float:
@@ -75,10 +76,18 @@ class OperatorBatches(BatchHandler):
     def handle(self, df: DataFrame, batch: int) -> None:
         """Takes in what the input has. The DataFrame itself is never read."""
         self._batch = batch
+        self._taken = 0
         self._job.catch_up(Writer(self._query, self._run, batch), lambda: not self._stopping, self._tell)
+        self._numbers.put(self._spark_query, df.sparkSession._jvm, self._taken, self.progress)
         failpoint("before-spark-commit")
 
+    @property
+    def running(self) -> Mapping[str, Any]:
+        """The batch under way, and the steps in it."""
+        return {**super().running, **self._job.running}
+
     def _tell(self, report: Mapping[str, Any]) -> None:
+        self._taken += report["input_tuples"]
         self.progress = {"batch": self._batch, **report}
 
     def settle(self, timeout_s: float | None) -> bool:
@@ -88,116 +97,54 @@ class OperatorBatches(BatchHandler):
 
 
 class FusedBatches(BatchWriter):
-    """An entry point with an operator that follows it, at most one batch behind.
+    """An entry point, with operators that follow it, each at most one batch behind.
 
-    What Spark commits is that the input is published. The operator needs nothing else: should it be stopped before it
+    What Spark commits is that the input is published. The operators need nothing else: should one be stopped before it
     has taken that in, it will find it in the stream.
     """
 
-    def __init__(
-        self,
-        place: Place,
-        log: Log,
-        checkpoint: SparkCheckpoint,
-        job: OperatorJob,
-        *,
-        blocks: str | None,
-        housekeeping: Housekeeping,
-        max_ahead: int | None,
-        heartbeat: Heartbeat | None = None,
-    ) -> None:
-        super().__init__(
-            place, log, checkpoint, blocks=blocks, housekeeping=housekeeping, max_ahead=max_ahead, heartbeat=heartbeat
-        )
-        self._job = job
-        self._operator = Follower("strandline-operator")
-        self._operator_report: Mapping[str, Any] = {}
-        self._is_cancelled = False
+    operators: list[FollowingOperator]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.operators = []
 
     @property
-    def report(self) -> Mapping[str, Any]:
-        """What the last batch did, and what the operator did last; `commit` is that of the operator's stream."""
-        entry = {name: value for name, value in self.progress.items() if name not in ("commit", "housekeeping")}
-        kept = {f"input_{name}": done for name, done in self._housekeeping.report.items()}
-        return {**entry, **kept, **self._operator_report}
+    def input_housekeeping(self) -> Mapping[str, Any]:
+        """What was done for this stream, by the name it has beside what was done for an operator's."""
+        return {f"input_{name}": done for name, done in self._housekeeping.report.items()}
 
     @property
-    def is_busy(self) -> bool:
-        """Whether the operator is still at work."""
-        return self._operator.is_busy or super().is_busy
+    def last_writer(self) -> Writer:
+        """Who published last; whoever takes that in, notes it."""
+        return self._log.state.writer or _NOBODY
 
-    def settle(self, timeout_s: float | None) -> bool:
-        """Waits for the operator, and for the end of the stream if there is to be one."""
-        is_done = super().settle(timeout_s) and self._operator.wait(timeout_s)
-        if is_done:
-            self._operator.close()
-            self._job.housekeeping.stop()
-        return is_done
-
-    def halt(self, timeout_s: float | None) -> bool:
-        """Returns when the batch under way is published and the operator has taken it in; it is stopped if it must."""
-        began_s = stopwatch_s()
-        is_free = super().halt(timeout_s)
-        left_s = None if timeout_s is None else max(0.0, timeout_s - (stopwatch_s() - began_s))
-        if not self._operator.wait(left_s):
-            self._is_cancelled = True
-            self._job.cancel()
-            return False
-        return is_free
+    def join(self, operator: FollowingOperator) -> None:
+        """From now on the operator follows, from wherever it stands."""
+        self.operators.append(operator)
+        operator.hand_over(self.last_writer)
 
     def idle(self) -> None:
-        """A heartbeat, which the operator takes in; none while it is still at work."""
-        if not self._operator.is_busy and self._beat() and self._job.time_has_passed():
-            batch = self._last_batch
-            self._operator.hand_over(lambda: self._follow(batch))
-
-    def take_in_all(self) -> None:
-        """Waits until the operator has taken in everything that is published."""
-        self._operator.wait(None)
+        """A heartbeat, which the operators take in; none while one is still at work."""
+        operators = list(self.operators)
+        if not any(operator.is_busy for operator in operators) and self._beat():
+            for operator in operators:
+                operator.notice_time(self.last_writer)
 
     def complete(self, *, when_done: bool) -> None:
-        """Finishes the stream, and lets the operator take that in."""
+        """Finishes the stream, and lets the operators take that in."""
         super().complete(when_done=when_done)
-        self._operator.wait(None)
         if self.failure is not None:
             raise self.failure
-        self._follow(self._last_batch)
-
-    @property
-    def _last_batch(self) -> int:
-        last = self._log.state.writer
-        return -1 if last is None else last.batch
-
-    def catch_up(self) -> None:
-        """Lets the operator take in what is published, before the query starts."""
-        last = self._log.state.writer
-        if last is not None or self._job.time_has_passed():
-            with self._in_words():
-                self._job.catch_up(last or _NOBODY, lambda: True, self._tell)
+        for operator in list(self.operators):
+            operator.take_in_the_end(self.last_writer)
 
     def handle(self, df: DataFrame, batch: int) -> None:
-        """Publishes the batch, then lets the operator take in what is published: never the rows that came again."""
+        """Publishes the batch, then lets operators take in what is published: never the rows that came again."""
         self._publish(df, batch)
-        self._operator.hand_over(lambda: self._follow(batch))
+        for operator in list(self.operators):
+            operator.hand_over(Writer(self._query, self._run, batch))
         failpoint("before-spark-commit")
-
-    def _tell(self, report: Mapping[str, Any]) -> None:
-        self._operator_report = report
-
-    def _follow(self, batch: int) -> None:
-        try:
-            with self._in_words():
-                self._job.become_cancellable()
-                writer = Writer(self._query, self._run, batch)
-                self._job.catch_up(writer, lambda: not self._is_cancelled, self._tell)
-        except Exception as problem:
-            if self._is_cancelled:
-                self.failure = None  # somebody stopped the query, and would not wait
-                return
-            self.failure = self.failure or problem
-            # The next batch will raise it, if there is one.
-            threading.Thread(target=self._end, daemon=True).start()
-            raise
 
 
 def ticking_checkpoint(place: Place) -> Place:

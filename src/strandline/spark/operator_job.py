@@ -15,6 +15,7 @@ from strandline.errors import ConflictError, NoAccessError, StorageError, Strand
 from strandline.log import consumers, index
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.log.standing import Standing
 from strandline.operators.operator import OnError
 from strandline.operators.plan import Plan
 from strandline.recovery.partitions import run_batch
@@ -25,6 +26,7 @@ from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
 from strandline.spark.recovery_target import RecoveryTarget
+from strandline.spark.running_steps import RunningSteps
 from strandline.spark.side_log_watch import SideLogWatch
 
 if TYPE_CHECKING:
@@ -39,6 +41,16 @@ def _counts(done: Sequence[Done]) -> dict[str, int]:
     for d in done:
         found.update({reason: table.num_rows for reason, table in d.aside.items()})
     return dict(found)
+
+
+def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
+    return {
+        "open_windows": sum(s.open for s in standings),
+        "extent": {p: s.extent for p, s in enumerate(standings)},
+        "replay": {p: s.replay for p, s in enumerate(standings)},
+        "predicted_recovery_s": round(max(s.predicted_s for s in standings), 3),
+        "predicted_cold_recovery_s": round(max(s.predicted_cold_s for s in standings), 3),
+    }
 
 
 class OperatorJob:
@@ -83,6 +95,29 @@ class OperatorJob:
         self._looked_seq = -1
         self._has_times = plan.window.has_times
         self._recovery: Mapping[str, Any] = {}
+        self._steps = RunningSteps(context, self._output_place.url)
+
+    @property
+    def running(self) -> Mapping[str, Any]:
+        """The steps that run now: tuples they take in, seconds so far, how many are done; empty if none does."""
+        return self._steps.report
+
+    def standing(self) -> dict[str, Any]:
+        """Where the operator stands, in the words of a report that has done nothing; empty before its first commit."""
+        state = self.output.state
+        if not state.standings:
+            return {}
+        return {
+            "commit": state.seq,
+            "input_commit": state.standings[0].commit,
+            "input_tuples": 0,
+            "waiting": sum(self.input.state.ends[p] - s.input for p, s in enumerate(state.standings)),
+            "results": 0,
+            "set_aside": {},
+            "footprints": {"g_open": 0, "g_check": 0},
+            **_standing(state.standings),
+            "recovered": [],
+        }
 
     def register(self) -> None:
         """Keeps the input from being truncated past what a recovery would need; lets go of it after the last result.
@@ -173,7 +208,8 @@ class OperatorJob:
             self._kernels = None
         # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
-        return on_hosts(self._context, tasks, [hosts[s.partition] if hosts else "" for s in steps], self._work)
+        with self._steps.shown(steps):
+            return on_hosts(self._context, tasks, [hosts[s.partition] if hosts else "" for s in steps], self._work)
 
     def _task(self, step: Step) -> OperatorTask:
         first = step.before.input if step.before else step.input_start
@@ -211,11 +247,7 @@ class OperatorJob:
             "results": sum(d.results for d in done),
             "set_aside": _counts(done),
             "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},
-            "open_windows": sum(d.standing.open for d in done),
-            "extent": {p: d.standing.extent for p, d in enumerate(done)},
-            "replay": {p: d.standing.replay for p, d in enumerate(done)},
-            "predicted_recovery_s": round(max(d.standing.predicted_s for d in done), 3),
-            "predicted_cold_recovery_s": round(max(d.standing.predicted_cold_s for d in done), 3),
+            **_standing([d.standing for d in done]),
             "recovered": list(recovered.values()),
             "state_bytes": sum(d.state_bytes for d in done),
             "step_s": round(max(d.seconds for d in done), 4),

@@ -10,6 +10,7 @@ from strandline.errors import OptionError
 from strandline.log.log import Log
 from strandline.recovery.open_windows import current_windows, saved_windows
 from strandline.recovery.stream_plan import plan_of
+from strandline.spark.listener_events import observed
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.query import Query
 from strandline.spark.trigger import interval_s, trigger_arguments
@@ -38,7 +39,7 @@ def start_over_stream(
     handler = OperatorBatches(start.place, job, interval_s(start.trigger))
     handler.catch_up()
     checkpoint = Place(start.spark_checkpoint_dir) if start.spark_checkpoint_dir else start.place
-    stream = ticks.writeStream.foreachBatch(handler).trigger(**arguments)
+    stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**arguments)
     if start.name:
         stream = stream.queryName(start.name)
     spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()

@@ -27,8 +27,12 @@ class Query(QuerySpellings):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the last batch did: tuples, late tuples, bytes, offsets, boundary, seconds; empty before the first."""
-        return dict(self._writer.report)
+        """What the last batch did: tuples, late tuples, bytes, offsets, boundary, seconds; empty before the first.
+
+        While one is under way, `running` tells of that.
+        """
+        running = self._writer.running
+        return {**self._writer.report, **({"running": dict(running)} if running else {})}
 
     @property
     def is_active(self) -> bool:
@@ -93,12 +97,13 @@ class Query(QuerySpellings):
     @property
     def last_progress(self) -> StreamingQueryProgress | None:
         """What Spark's listeners were told last of this query; None before its first batch."""
-        return self.spark_query.lastProgress
+        return next(reversed(self.recent_progress), None)
 
     @property
     def recent_progress(self) -> list[StreamingQueryProgress]:
         """The last of those, up to Spark's `spark.sql.streaming.numRecentProgressUpdates`, oldest first."""
-        return list(self.spark_query.recentProgress)
+        told = self._writer.spark_progress
+        return list(self.spark_query.recentProgress if told is None else told)
 
     def process_all_available(self) -> None:
         """Waits until everything that the source has now is published, and taken in by the operator if there is one.

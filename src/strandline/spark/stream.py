@@ -20,6 +20,7 @@ from strandline.spark.block_reading import read_blocks
 from strandline.spark.failure import failure_in
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
+from strandline.spark.patience import once_there
 from strandline.spark.place import Place
 from strandline.spark.rekey import rekeyed
 from strandline.spark.shaped import Shaped, shaped
@@ -257,6 +258,6 @@ class Stream(ArrowReading):
         return self._log
 
 
-def stream(path: str, *, storage_options: Mapping[str, Any] | None = None) -> Stream:
-    """A handle on the stream at `path`."""
-    return Stream(path, storage_options)
+def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
+    """A handle on the stream at `path`; with `wait="10 s"`, on one whose writer may start within that time."""
+    return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))
