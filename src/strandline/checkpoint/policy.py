@@ -7,10 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from strandline.card import card
 from strandline.errors import OptionError
 from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Standing
 from strandline.operators.operator import Limits
 from strandline.units import Duration, duration_us
+from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
 FOOTPRINT_NS = 1_000.0
@@ -29,6 +31,27 @@ class Policy:
     period_us: int | None = None
     recover_within_us: int | None = None
     every_us: int | None = None
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        if self.kind != "cec":
+            return "none()" if self.every_us is None else f'instant("{exact_duration(self.every_us)}")'
+        given = {
+            "extent": f'"{self.extent_ratio:g}x"' if self.extent_ratio is not None else self.extent,
+            "replay": None if self.replay is None else f"{self.replay:_}",
+            **{
+                name: None if us is None else f'"{exact_duration(us)}"'
+                for name, us in (
+                    ("interval", self.interval_us),
+                    ("period", self.period_us),
+                    ("recover_within", self.recover_within_us),
+                )
+            },
+        }
+        return f"cec({', '.join(f'{name}={value}' for name, value in given.items() if value is not None)})"
+
+    def _repr_html_(self) -> str:
+        return card(repr(self), {"a recovery": _RECOVERIES[self.mode]})
 
     @property
     def mode(self) -> Literal["eventual", "instant", "none"]:
@@ -86,6 +109,11 @@ class Policy:
         return now_us - standing.saved_us >= self.every_us
 
 
+_RECOVERIES = {
+    "eventual": "reads the newest footprints of open windows, and replays what came since the oldest of them",
+    "instant": "reads the last whole checkpoint, and replays what came since",
+    "none": "begins anew: windows that were open are lost",
+}
 _MARGIN = 0.7
 """Measured costs are averages; a recovery must stay within the target nine times of ten."""
 _LEAST = 0.2

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import builtins
 import enum
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from strandline.arrow_types import decimal_of
+from strandline.card import card
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.expressions import Formula
 from strandline.operators.wide import DIGITS_MAX
@@ -74,6 +76,14 @@ class Aggregate:
     column: str | None = None
     where: Formula | None = None
     """Which tuples it takes; None: all."""
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        column = [] if self.column is None else [json.dumps(self.column, ensure_ascii=False)]
+        return f"{self.function}({', '.join([*column, *([] if self.where is None else [f'where={self.where.text}'])])})"
+
+    def _repr_html_(self) -> str:
+        return card(repr(self), {})
 
     def to_json(self, kind: str) -> list[Any]:
         """For stream.json; `kind` is the column's type."""

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from strandline.card import card, spans
 from strandline.errors import OptionError
 from strandline.units import Duration, duration_us
+from strandline.wording import exact_duration
 
 WindowKind = Literal["count", "time", "session"]
 OVERLAP_MAX = 10_000
@@ -25,6 +27,25 @@ class Window:
     advance: int
     includes_gap: bool = False
     """Sessions: whether tuples exactly a gap apart are in one. Streams that do not say so go on without."""
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        if self.kind == "count":
+            size, advance = str(self.size), str(self.advance)
+        else:
+            size, advance = (f'"{exact_duration(us)}"' for us in (self.size, self.advance))
+        return f"{self.kind}_window({size}{'' if self.advance == self.size else f', advance={advance}'})"
+
+    def picture(self) -> str:
+        """The first windows of a key, as a notebook shows them."""
+        shown = 3 if self.overlap == 1 else min(5, self.overlap + 1)
+        length = self.size + (shown - 1) * self.advance
+        begins = [i * self.advance / length for i in range(shown)]
+        gap = 0.25 * self.size / length if self.kind == "session" else 0.0
+        return spans([(begin, begin + self.size / length - gap) for begin in begins])
+
+    def _repr_html_(self) -> str:
+        return card(repr(self), {"windows of a tuple": self.overlap if self.overlap > 1 else None}, self.picture())
 
     @property
     def has_times(self) -> bool:

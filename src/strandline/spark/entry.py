@@ -22,6 +22,7 @@ from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
 from strandline.spark.query import Query
+from strandline.spark.reprs import entry_html, entry_text
 from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.shared_entry import EntryRun
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
@@ -60,6 +61,12 @@ class Entry:
         self._schema_evolution = schema_evolution
         self._starting = threading.Lock()
         self._run: EntryRun | None = None
+
+    def __repr__(self) -> str:
+        return entry_text(self._place.url, self._spec)
+
+    def _repr_html_(self) -> str:
+        return entry_html(self._place.url, self._spec)
 
     def start(
         self,

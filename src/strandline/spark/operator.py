@@ -26,6 +26,7 @@ from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.query import Query
+from strandline.spark.reprs import builder_html, builder_text
 from strandline.spark.trigger import Trigger, plain_trigger
 from strandline.units import Duration, duration_us
 
@@ -144,6 +145,12 @@ class Windowed:
         self._window = window
         self._shape = shape
 
+    def __repr__(self) -> str:
+        return builder_text("Windowed", self._input, self._window)
+
+    def _repr_html_(self) -> str:
+        return builder_html("Windowed", self._input, self._window)
+
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
         spec = self._input.input_spec
@@ -166,6 +173,12 @@ class Aggregation:
         self._input = input_
         self._plan = plan
         self._policy = policy
+
+    def __repr__(self) -> str:
+        return builder_text("Aggregation", self._input, self._plan.window, self._plan, self._policy)
+
+    def _repr_html_(self) -> str:
+        return builder_html("Aggregation", self._input, self._plan.window, self._plan, self._policy)
 
     @property
     def input(self) -> Input:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.clock import stopwatch_s
 from strandline.spark.failure import failure_in
 from strandline.spark.query_spellings import QuerySpellings
+from strandline.spark.reprs import query_html, query_text
 from strandline.units import Duration, seconds
 
 if TYPE_CHECKING:
@@ -91,6 +92,12 @@ class Query(QuerySpellings):
         self._writer.settle(timeout_s=None)
         if self._writer.failure is not None:
             raise self._writer.failure
+
+    def __repr__(self) -> str:
+        return query_text(self)
+
+    def _repr_html_(self) -> str:
+        return query_html(self)
 
     # ------------------------------------------------------------------ as PySpark has it, see QuerySpellings
 

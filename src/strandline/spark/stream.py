@@ -11,7 +11,6 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log import compaction, consumers, retention
 from strandline.log.bounds import Bound, Bounds, log_time
-from strandline.log.entries import tuples_kept
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.windows import Window
@@ -23,6 +22,7 @@ from strandline.spark.operator_stream import open_windows, recovery_forecast, st
 from strandline.spark.patience import once_there
 from strandline.spark.place import Place
 from strandline.spark.rekey import rekeyed
+from strandline.spark.reprs import stream_html, stream_text
 from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.time_zone import current_zone, session_zone
 from strandline.spark.view import session_and_name
@@ -46,7 +46,10 @@ class Stream(ArrowReading):
         self._log = self._place.open()
 
     def __repr__(self) -> str:
-        return f"Stream({self._place.url!r}, {self.partitions} partitions, {tuples_kept(self._fresh()):,} tuples)"
+        return stream_text(self._log)
+
+    def _repr_html_(self) -> str:
+        return stream_html(self._log)
 
     # ------------------------------------------------------------------ facts
 

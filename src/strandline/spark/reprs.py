@@ -1,0 +1,197 @@
+"""Queries, streams and builders as a prompt and a notebook show them. Nothing here raises, and nothing takes long."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from strandline.card import bars, card
+from strandline.log.entries import tuples_kept
+from strandline.log.log import Log
+from strandline.log.redaction import redacted_url
+from strandline.log.spec import StreamSpec
+from strandline.units import time_text
+from strandline.wording import exact_duration, plural
+
+if TYPE_CHECKING:
+    from strandline.checkpoint.policy import Policy
+    from strandline.operators.plan import Plan
+    from strandline.operators.windows import Window
+    from strandline.spark.operator import Input
+    from strandline.spark.query import Query
+
+
+def shown(make: Callable[[], str], otherwise: str) -> str:
+    """What `make` returns; if that fails, the other text: who looks at a thing is not to be punished for its state."""
+    try:
+        return make()
+    except Exception:
+        return otherwise
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def query_text(query: Query) -> str:
+    """For example: Query(streams/average, active, batch 12, 5,000 open windows)."""
+
+    def make() -> str:
+        facts = _query_facts(query)
+        parts = [redacted_url(query._writer.place.url), str(facts["state"])]
+        parts += [f"{name} {facts[name]}" for name in ("batch",) if facts.get(name) is not None]
+        parts += [f"{facts[name]} {name}" for name in ("open windows", "tuples") if facts.get(name) is not None]
+        return f"Query({', '.join(parts)})"
+
+    return shown(make, "Query(…)")
+
+
+def query_html(query: Query) -> str:
+    """The same as a card, with what a recovery would read, or the ends of the partitions."""
+
+    def make() -> str:
+        progress = query.progress
+        if "replay" in progress:
+            values = {f"replay of {p}": n for p, n in progress["replay"].items()}
+            values.update({f"extent of {p}": n for p, n in progress.get("extent", {}).items()})
+        else:
+            values = {f"partition {p}": n for p, n in progress.get("offsets", {}).items()}
+        return card(f"Query: {redacted_url(query._writer.place.url)}", _query_facts(query), bars(values))
+
+    return shown(make, card("Query", {}))
+
+
+def _query_facts(query: Query) -> dict[str, object]:
+    progress = query.progress
+    running: Mapping[str, Any] = progress.get("running", {})
+    number, ends = progress.get("open_windows"), sum(progress.get("offsets", {}).values())
+    return {
+        "state": _state(query),
+        "batch": progress.get("batch"),
+        "commit": progress.get("commit"),
+        "tuples": _number(ends) if ends and number is None else None,
+        "open windows": None if number is None else _number(number),
+        "waiting": None if "waiting" not in progress else f"{_number(progress['waiting'])} tuples",
+        "recovery": None if "predicted_recovery_s" not in progress else f"{progress['predicted_recovery_s']:g} s",
+        "running": ", ".join(f"{name} {value}" for name, value in running.items()) or None,
+    }
+
+
+def _state(query: Query) -> str:
+    with contextlib.suppress(Exception):
+        if query.is_active:
+            return "active"
+        if (failure := query.exception()) is not None:
+            return f"failed: {type(failure).__name__}"
+    return "ended"
+
+
+# ---------------------------------------------------------------------- streams
+
+
+def stream_text(log: Log) -> str:
+    """For example: Stream(streams/items, 2 partitions, 1,000 tuples)."""
+
+    def make() -> str:
+        tuples = stream_facts(log)["tuples"]
+        parts = [repr(redacted_url(log.storage.url)), plural(log.spec.partitions, "partition")]
+        parts += [] if tuples is None else [f"{tuples} tuples"]
+        return f"Stream({', '.join([*parts, *(['finished'] if log.state.finished else [])])})"
+
+    return shown(make, "Stream(…)")
+
+
+def stream_html(log: Log) -> str:
+    """The same as a card, with the tuples of each partition."""
+
+    def make() -> str:
+        facts = stream_facts(log)
+        state = log.state
+        kept = {f"{p}": state.ends[p] - state.starts[p] for p in range(log.spec.partitions)}
+        return card(f"Stream: {redacted_url(log.storage.url)}", facts, bars(kept))
+
+    return shown(make, card("Stream", {}))
+
+
+def stream_facts(log: Log) -> dict[str, object]:
+    """What is known without opening a block; of a stream on this machine as of now, else as of the last look."""
+    is_near = log.storage.local_path("x") is not None
+    kept: int | None = None
+    with contextlib.suppress(Exception):
+        if is_near:
+            log.refresh()
+        if is_near or log.spec.operator is None:  # results among footprints are counted in the index
+            kept = tuples_kept(log)
+    spec, state = log.spec, log.state
+    boundary = None if state.boundary is None else time_text(state.boundary, is_timestamp=spec.time_is_timestamp)
+    return {
+        "columns": ", ".join(field["name"] for field in spec.schema["fields"][:20]),
+        "key": ", ".join(spec.key),
+        "time": spec.time,
+        "tuples": None if kept is None else _number(kept),
+        "aside": _number(state.ends[spec.late]) if state.ends[spec.late] else None,
+        "boundary": boundary,
+        "commits": _number(state.seq + 1),
+        "finished": "yes" if state.finished else None,
+    }
+
+
+# ---------------------------------------------------------------------- builders
+
+
+def entry_text(url: str, spec: StreamSpec) -> str:
+    """For example: Entry('streams/items', key=id, time=at)."""
+    return f"Entry({redacted_url(url)!r}, key={', '.join(spec.key)}, time={spec.time})"
+
+
+def entry_html(url: str, spec: StreamSpec) -> str:
+    """The same as a card."""
+    facts = {
+        "columns": ", ".join(field["name"] for field in spec.schema["fields"][:20]),
+        "key": ", ".join(spec.key),
+        "time": spec.time,
+        "partitions": spec.partitions,
+        "lateness": _span(spec, spec.lateness),
+        "retention": _span(spec, spec.retention),
+    }
+    return shown(lambda: card(f"Entry: {redacted_url(url)}", facts), card("Entry", {}))
+
+
+def builder_text(kind: str, of: Input, window: Window, plan: Plan | None = None, policy: Policy | None = None) -> str:
+    """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
+
+    def make() -> str:
+        parts = [redacted_url(of.input_place.url), repr(window), *_aggregates(plan)]
+        return f"{kind}({', '.join([*parts, *([] if policy is None else [repr(policy)])])})"
+
+    return shown(make, f"{kind}(…)")
+
+
+def builder_html(kind: str, of: Input, window: Window, plan: Plan | None = None, policy: Policy | None = None) -> str:
+    """The same as a card, with a picture of the windows."""
+
+    def make() -> str:
+        facts = {
+            "input": redacted_url(of.input_place.url),
+            "key": ", ".join(of.input_spec.key),
+            "window": repr(window),
+            "results": ", ".join(_aggregates(plan)) or None,
+            "checkpoint": None if policy is None else repr(policy),
+        }
+        return card(kind, facts, window.picture())
+
+    return shown(make, card(kind, {}))
+
+
+def _aggregates(plan: Plan | None) -> list[str]:
+    return [] if plan is None else [f"{a.name}={a.aggregate!r}" for a in plan.accumulators]
+
+
+def _span(spec: StreamSpec, length: int | None) -> str | None:
+    if length is None:
+        return None
+    return exact_duration(length) if spec.time_is_timestamp else _number(length)
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"

@@ -1,0 +1,145 @@
+"""What a prompt and a notebook show: never a failure, never a secret, never markup of somebody else's."""
+
+import datetime as dt
+from html.parser import HTMLParser
+
+import pytest
+
+import strandline as sl
+from strandline.card import bars, card, spans
+from strandline.checkpoint.policy import Policy
+from strandline.operators.windows import Window
+from strandline.spark.query import Query
+from tests.operator_streams import PLANS, Streams
+
+CALLS = [
+    "count_window(10)",
+    "count_window(10, advance=3)",
+    'time_window("1 hour", advance="5 min")',
+    'time_window("1500 ms")',
+    'session_window("30 min")',
+    'cec(extent="2x", replay=500_000)',
+    "cec(extent=1000)",
+    "cec(replay=0)",
+    'cec(recover_within="2 s")',
+    'cec(extent="1.5x", interval="5 ms", period="100 ms")',
+    'instant("1 min")',
+    "none()",
+    "count_all()",
+    'avg("item_price")',
+    'first("a \\"quoted\\" column")',
+]
+
+
+class Checked(HTMLParser):
+    """HTML whose tags are closed in order; `texts` is what a reader sees."""
+
+    def __init__(self, markup):
+        super().__init__()
+        self.open, self.texts, self.tags = [], [], set()
+        self.feed(markup)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.tags.add(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_repr_is_the_call_that_makes_the_same(call):
+    made = eval(f"sl.{call}", {"sl": sl})
+    assert repr(made) == call
+    assert eval(f"sl.{made!r}", {"sl": sl}) == made
+    assert call in Checked(made._repr_html_()).texts
+
+
+@pytest.mark.parametrize("window", [sl.time_window(7), sl.time_window(3_001, advance=2), sl.session_window(1)])
+def test_windows_of_odd_lengths(window):
+    assert eval(f"sl.{window!r}", {"sl": sl}) == window
+    assert "svg" in Checked(window._repr_html_()).tags
+
+
+def test_every_text_in_a_card_is_escaped():
+    evil = "<script>alert('x')</script>&\""
+    checked = Checked(card(evil, {evil: evil, "none": None}, bars({evil: 3.0})))
+    assert "script" not in checked.tags
+    assert checked.texts.count(evil) == 3
+    assert "none" not in checked.texts
+
+
+def test_pictures_of_nothing_and_of_much():
+    assert bars({}) == spans([]) == ""
+    Checked(bars({"a": 0.0, "b": -1.0}))
+    assert Checked(bars({str(i): float(i) for i in range(1_000)})).texts.__len__() == 16
+
+
+class Broken:
+    """A query whose every question fails."""
+
+    def __getattr__(self, name):
+        raise RuntimeError(f"{name}: Spark is gone")
+
+
+def test_a_query_without_spark_can_be_shown():
+    query = Query.__new__(Query)
+    query.spark_query, query._writer = Broken(), Broken()
+    assert repr(query) == "Query(…)"
+    assert "Query" in Checked(query._repr_html_()).texts
+
+
+class Writer:
+    """What a query of an operator knows."""
+
+    failure = None
+    is_busy = False
+    running = {"input_tuples": 7, "seconds": 0.5}  # noqa: RUF012
+    report = {"batch": 3, "commit": 9, "open_windows": 5_000, "replay": {0: 10, 1: 30}, "extent": {0: 1, 1: 2}}  # noqa: RUF012
+    place = type("Place", (), {"url": "s3://user:hunter2-hunter2@bucket/<b>x</b>"})
+
+
+def test_a_query_shows_where_it_stands_and_no_secret():
+    query = Query.__new__(Query)
+    query.spark_query, query._writer = type("Q", (), {"isActive": True, "exception": lambda _: None})(), Writer()
+    assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, batch 3, 5,000 open windows)"
+    checked = Checked(query._repr_html_())
+    assert "Query: s3://***@bucket/<b>x</b>" in checked.texts
+    assert {"active", "5,000", "input_tuples 7, seconds 0.5", "replay of 1: 30"} <= set(checked.texts)
+    assert "hunter2" not in query._repr_html_()
+
+
+def test_builders_and_streams_show_what_they_are(tmp_path):
+    from strandline.log.log import Log
+    from strandline.log.storage_url import open_storage
+
+    spec = Streams(PLANS["tumbling count"], lambda _: None, 2).input.spec
+    Log.create(open_storage(str(tmp_path / "s")), spec)
+    stream = sl.stream(str(tmp_path / "s"))
+    assert repr(stream) == f"Stream('{tmp_path / 's'}', 2 partitions, 0 tuples)"
+    assert "0" in Checked(stream._repr_html_()).texts
+    windowed = stream.window(sl.count_window(10))
+    assert repr(windowed) == f"Windowed({tmp_path / 's'}, count_window(10))"
+    counts = windowed.aggregate(n=sl.count_all(), mean=sl.avg("x")).checkpoint(sl.cec(replay=7))
+    assert (
+        repr(counts) == f'Aggregation({tmp_path / "s"}, count_window(10), n=count_all(), mean=avg("x"), cec(replay=7))'
+    )
+    assert {'n=count_all(), mean=avg("x")', "cec(replay=7)", "count_window(10)"} <= set(
+        Checked(counts._repr_html_()).texts
+    )
+    (tmp_path / "s" / "stream.json").unlink()  # a stream that is gone, or cannot be read, has a repr, too
+    assert repr(stream).startswith("Stream(")
+    Checked(stream._repr_html_())
+
+
+def test_what_a_repr_stands_for_is_what_policies_and_windows_are_equal_by():
+    assert Policy("cec", replay=5) == sl.cec(replay=5)
+    assert Window("time", 60_000_000, 60_000_000) == sl.time_window(dt.timedelta(minutes=1))
