@@ -35,12 +35,8 @@ def run_text(program: str, folder: Path) -> str:
     return run(path, folder)
 
 
-def without_docstring(program: str) -> str:
-    return re.sub(r'\A""".*?"""\n+', "", program, flags=re.DOTALL)
-
-
 def counts(output: str) -> tuple[int, ...]:
-    """Tuples, distinct values and values sent, as the README's program shows them."""
+    """Tuples, distinct values and values sent, as the first example shows them."""
     row = TABLE_ROW.search(output)
     assert row, output
     return tuple(int(number) for number in row.groups())
@@ -71,14 +67,15 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def test_the_readme_shows_the_first_example() -> None:
-    example = (EXAMPLES / "01_persist_and_replay.py").read_text()
-    assert without_docstring(example) in programs(ROOT / "README.md")
+def test_what_the_readme_shows_of_a_terminal_fits_80_columns() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []
 
 
 @pytest.mark.spark
-def test_the_readme_program_persists_every_number_once_and_goes_on_when_run_again(tmp_path: Path) -> None:
-    program = programs(ROOT / "README.md")[0]
+def test_the_first_example_persists_every_number_once_and_goes_on_when_run_again(tmp_path: Path) -> None:
+    program = (EXAMPLES / "01_persist_and_replay.py").read_text()
     first = run_text(program, tmp_path)
     tuples, distinct, sent = counts(first)
     assert tuples == distinct == sent > 0
@@ -104,6 +101,19 @@ def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path:
     """As one program, as a reader would type them."""
     shown = programs(ROOT / "docs" / name)
     run_text("\n".join(program for program in shown if "# not run" not in program), tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_the_readme_program_gives_the_results_it_shows_and_goes_on_when_run_again(tmp_path: Path) -> None:
+    program = programs(ROOT / "README.md")[0]
+    first, again = run_text(program, tmp_path), run_text(program, tmp_path)
+    row = "|      0|           0|         9|   14.7| 10|"
+    assert row in first
+    assert row in again
+    assert row in (ROOT / "README.md").read_text()
+    before, after = (int(re.search(r"results: (\d+)", text)[1]) for text in (first, again))  # type: ignore[index]
+    assert 0 < before < after
 
 
 @pytest.mark.long
