@@ -160,5 +160,58 @@ def test_unknown_columns_and_wrong_types_are_errors_at_once() -> None:
         _formula(pc.field("cost") > 0).type_over(SCHEMA, "where(…)")
     with pytest.raises(SchemaError, match=r"cannot be computed.*no kernel matching"):
         _formula(pc.field("name") * 2).type_over(SCHEMA, "total=…")
+    with pytest.raises(SchemaError, match=r"cannot be computed.*divide by zero"):
+        _formula(pc.greater(pc.scalar(1) / 0, PIECES)).type_over(SCHEMA, "where(…)")
     with pytest.raises(CorruptManifestError, match="an expression in stream"):
         _ = Formula("price", "bm90aGluZw==").tree
+
+
+@pytest.mark.parametrize(
+    ("expression", "todo"),
+    [
+        (pc.field("at") > datetime(2026, 1, 2), "tzinfo=timezone.utc"),
+        (pc.field("at") > "2026-01-02", "tzinfo=timezone.utc"),
+        (pc.field("clock") > datetime(2026, 1, 2, tzinfo=UTC), "without a zone"),
+        (pc.field("day") == "2026-01-02", "date(2026, 1, 31)"),
+        (pc.field("money") * pc.field("money") * pc.field("money"), "fewer digits"),
+        (pc.field("name") > 3, "cast"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_works_for_no_tuple_is_refused_at_once_and_the_way_out_is_that_of_its_types(
+    expression: Any, todo: str
+) -> None:
+    schema = pa.schema(
+        [
+            ("at", pa.timestamp("us", "UTC")),
+            ("clock", pa.timestamp("us")),
+            ("day", pa.date32()),
+            ("money", pa.decimal128(18, 2)),
+            ("name", pa.string()),
+        ]
+    )
+    with pytest.raises(SchemaError, match="cannot be computed") as error:
+        _formula(expression).type_over(schema, "where(…)")
+    assert todo in error.value.todo
+
+
+def test_what_works_for_some_tuples_is_not_refused() -> None:
+    for expression, kind in [
+        (pc.scalar(1) / pc.coalesce(PIECES, 0), pa.int64()),  # not for nulls
+        (pc.scalar(1) / (PIECES - 1), pa.int64()),  # not for ones
+        (pc.field("name").cast("int64"), pa.int64()),
+        (pc.field("at").is_null(), pa.bool_()),
+        (pc.choose(PIECES, PRICE), pa.float64()),
+        (pc.scalar("a"), pa.string()),
+    ]:
+        assert _formula(expression).type_over(SCHEMA, "x=…") == kind
+
+
+def test_a_function_that_only_this_process_has_is_refused() -> None:
+    def twice(_: Any, values: Any) -> Any:
+        return pc.multiply(values, 2)
+
+    documented = {"summary": "twice", "description": "twice"}
+    pc.register_scalar_function(twice, "twice_of_a_user", documented, {"x": pa.int64()}, pa.int64())
+    with pytest.raises(OptionError, match="twice_of_a_user is not one of Arrow's own functions"):
+        _formula(pc.Expression._call("twice_of_a_user", [PIECES]))

@@ -14,8 +14,9 @@ from strandline.errors import FormatVersionError, InputError, OptionError, Schem
 from strandline.log import spec as spec_module
 from strandline.log.spec import SHAPED_FORMAT, StreamSpec
 from strandline.operators import aggregates as agg
+from strandline.operators.expressions import Formula
 from strandline.operators.operator import Operator
-from strandline.operators.shape import AS_IS, Shape
+from strandline.operators.shape import AS_IS, Shape, Where
 from strandline.operators.windows import count_window
 from strandline.recovery.stream_plan import plan_of
 from tests.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, where
@@ -99,6 +100,50 @@ def test_a_tuple_that_cannot_be_computed_stops_the_operator_or_is_set_aside() ->
     list(operator.feed(rows))
     assert operator.aside.tables["value"].column("_input").to_pylist() == [1, 3]
     assert operator.input_end == 5
+
+
+@pytest.mark.parametrize("at", [[], [0], [99], [17, 18, 60], range(100)])
+def test_rows_that_cannot_be_computed_are_found_each_and_the_first(at: Any) -> None:
+    shape = select("k", v=V / (V - 1), w=V * 2)
+    table = rows_table(_rows(*(1 if i in at else 5 for i in range(100))))
+    assert shape.failing(table).tolist() == list(at)
+    assert shape.failing(table, only_first=True).tolist() == list(at)[:1]
+
+
+def test_to_stop_takes_a_few_tries_however_many_tuples_cannot_be_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = []
+    over = Formula.over
+    monkeypatch.setattr(Formula, "over", lambda formula, table: tries.append(1) or over(formula, table))
+    table = rows_table(_rows(*[5] * 1_000, *[0] * 3_000))
+    operator = Operator.new(FAILING)
+    operator.begin()
+    with pytest.raises(InputError, match="divide by zero"):
+        list(operator.feed(table))
+    assert len(tries) < 200
+
+
+@pytest.mark.parametrize("on_error", ["stop", "set_aside"])
+def test_tuples_are_not_blamed_for_an_expression_that_works_for_none(on_error: Any) -> None:
+    wrong = Shape((Where(Formula.of(pc.field("x") > pc.scalar(1) / 0, "x")),))  # as on a machine that lacks something
+    for shape, given in ((wrong, None), (AS_IS, pc.field("x") > pc.scalar(1) / 0)):
+        p = plan(count_window(2), ["k"], n=agg.count_all(where=X > 0))
+        if given is not None:
+            broken = replace(p.accumulators[0].aggregate, where=Formula.of(given, "x"))
+            p = replace(p, accumulators=(replace(p.accumulators[0], aggregate=broken),))
+        operator = Operator.new(replace(p, shape=shape), on_error)
+        operator.begin()
+        with pytest.raises(SchemaError, match="cannot be computed"):
+            list(operator.feed(rows_table(_rows(1, 2, 3))))
+        assert not operator.aside.tables
+
+
+def test_the_advice_about_a_division_by_zero_works() -> None:
+    rows = rows_table(_rows(3, 0))
+    with pytest.raises(pa.ArrowInvalid):
+        select("k", y=pc.if_else(V != 0, V / V, 0)).over(rows)
+    error = select("k", y=V / V).error(rows, 1)
+    assert "where(pc.field(" in error.todo
+    assert select("k", where(V != 0), y=V / V).over(rows).column("y").to_pylist() == [1]
 
 
 # ---------------------------------------------------------------------- stream.json

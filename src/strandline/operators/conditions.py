@@ -30,6 +30,13 @@ class Conditioned(Shape):
     def __bool__(self) -> bool:
         return bool(self.steps or self.conditions)
 
+    def require_computable(self, schema: pa.Schema) -> None:
+        """Raises `SchemaError` if there is an expression that cannot be computed for any tuple of this schema."""
+        Shape.require_computable(self, schema)
+        behind = Shape.over(self, schema.empty_table()).schema
+        for condition in self.conditions:
+            condition.type_over(behind, "where=… of an aggregate")
+
     def over(self, table: pa.Table) -> pa.Table:
         """What the shape makes of these tuples, with a column for each condition: true or not, null being false."""
         table = Shape.over(self, table)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,8 @@ from strandline.arrow_types import simple_type
 from strandline.errors import CorruptManifestError, OptionError, SchemaError
 from strandline.operators.expression_tree import Call, Column, Tree, tree_of
 
+VALUE_ERRORS = (pa.ArrowInvalid, pa.ArrowIndexError)
+"""What Arrow raises about values: division by zero, a text that is no number, a product that does not fit."""
 EXAMPLE = 'for example pc.field("price") > 0, with import pyarrow.compute as pc'
 
 
@@ -49,6 +52,12 @@ class Formula:
             ) from None
         tree = tree_of(data)
         for function in (node.function for node in tree.nodes() if isinstance(node, Call)):
+            if not _is_of_arrow(function):
+                raise OptionError(
+                    f"{what}: {function} is not one of Arrow's own functions: Spark's workers do not have it",
+                    where=str(tree),
+                    todo="use functions of pyarrow.compute, or compute the column with Spark, before sl.source(…)",
+                )
             if not _is_of_single_tuples(function):
                 raise OptionError(
                     f"{what}: {function} does not compute its values tuple by tuple",
@@ -85,14 +94,21 @@ class Formula:
                     where=f"columns: {', '.join(schema.names)}",
                     todo="name a column of the input stream",
                 )
-        try:
-            return self.over(schema.empty_table()).type
-        except (pa.ArrowException, NotImplementedError) as error:
-            raise SchemaError(
-                f"{what}: {self.text} cannot be computed: {str(error).splitlines()[0]}",
-                where=", ".join(f"{c} {schema.field(c).type}" for c in self.columns),
-                todo='cast a column or a number, for example pc.field("price").cast("double")',
-            ) from None
+        kinds = [schema.field(column).type for column in self.columns]
+        found: Exception | None = None
+        for row in _rows(self.columns, kinds):
+            try:
+                return self.over(row).type
+            except VALUE_ERRORS as error:
+                found = found or error
+            except (pa.ArrowException, NotImplementedError) as error:
+                found = error
+                break
+        raise SchemaError(
+            f"{what}: {self.text} cannot be computed: {str(found).splitlines()[0]}",
+            where=", ".join(f"{column} {kind}" for column, kind in zip(self.columns, kinds, strict=True)),
+            todo=_way_out(kinds),
+        ) from None
 
     def over(self, table: pa.Table) -> pa.ChunkedArray:
         """Its value for each row of the table, in their order."""
@@ -106,6 +122,45 @@ def schema_of(types: Mapping[str, str]) -> pa.Schema:
     """The Arrow schema of columns by Spark's names of their types; those of structs, arrays and maps are left out."""
     found = ((name, simple_type(kind)) for name, kind in types.items())
     return pa.schema([(name, kind) for name, kind in found if kind is not None])
+
+
+def _rows(columns: Sequence[str], kinds: Sequence[pa.DataType]) -> Iterator[pa.Table]:
+    """A row of nulls, then one of ones. Without any row Arrow would run nothing, and what never works would pass.
+
+    Expressions of which each row gives an error are wrong, whatever the tuples are; one row alone may be to blame.
+    """
+    fields = list(zip(columns, kinds, strict=True))
+    yield pa.table({"": pa.nulls(1), **{column: pa.nulls(1, kind) for column, kind in fields}})
+    yield pa.table({"": pa.nulls(1), **{column: _one(kind) for column, kind in fields}})
+
+
+def _one(kind: pa.DataType) -> pa.Array:
+    """As a value of this type, null if it has none."""
+    for one in (pa.array([1]), pa.array([1], pa.int32()), pa.array(["1"])):
+        with suppress(pa.ArrowException):
+            return one.cast(kind)
+    return pa.nulls(1, kind)
+
+
+def _way_out(kinds: Sequence[pa.DataType]) -> str:
+    """What to do about an expression over columns of these types that cannot be computed."""
+    if any(pa.types.is_timestamp(kind) and kind.tz for kind in kinds):
+        return "compare times with a datetime that says its zone: datetime(2026, 1, 31, tzinfo=timezone.utc)"
+    if any(pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in kinds):
+        return (
+            "compare times with a datetime without a zone, dates with a date: datetime(2026, 1, 31), date(2026, 1, 31)"
+        )
+    if any(pa.types.is_decimal(kind) for kind in kinds):
+        return 'cast it to fewer digits, for example pc.field("price").cast(pa.decimal128(18, 2)); 38 are the most'
+    return 'cast a column or a number, for example pc.field("price").cast("double")'
+
+
+def _is_of_arrow(function: str) -> bool:
+    """Whether a new process has it, and not only one in which a user has registered it.
+
+    pyarrow makes a Python function of each when it is imported; only a cast has one that was written by hand.
+    """
+    return function in ("cast", "random") or hasattr(getattr(pc, function, None), "__arrow_compute_function__")
 
 
 def _is_of_single_tuples(function: str) -> bool:

@@ -15,6 +15,7 @@ from strandline.operators import kernel
 from strandline.operators.aggregates import Op
 from strandline.operators.arrays import FRESH, OVERFLOWS, RESULTS, Batch, Int32s, Int64s
 from strandline.operators.aside import Aside, unfit, unfit_error
+from strandline.operators.expressions import VALUE_ERRORS
 from strandline.operators.plan import Plan
 from strandline.operators.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, N, T
 from strandline.operators.tuples import NO_BATCH, OFFSET, Columns, held_bytes, input_batch, key_and_window
@@ -122,8 +123,9 @@ class Operator:
             return table
         try:
             return shape.over(table)
-        except pa.ArrowException:
-            rows = shape.failing(table)
+        except VALUE_ERRORS:
+            shape.require_computable(table.schema)  # as when it was defined: but this may be another machine
+            rows = shape.failing(table, only_first=self.on_error == "stop")
             if not len(rows):
                 raise  # it is not the tuples
         if self.on_error == "stop":

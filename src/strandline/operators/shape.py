@@ -17,9 +17,11 @@ import pyarrow.compute as pc
 
 from strandline.arrow_types import simple_name
 from strandline.errors import InputError, OptionError, SchemaError
-from strandline.operators.expressions import Formula
+from strandline.operators.expressions import VALUE_ERRORS, Formula
 
 OFFSET = "_offset"
+_ONE_BY_ONE = 16
+"""So few rows, one of which cannot be computed, are tried one by one: halves of them would be as much work."""
 Types = Mapping[str, str]
 """Columns and Spark's names of their types."""
 
@@ -125,21 +127,33 @@ class Shape:
         return Shape(tuple(reversed(steps)))
 
     def over(self, table: pa.Table) -> pa.Table:
-        """What it makes of these tuples; raises `pyarrow.ArrowException` if there is one that cannot be computed."""
+        """What it makes of these tuples; raises one of `VALUE_ERRORS` if one cannot be computed."""
         for step in self.steps:
             table = step.over(table)
         return table
 
-    def failing(self, table: pa.Table) -> npt.NDArray[np.int64]:
-        """The rows that cannot be computed, found by halves: division by zero, a product that does not fit."""
-        try:
-            self.over(table)
-        except pa.ArrowException:
-            if table.num_rows == 1:
-                return np.zeros(1, np.int64)
-            half = table.num_rows // 2
-            return np.concatenate([self.failing(table.slice(0, half)), half + self.failing(table.slice(half))])
-        return np.empty(0, np.int64)
+    def require_computable(self, schema: pa.Schema) -> None:
+        """Raises `SchemaError` if there is an expression that cannot be computed for any tuple of this schema."""
+        for step in self.steps:
+            for formula in Shape((step,)).formulas:
+                formula.type_over(schema, "before the operator")
+            schema = step.over(schema.empty_table()).schema
+
+    def failing(self, table: pa.Table, *, only_first: bool = False) -> npt.NDArray[np.int64]:
+        """The rows that cannot be computed, or the first of them: halves are tried, then rows one by one."""
+        found: list[int] = []
+        spans = [(0, table.num_rows)]
+        while spans and not (only_first and found):
+            first, count = spans.pop()
+            try:
+                self.over(table.slice(first, count))
+            except VALUE_ERRORS:
+                if count == 1:
+                    found.append(first)
+                    continue
+                size = 1 if count <= _ONE_BY_ONE else (count + 1) // 2
+                spans += [(at, min(size, first + count - at)) for at in range(first, first + count, size)][::-1]
+        return np.array(found, np.int64)
 
     def error(self, table: pa.Table, row: int) -> InputError:
         """What is wrong with a row that cannot be computed."""
@@ -147,14 +161,15 @@ class Shape:
         try:
             self.over(one)
             why = "it was computed by itself"
-        except pa.ArrowException as problem:
+        except VALUE_ERRORS as problem:
             why = str(problem).splitlines()[0]
         values = {c: v for c, v in one.to_pylist()[0].items() if not c.startswith("_")}
         return InputError(
             f"a tuple cannot be computed before the operator: {why}",
             where=f"input offset {one.column(OFFSET)[0].as_py()}, {values}",
-            todo="write the expression so that it holds for every tuple, for example with pc.if_else, or start the "
-            'operator with on_error="set_aside": such tuples go to its side log, read(late=True)',
+            todo='leave such tuples out in a step before, for example where(pc.field("b") != 0) before a division by b '
+            "(in one expression Arrow computes all parts, those of pc.if_else, too), or start the operator with "
+            'on_error="set_aside": such tuples go to its side log, read(late=True)',
         )
 
     # ------------------------------------------------------------------ stream.json
