@@ -88,6 +88,8 @@ def test_reading_gives_what_an_operator_would_see(sales, spark):
     shaped = sl.stream(sales).where(pc.field("a") > 3).select("item", "at", total=pc.field("a") * pc.field("b"))
     found = {(r["item"], r["total"]) for r in shaped.read(spark).collect()}
     assert found == {(r["item"], r["a"] * r["b"]) for r in map(sale, range(120)) if r["a"] > 3}
+    assert {(r["item"], r["total"]) for r in shaped.to_arrow().to_pylist()} == found
+    assert shaped.to_arrow(since="1970-01-01 00:01:00+00:00").num_rows < len(found)
     assert shaped.read(spark).schema.simpleString() == "struct<item:bigint,at:timestamp,total:double>"
 
 

@@ -73,8 +73,11 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         if ours == theirs:  # of the same columns, whose types are others
             ours, theirs = str(mine["aggregates"]), str(wanted["aggregates"])
         yield f"it computes {ours}, this program {theirs}"
+    if "shape" in changed:
+        ours, theirs = (shape_text(o.get("shape", ())) or "no where and no select" for o in (mine, wanted))
+        yield f"before it there is {ours}, in this program {theirs}"
     # What footprints hold follows from all of this.
-    for name in sorted(changed - {"window", "aggregates"} - ({"footprints"} if len(changed) > 1 else set())):
+    for name in sorted(changed - {"window", "aggregates", "shape"} - ({"footprints"} if len(changed) > 1 else set())):
         yield f"its {name} is {mine.get(name, 'none')}, this program says {wanted.get(name, 'none')}"
 
 

@@ -22,6 +22,8 @@ from strandline.operators.expressions import VALUE_ERRORS, Formula
 OFFSET = "_offset"
 _ONE_BY_ONE = 16
 """So few rows, one of which cannot be computed, are tried one by one: halves of them would be as much work."""
+_SHOWN = 60
+"""So much of a value is shown in an error."""
 Types = Mapping[str, str]
 """Columns and Spark's names of their types."""
 
@@ -155,6 +157,13 @@ class Shape:
                 spans += [(at, min(size, first + count - at)) for at in range(first, first + count, size)][::-1]
         return np.array(found, np.int64)
 
+    def read(self, table: pa.Table) -> pa.Table:
+        """What it makes of these tuples; raises `InputError` about the first that cannot be computed."""
+        try:
+            return self.over(table)
+        except VALUE_ERRORS:
+            raise self.error(table, int(self.failing(table, only_first=True)[0])) from None
+
     def error(self, table: pa.Table, row: int) -> InputError:
         """What is wrong with a row that cannot be computed."""
         one = table.slice(row, 1)
@@ -163,10 +172,11 @@ class Shape:
             why = "it was computed by itself"
         except VALUE_ERRORS as problem:
             why = str(problem).splitlines()[0]
-        values = {c: v for c, v in one.to_pylist()[0].items() if not c.startswith("_")}
+        values = ", ".join(f"{c}={str(v)[:_SHOWN]}" for c, v in one.to_pylist()[0].items() if not c.startswith("_"))
+        offset = f"input offset {one.column(OFFSET)[0].as_py()}: " if OFFSET in one.column_names else ""
         return InputError(
-            f"a tuple cannot be computed before the operator: {why}",
-            where=f"input offset {one.column(OFFSET)[0].as_py()}, {values}",
+            f"a tuple cannot be computed: {why}",
+            where=offset + values,
             todo='leave such tuples out in a step before, for example where(pc.field("b") != 0) before a division by b '
             "(in one expression Arrow computes all parts, those of pc.if_else, too), or start the operator with "
             'on_error="set_aside": such tuples go to its side log, read(late=True)',

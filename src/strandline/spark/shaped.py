@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.errors import OptionError
+from strandline.log.bounds import Bound
+from strandline.log.operator_words import shape_text
 from strandline.operators.shape import AS_IS, Shape
 from strandline.operators.windows import Window
 from strandline.spark.operator import Input, Windowed
@@ -28,8 +30,7 @@ class Shaped:
         self._schema = shape.schema_over(input_.input_spec.arrow)
 
     def __repr__(self) -> str:
-        steps = "".join(f".{name}({what})" for step in self._shape.to_json() for name, what in step.items())
-        return f"{self._input!r}{steps}"
+        return f"{self._input!r}, {shape_text(self._shape.to_json())}"
 
     def where(self, condition: Any) -> Shaped:
         """Only the tuples for which a pyarrow expression is true."""
@@ -50,7 +51,12 @@ class Shaped:
         """The columns of what is left, as Arrow has them."""
         return self._schema
 
-    # ------------------------------------------------------------------ reading with Spark
+    # ------------------------------------------------------------------ reading, without Spark and with it
+
+    def to_arrow(self, *, since: Bound | None = None, until: Bound | None = None) -> pa.Table:
+        """`Stream.to_arrow`, then the same work."""
+        columns = self._shape.reads(self._schema.names)
+        return self._shape.read(self._stream("to_arrow").to_arrow(since=since, until=until, columns=columns))
 
     def read(self, spark: SparkSession, **options: Any) -> DataFrame:
         """`Stream.read`, then the same work, in Python tasks of Spark."""
@@ -85,7 +91,7 @@ class Shaped:
         def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 table = pa.Table.from_batches([batch]).select(stored.names).cast(stored)
-                yield from shape.over(table).cast(given).to_batches()
+                yield from shape.read(table).cast(given).to_batches()
 
         return df.mapInArrow(work, from_arrow_schema(given))
 

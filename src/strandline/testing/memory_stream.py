@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.errors import OptionError
 from strandline.log.block import Kind
@@ -92,4 +93,4 @@ class MemoryStream:
 
 
 def _results(table: pa.Table) -> pa.Table:
-    return table.filter(pa.compute.equal(table.column(KIND), int(Kind.RESULT)))
+    return table.filter(pc.equal(table.column(KIND), int(Kind.RESULT)))
