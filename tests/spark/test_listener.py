@@ -69,6 +69,7 @@ def test_an_operator_behind_an_entry_point_is_a_query_to_listeners(spark, feed, 
     told = query.recent_progress
     assert sum(progress.numInputRows for progress in told) == 15
     assert sum(progress.sink.numOutputRows for progress in told) == 3
+    assert all(progress.inputRowsPerSecond <= progress.processedRowsPerSecond for progress in told)
     assert query.last_progress["observedMetrics"]["strandline"]["open_windows"] == query.progress["open_windows"] == 0
     eventually(lambda: len(heard.ended) == 2, 120)  # Spark's query and the operator's
     got = heard.progress["counts: operator"]

@@ -97,7 +97,9 @@ class ListenerEvents:
         """What was told, as PySpark's StreamingQueryProgress."""
 
     def started(self) -> None:
-        """Once, before the first batch."""
+        """Once, before the first batch; again, it does nothing."""
+        if self._told_s is not None:
+            return
         self._told_s = stopwatch_s()
         self._post("QueryStartedEvent", self._uuid(self._id), self._uuid(self._run), self._name, _now())
 
@@ -105,8 +107,7 @@ class ListenerEvents:
         """After each batch."""
         from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-        if self._told_s is None:
-            self.started()
+        self.started()
         self._batch += 1
         body = self._body(report)
         self.recent.append(StreamingQueryProgress.fromJson(body))
@@ -136,9 +137,9 @@ class ListenerEvents:
 
     def _body(self, report: Mapping[str, Any]) -> dict[str, Any]:
         now_s = stopwatch_s()
-        since_s = max(1e-6, now_s - (self._told_s or now_s))
-        self._told_s = now_s
         tuples, took_s = int(report["input_tuples"]), max(1e-6, float(report["operator_s"]))
+        since_s = max(took_s, now_s - (self._told_s or now_s))
+        self._told_s = now_s
         rates = {"inputRowsPerSecond": tuples / since_s, "processedRowsPerSecond": tuples / took_s}
         took_ms = round(took_s * 1e3)
         numbers = metrics_of(report)

@@ -37,10 +37,11 @@ def query_text(query: Query) -> str:
     """For example: Query(streams/average, active, batch 12, 5,000 open windows)."""
 
     def make() -> str:
-        facts = _query_facts(query)
+        facts, progress = _query_facts(query), query.progress
         parts = [redacted_url(query._writer.place.url), str(facts["state"])]
-        parts += [f"{name} {facts[name]}" for name in ("batch",) if facts.get(name) is not None]
-        parts += [f"{facts[name]} {name}" for name in ("open windows", "tuples") if facts.get(name) is not None]
+        parts += [f"batch {facts['batch']}"] if facts["batch"] is not None else []
+        parts += [plural(progress["open_windows"], "open window")] if "open_windows" in progress else []
+        parts += [f"{facts['tuples']} tuples"] if facts["tuples"] is not None else []
         return f"Query({', '.join(parts)})"
 
     return shown(make, "Query(…)")

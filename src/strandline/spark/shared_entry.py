@@ -65,6 +65,7 @@ class EntryRun:
         with self._lock:
             self._shares.append(share)
         if operator is not None:
+            operator.events.started()
             operator.when_failed = lambda: self._failed(share)
             if operator.failure is not None:
                 self._failed(share)
