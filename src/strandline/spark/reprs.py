@@ -96,7 +96,7 @@ def stream_text(log: Log) -> str:
     def make() -> str:
         tuples = stream_facts(log)["tuples"]
         parts = [repr(redacted_url(log.storage.url)), plural(log.spec.partitions, "partition")]
-        parts += [] if tuples is None else [f"{tuples} tuples"]
+        parts += [] if tuples is None else [f"{tuples} tuple{'' if tuples == '1' else 's'}"]
         return f"Stream({', '.join([*parts, *(['finished'] if log.state.finished else [])])})"
 
     return shown(make, "Stream(…)")

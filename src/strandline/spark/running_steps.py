@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
 from strandline.recovery.step import Step
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,7 +31,7 @@ class RunningSteps:
         tuples = sum(step.input_end - (step.before.input if step.before else step.input_start) for step in steps)
         context = self._context
         described = context.getLocalProperty(_DESCRIPTION)
-        context.setJobDescription(f"strandline: {self._url} takes in {tuples:,} tuples")
+        context.setJobDescription(f"strandline: {self._url} takes in {plural(tuples, 'tuple')}")
         self._now = tuples, len(steps), stopwatch_s(), str(context.getLocalProperty(_GROUP) or "")
         try:
             yield

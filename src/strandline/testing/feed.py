@@ -32,6 +32,7 @@ from strandline.testing.spark_hash import partition_of
 from strandline.testing.spark_order import sort_key
 from strandline.times import time_value
 from strandline.units import Duration, duration_us
+from strandline.wording import plural
 
 _FIRST_REASON = (TIME, KEY, AHEAD, LATE)
 """Of several reasons to set a tuple aside, the one that counts."""
@@ -59,9 +60,9 @@ class Feed(MemoryStream):
             return
         log = self._log
         base, spec = log.state, log.spec
-        if table.column(spec.time).null_count:
+        if nulls := table.column(spec.time).null_count:
             raise NullTimeError(
-                f"{table.column(spec.time).null_count} of {table.num_rows} tuples have no time ({spec.time} is null)",
+                f"{nulls:,} of {plural(table.num_rows, 'tuple')} without a time ({spec.time} is null)",
                 where="sl.testing",
             )
         limits = Limits.of(spec, base, self._max_ahead, self.clock.now_us())
