@@ -70,6 +70,7 @@ def test_operators_join_an_entry_point_that_runs_and_outlive_its_handle(spark, s
     assert spark.streams.active == []
 
 
+@pytest.mark.long
 def test_what_stops_an_operator_stops_no_other_and_what_stops_the_source_stops_all(spark, feed, items, tmp_path):
     made = feed(items(10, keys=1))
     big = (1 << 62) + 1
