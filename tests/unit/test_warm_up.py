@@ -122,29 +122,32 @@ def test_the_command_compiles_what_is_common_or_what_an_operator_runs(
 
 ONE_KERNEL = """
 import json, sys
+from pathlib import Path
 import numpy as np
 from strandline.operators import key_codec
 from strandline.operators.kernel_bundle import KernelBundle, pack
 from strandline.operators.kernel_cache import SHIPPED, TALLY, kernel_folder
 import pickle
 
-if len(sys.argv) > 1:
-    pickle.loads(bytes.fromhex(sys.argv[1])).unpack()
+given, made = map(Path, sys.argv[1:])
+if given.is_file():
+    pickle.loads(given.read_bytes()).unpack()
 words = np.empty(1, np.int64)
 key_codec._hash(np.frombuffer(b"strandline", np.uint8), np.array([0, 10]), words)
-bundle = pickle.dumps(pack(TALLY.names)).hex()
-print(json.dumps({"compiled": TALLY.compiled, "loaded": TALLY.loaded, "in_memory": len(SHIPPED), "bundle": bundle,
+made.write_bytes(pickle.dumps(pack(TALLY.names)))
+print(json.dumps({"compiled": TALLY.compiled, "loaded": TALLY.loaded, "in_memory": len(SHIPPED),
                   "word": int(words[0]), "seconds": TALLY.seconds, "kept": len(list(kernel_folder().iterdir()))}))
 """
 
 
-def one_kernel(folder: Path, *given: str) -> dict[str, object]:
+def one_kernel(folder: Path, given: Path = Path("nothing"), **settings: str) -> dict[str, object]:
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "NUMBA_CACHE_DIR": str(folder),
+        **settings,
     }
-    command = [sys.executable, "-c", ONE_KERNEL, *given]
+    command = [sys.executable, "-c", ONE_KERNEL, str(given), f"{folder}.bundle"]
     found: dict[str, object] = json.loads(
         subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True).stdout
     )
@@ -154,10 +157,12 @@ def one_kernel(folder: Path, *given: str) -> dict[str, object]:
 def test_a_machine_that_is_given_kernels_loads_them_and_keeps_them(tmp_path: Path) -> None:
     made = one_kernel(tmp_path / "driver")
     assert (made["compiled"], made["loaded"]) == (1, 0)
-    bundle = str(made["bundle"])
+    bundle = tmp_path / "driver.bundle"
     given = one_kernel(tmp_path / "executor", bundle)
     assert (given["compiled"], given["loaded"], given["in_memory"]) == (0, 1, 0)
     assert given["word"] == made["word"]
+    other = one_kernel(tmp_path / "another processor", bundle, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert (other["compiled"], other["loaded"], other["word"]) == (1, 0, made["word"])
     later = one_kernel(tmp_path / "executor")
     assert (later["compiled"], later["loaded"], later["kept"]) == (0, 1, 1)
 

@@ -44,11 +44,14 @@ from strandline.recovery.partitions import run_batch
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.step import Done, Step
 from strandline.recovery.stream_plan import plan_of
+from strandline.version import VERSION
 
 _MANY = range(300)
 """Tuples of so many keys: more windows than the first room holds, so that it has to grow."""
 _FEW = range(4)
 """Some of the same keys."""
+_LIFE = 2
+"""To be raised when a life in small has more in it: what was noted before is not all then."""
 _COMPILE = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).compile()"
 _LATENESS = 1_000
 _LATER = 1_000_000
@@ -73,7 +76,9 @@ class Kernels:
             keep_names(self._purpose)
 
     def compiling(self) -> subprocess.Popen[bytes]:
-        """Another process that does so and ends; nobody has to wait for it."""
+        """Another process that does so and ends; raises OSError if none can be started."""
+        if not sys.executable:
+            raise FileNotFoundError("this program does not know its Python")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(failpoint.VARIABLE)}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         started = subprocess.Popen(
@@ -93,7 +98,8 @@ class Kernels:
     def _purpose(self) -> str:
         """What tells kernels of operators apart, and perhaps a little more."""
         plan = _small(self.plan)
-        return json.dumps([plan.to_json(), plan.key, plan.time, _fields(plan, self.input_spec)], sort_keys=True)
+        fields = _fields(plan, self.input_spec)
+        return json.dumps([VERSION, _LIFE, plan.to_json(), plan.key, plan.time, fields], sort_keys=True)
 
 
 def kernels_of(log: Log) -> Kernels:
@@ -139,7 +145,8 @@ def live_in_small(plan: Plan, input_spec: StreamSpec) -> None:
         often, whole = cec(extent="1x"), instant("1 hour")
         life.step(often, "a", _MANY)
         life.step(often, "a", _MANY)
-        life.step(cec(), "a", _FEW)  # a hand-over of what it touched, not of everything
+        for _ in range(3):  # when there is room for what is new: a hand-over of what was touched, not of everything
+            life.step(cec(), "a", _FEW)
         life.step(cec(), "b", _FEW)  # a recovery from footprints
         life.step(whole, "b", _MANY)
         life.step(whole, "b", _FEW)

@@ -7,9 +7,9 @@ container, loads what would take it seconds to compile. Where that does not work
 
 from __future__ import annotations
 
-import subprocess
 import warnings
 from functools import lru_cache
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import StrandlineWarning
@@ -31,17 +31,16 @@ class KernelShipping:
     def __init__(self, context: SparkContext, kernels: Kernels) -> None:
         self._context = context
         self._kernels = kernels
-        self._compiling: subprocess.Popen[bytes] | None = None
+        self._compiling: Thread | None = None
+        self._problem = ""
         self._bundle: Broadcast[KernelBundle] | None = None
         self._is_ready = False
 
     def begin(self) -> None:
         """Lets a process compile what this machine does not have yet."""
         if can_be_kept() and self._kernels.names is None:
-            try:
-                self._compiling = self._kernels.compiling()
-            except OSError as problem:
-                _warn(str(problem))
+            self._compiling = Thread(target=self._compile, name="strandline-kernels", daemon=True)
+            self._compiling.start()
 
     def ready(self) -> Broadcast[KernelBundle] | None:
         """Waits until the kernels are compiled; what tasks of other machines need to get at them."""
@@ -52,15 +51,24 @@ class KernelShipping:
                 self._bundle = self._context.broadcast(pack(names))
         return self._bundle
 
+    def _compile(self) -> None:
+        """In a thread of its own, so that somebody sees the process end, whoever else is still there."""
+        try:
+            compiling = self._kernels.compiling()
+            said = compiling.communicate()[1]
+            if compiling.returncode:
+                self._problem = said.decode(errors="replace").strip().rpartition("\n")[2] or "it was killed"
+        except OSError as problem:
+            self._problem = str(problem)
+
     def _wait(self) -> None:
         if self._compiling is None:
             return
-        try:
-            said = self._compiling.communicate(timeout=_PATIENCE_S)[1]
-            if self._compiling.returncode:
-                _warn(said.decode(errors="replace").strip().rpartition("\n")[2])
-        except subprocess.TimeoutExpired:
-            _warn(f"not done after {_PATIENCE_S:.0f} s")
+        self._compiling.join(_PATIENCE_S)
+        if self._compiling.is_alive():
+            self._problem = f"not done after {_PATIENCE_S:.0f} s"
+        if self._problem:
+            _warn(self._problem)
 
 
 def _warn(why: str) -> None:

@@ -1,0 +1,59 @@
+"""The driver's part in shipping kernels, without Spark: it compiles once, waits, and goes on whatever happens."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from strandline.errors import StrandlineWarning
+from strandline.operators.kernel_bundle import KernelBundle
+from strandline.recovery.warm_up import Kernels
+from strandline.spark.kernel_shipping import KernelShipping
+from tests.operator_streams import PLANS, input_spec
+
+
+class Context(SimpleNamespace):
+    """As much of a SparkContext as is needed."""
+
+    def broadcast(self, value: KernelBundle) -> Any:
+        return SimpleNamespace(value=value)
+
+
+def shipping(master: str) -> KernelShipping:
+    context: Any = Context(master=master)
+    return KernelShipping(context, Kernels(PLANS["sliding time"], input_spec(["k"])))
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    names = ["one.kernel"]
+    monkeypatch.setattr(Kernels, "names", property(lambda _: names or None))
+    monkeypatch.setattr(Kernels, "compiling", lambda _: pytest.fail("they are there"))
+    monkeypatch.setattr("strandline.operators.kernel_bundle.find_kernel", lambda name: name.encode())
+    return names
+
+
+def test_kernels_that_are_kept_are_packed_for_other_machines_only(kept: list[str]) -> None:
+    at_home = shipping("local[2]")
+    at_home.begin()
+    assert at_home.ready() is None
+    abroad = shipping("spark://somewhere:7077")
+    abroad.begin()
+    bundle = abroad.ready()
+    assert bundle is not None
+    assert bundle.value.files == {"one.kernel": b"one.kernel"}
+    assert abroad.ready() is bundle, "once"
+
+
+@pytest.mark.parametrize(("executable", "why"), [("", "does not know its Python"), ("/bin/false", "could not be")])
+def test_tasks_compile_where_the_driver_could_not(
+    executable: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(Kernels, "names", None)
+    monkeypatch.setattr("sys.executable", executable)
+    failing = shipping("spark://somewhere:7077")
+    failing.begin()
+    with pytest.warns(StrandlineWarning, match=why):
+        assert failing.ready() is None
