@@ -59,7 +59,9 @@ class Driver:
         place = Place(tempfile.gettempdir())
         self.writer = Log.create(MemoryStorage(clock), spec, clock)
         input_ = Log.open(self.writer.storage, clock)
-        context: Any = SimpleNamespace(master="local[2]")
+        context: Any = SimpleNamespace(
+            master="local[2]", getLocalProperty=lambda _: None, setJobDescription=lambda _: None
+        )
         idle = Housekeeping(place, None, "off")
         self.job = OperatorJob(context, plan, cec(), (place, input_), (place, output), 10**9, idle)
         self.batches: list[Sequence[OperatorTask]] = []
