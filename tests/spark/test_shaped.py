@@ -97,6 +97,8 @@ def test_rekey_reads_shuffles_and_persists_in_one_call(sales, spark, tmp_path):
     path = tmp_path / "by-shop"
     by_shop = sl.stream(sales).where(pc.field("a") > 0).rekey("shop", str(path))  # in the active session
     run(by_shop.window(sl.count_window(5)).aggregate(last=sl.last("b")), spark, tmp_path / "last")
+    with pytest.raises(sl.StreamMismatchError, match=r"\(a > 0\).*\(a < 0\)"):
+        sl.stream(sales).where(pc.field("a") < 0).rekey("shop", str(path)).start()
     stream = sl.stream(str(path))
     rows = sorted((r for p in (0, 1) for r in stream.log(p)), key=lambda r: r["at"])
     wanted = [r for r in map(sale, range(120)) if r["a"] > 0]
@@ -121,3 +123,12 @@ def test_what_was_not_too_far_ahead_for_the_first_stream_is_not_for_the_second(s
     entry.start(trigger="available-now").await_termination(60)
     sl.stream(first).rekey("v", second, spark=spark).start(trigger="available-now").await_termination(60)
     assert sl.stream(second).read(spark).count() == 6
+
+
+def test_a_tuple_that_cannot_be_computed_stops_rekey_with_an_error_that_names_it(sales, spark, tmp_path):
+    ratio = sl.stream(sales).select("item", "at", "shop", ratio=pc.field("a") / (pc.field("a") - 4))
+    query = ratio.rekey("shop", str(tmp_path / "by-shop"), spark=spark).start(trigger="available-now")
+    with pytest.raises(sl.InputError, match="a tuple cannot be computed: divide by zero") as error:
+        query.await_termination(120)
+    assert "a=4" in error.value.where
+    assert "where(pc.field(" in error.value.todo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from strandline.operators.operator import Operator
 from strandline.operators.shape import AS_IS, Shape, Where
 from strandline.operators.windows import count_window
 from strandline.recovery.stream_plan import plan_of
-from tests.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, where
+from tests.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, struct, where
 
 K, V, X = pc.field("k"), pc.field("v"), pc.field("x")
 
@@ -206,6 +207,33 @@ def test_an_operator_goes_on_where_another_arrow_has_called_its_expressions_othe
     assert p.continuing(stored) == p
     output_spec(p.continuing(stored)).require_same(replace(output_spec(p), operator=stored), "here")
     assert p.continuing(ours).to_json() == p.to_json()
+
+
+def test_a_rekeyed_stream_is_made_of_the_same_stream_in_the_same_shape() -> None:
+    def stream(shape: Shape | None, made_of: str = "5f") -> StreamSpec:
+        facts = {"stream": made_of, "path": "items"}
+        upstream = None if shape is None else {**facts, "shape": shape.to_json(), "expressions": {}}
+        return StreamSpec("other", struct([("k", "long"), ("t", "long")]), ("k",), "t", 1, upstream=upstream)
+
+    ours = stream(where(V > 0))
+    ours.require_same(stream(where(V > 0)), "here")
+    for other, words in (
+        (stream(where(V < 0)), r"by rekey of items \(5f\), where \(v > 0\), .* where \(v < 0\)"),
+        (stream(where(V > 0), "77"), r"by rekey of items \(5f\).*by rekey of items \(77\)"),
+        (stream(AS_IS), r"makes it by rekey of items \(5f\)$"),
+        (stream(None), "makes it without rekey"),
+    ):
+        with pytest.raises(StreamMismatchError) as error:
+            ours.require_same(other, "here")
+        assert re.search(words, error.value.what)
+    older = replace(stream(None), upstream={"format": "rate"})
+    older.require_same(stream(None), "here")
+
+
+def test_a_column_is_plain_whatever_its_name_is() -> None:
+    schema = pa.schema([("a b", pa.int64()), ("t", pa.int64()), ("list", pa.list_(pa.int64()))])
+    shape = AS_IS.select(["a b", "t", "list"], {}, schema, ["a b", "t"])
+    assert shape.schema_over(schema) == schema
 
 
 def test_how_arrow_writes_an_expression_does_not_count() -> None:

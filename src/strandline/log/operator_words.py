@@ -44,6 +44,20 @@ def shape_text(shape: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def origin_text(upstream: Mapping[str, Any]) -> str:
+    """Of which stream `rekey` makes another, and how; nothing is known of one that comes from elsewhere.
+
+    >>> origin_text({"stream": "5f", "path": "streams/items", "shape": [{"where": "(price > 0)"}]})
+    'by rekey of streams/items (5f), where (price > 0)'
+    >>> origin_text({})
+    'without rekey'
+    """
+    if not upstream:
+        return "without rekey"
+    shape = shape_text(upstream["shape"])
+    return f"by rekey of {upstream['path']} ({upstream['stream']}){', ' if shape else ''}{shape}"
+
+
 def aggregate_texts(aggregates: Mapping[str, Any]) -> dict[str, str]:
     """Each aggregate by the name of its column, as a program writes it.
 

@@ -19,7 +19,7 @@ from strandline.errors import (
     StreamMismatchError,
 )
 from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
-from strandline.log.operator_words import differences
+from strandline.log.operator_words import differences, origin_text
 from strandline.log.reason import ending
 from strandline.times import TimeKind
 from strandline.wording import exact_duration
@@ -218,6 +218,7 @@ class StreamSpec:
     def require_same(self, asked: StreamSpec, where: str) -> None:
         """Raises if `asked` (what a program wants to write) does not fit this stream."""
         self._require_same_operator(asked, where)
+        self._require_same_origin(asked, where)
         ours = {f["name"]: type_name(f["type"]) for f in fields_of(self.schema)}
         theirs = {f["name"]: type_name(f["type"]) for f in fields_of(asked.schema)}
         if list(ours.items()) != list(theirs.items()):
@@ -267,6 +268,16 @@ class StreamSpec:
                 f"the stream was computed by another operator: {'; '.join(found)}",
                 where=where,
                 todo="write to a new stream; only the checkpoint policy may change",
+            )
+
+    def _require_same_origin(self, asked: StreamSpec, where: str) -> None:
+        """A stream that `rekey` makes of another is made of that one, and in the same shape, for good."""
+        mine, wanted = ({} if "shape" not in (s.upstream or {}) else dict(s.upstream or {}) for s in (self, asked))
+        if [mine.get(n) for n in ("stream", "shape")] != [wanted.get(n) for n in ("stream", "shape")]:
+            raise StreamMismatchError(
+                f"the stream was made {origin_text(mine)}, this program makes it {origin_text(wanted)}",
+                where=where,
+                todo="write to a new stream",
             )
 
     def _type_of(self, column: str) -> str:

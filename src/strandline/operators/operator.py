@@ -121,15 +121,15 @@ class Operator:
         shape = self.plan.shaping
         if not shape or not table.num_rows:
             return table
+        if self.on_error == "stop":
+            return shape.read(table)
         try:
             return shape.over(table)
         except VALUE_ERRORS:
             shape.require_computable(table.schema)  # as when it was defined: but this may be another machine
-            rows = shape.failing(table, only_first=self.on_error == "stop")
+            rows = shape.failing(table)
             if not len(rows):
                 raise  # it is not the tuples
-        if self.on_error == "stop":
-            raise shape.error(table, int(rows[0]))
         self.aside.add_tuples("value", table.take(pa.array(rows)))
         keep = np.ones(table.num_rows, bool)
         keep[rows] = False

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from strandline.arrow_types import simple_name
 from strandline.errors import InputError, OptionError, SchemaError
+from strandline.operators.expression_tree import Column
 from strandline.operators.expressions import VALUE_ERRORS, Formula
 
 OFFSET = "_offset"
@@ -24,6 +25,7 @@ _ONE_BY_ONE = 16
 """So few rows, one of which cannot be computed, are tried one by one: halves of them would be as much work."""
 _SHOWN = 60
 """So much of a value is shown in an error."""
+_OR_SET_ASIDE = '; or start the operator with on_error="set_aside": such tuples go to its side log, read(late=True)'
 Types = Mapping[str, str]
 """Columns and Spark's names of their types."""
 
@@ -162,24 +164,28 @@ class Shape:
         try:
             return self.over(table)
         except VALUE_ERRORS:
-            raise self.error(table, int(self.failing(table, only_first=True)[0])) from None
+            self.require_computable(table.schema)  # as when it was defined: but this may be another machine
+            rows = self.failing(table, only_first=True)
+            if not len(rows):
+                raise  # it is not the tuples
+        raise self.error(table, int(rows[0]))
 
     def error(self, table: pa.Table, row: int) -> InputError:
         """What is wrong with a row that cannot be computed."""
         one = table.slice(row, 1)
+        why = "but it can by itself"
         try:
             self.over(one)
-            why = "it was computed by itself"
         except VALUE_ERRORS as problem:
             why = str(problem).splitlines()[0]
         values = ", ".join(f"{c}={str(v)[:_SHOWN]}" for c, v in one.to_pylist()[0].items() if not c.startswith("_"))
-        offset = f"input offset {one.column(OFFSET)[0].as_py()}: " if OFFSET in one.column_names else ""
+        has_offset = OFFSET in one.column_names
         return InputError(
             f"a tuple cannot be computed: {why}",
-            where=offset + values,
+            where=(f"input offset {one.column(OFFSET)[0].as_py()}: " if has_offset else "") + values,
             todo='leave such tuples out in a step before, for example where(pc.field("b") != 0) before a division by b '
-            "(in one expression Arrow computes all parts, those of pc.if_else, too), or start the operator with "
-            'on_error="set_aside": such tuples go to its side log, read(late=True)',
+            "(in one expression Arrow computes all parts, those of pc.if_else, too)"
+            + (_OR_SET_ASIDE if has_offset else ""),
         )
 
     # ------------------------------------------------------------------ stream.json
@@ -235,12 +241,12 @@ def _column(name: str, value: Any) -> Formula:
 
 def _is_plain(name: str, formula: Formula) -> bool:
     """Whether it is the column of that name, as it is."""
-    return formula.columns == (name,) and formula.text == name
+    return formula.tree == Column((name,))
 
 
 def _require_type(name: str, formula: Formula, schema: pa.Schema) -> None:
     kind = formula.type_over(schema, f"select({name}=…)")
-    if simple_name(kind) is None and formula.text not in schema.names:
+    if simple_name(kind) is None and not any(_is_plain(column, formula) for column in formula.columns):
         raise SchemaError(
             f"select({name}={formula.text}) is a {kind}, which a stream cannot hold",
             todo='cast it, for example .cast("long") … .cast(pa.timestamp("us", "UTC"))',

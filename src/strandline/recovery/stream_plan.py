@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 
 from strandline.errors import KeyMissingError, OptionError
 from strandline.log import spec as spec_
@@ -58,8 +59,20 @@ def output_spec(plan: Plan, input_: StreamSpec, retention: int | None = None) ->
 
 def continued(plan: Plan, storage: Storage) -> Plan:
     """The plan by the rules of the stream that lies there, if one does: they may be older than today's."""
+    spec = _stored(storage)
+    return plan if spec is None else plan.continuing(spec.operator)
+
+
+def stored_expressions(storage: Storage) -> Mapping[str, str]:
+    """The expressions by which the stream that lies there is made of another: texts, and Arrow's form of each."""
+    spec = _stored(storage)
+    found: Mapping[str, str] = ((spec.upstream if spec else None) or {}).get("expressions", {})
+    return found
+
+
+def _stored(storage: Storage) -> StreamSpec | None:
     try:
         data = storage.read(spec_.KEY)
     except KeyMissingError:
-        return plan
-    return plan.continuing(StreamSpec.from_json(data, f"{storage.url}/{spec_.KEY}").operator)
+        return None
+    return StreamSpec.from_json(data, f"{storage.url}/{spec_.KEY}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
@@ -89,6 +90,11 @@ class Entry:
         with self._starting:
             run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
             return run.share(None)
+
+    def made_of(self, upstream: Mapping[str, Any]) -> Entry:
+        """This entry point, with what its stream is made of: it must be the same for as long as the stream lives."""
+        self._spec = replace(self._spec, upstream=upstream)
+        return self
 
     # ------------------------------------------------------------------ as the input of an operator
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
+from strandline.operators.shape import AS_IS, Shape
+from strandline.recovery.stream_plan import stored_expressions
+from strandline.spark.operator import Input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -17,14 +20,17 @@ _READING = ("max_tuples_per_batch", "consumer", "start")
 
 
 def rekeyed(
+    stream: Input,
     read_stream: Callable[..., DataFrame],
-    spec: StreamSpec,
     key: str | Sequence[str],
     path: str,
     spark: SparkSession | None,
     options: Mapping[str, Any],
+    shape: Shape = AS_IS,
 ) -> Entry:
     """The entry point that persists a stream by another key; `options` are those of reading and of `sl.source`.
+
+    `shape` is what `read_stream` does to the tuples of the stream. The new stream keeps it, and takes no other.
 
     Time, partitions and lateness are the stream's unless they are given. A batch takes in whole commits of all
     partitions, and after a commit nothing older than the boundary follows. So with the stream's own lateness no tuple
@@ -33,6 +39,7 @@ def rekeyed(
     """
     from strandline.spark.entry import source
 
+    spec = stream.input_spec
     reading = {name: options[name] for name in _READING if name in options}
     writing = {name: value for name, value in options.items() if name not in _READING}
     if "lateness" not in writing and (why := _why_later(spec, options)):
@@ -43,7 +50,16 @@ def rekeyed(
         )
     own = {"time": spec.time, "partitions": spec.partitions, "lateness": spec.lateness, "max_ahead": None}
     given = {**own, **writing}
-    return source(read_stream(_session(spark), **reading), path, key=key, **given)
+    entry = source(read_stream(_session(spark), **reading), path, key=key, **given)
+    known = shape.known_as(stored_expressions(entry.input_place.storage()))
+    return entry.made_of(
+        {
+            "stream": spec.id,
+            "path": stream.input_place.url,
+            "shape": known.to_json(),
+            "expressions": {formula.text: formula.arrow for formula in known.formulas},
+        }
+    )
 
 
 def _why_later(spec: StreamSpec, options: Mapping[str, Any]) -> str:

@@ -68,7 +68,7 @@ class Shaped:
 
     def rekey(self, key: Any, path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
         """What is left as a stream of its own with another key; see `Stream.rekey`."""
-        return rekeyed(self.read_stream, self._input.input_spec, key, path, spark, options)
+        return rekeyed(self._input, self.read_stream, key, path, spark, options, self._shape)
 
     def _stream(self, method: str) -> Any:
         if not hasattr(self._input, "read"):

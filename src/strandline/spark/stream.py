@@ -202,7 +202,7 @@ class Stream(ArrowReading):
         Time, partitions and lateness are this stream's unless they are given, see `rekeyed`. Other options are those
         of `read_stream` and of `sl.source`. Late tuples of this stream take no part.
         """
-        return rekeyed(self.read_stream, self._log.spec, key, path, spark, options)
+        return rekeyed(self, self.read_stream, key, path, spark, options)
 
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
         """Starts a query that feeds an operator with this stream."""
