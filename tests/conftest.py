@@ -13,7 +13,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # of several processes, the one that has the terminal
         config.pluginmanager.register(Progress(config), "progress")
     # Spark's JVMs live for seconds here: what their second compiler does for speed never pays. A third less CPU.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+    # Nor does anybody look at their UI.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -Dspark.ui.enabled=false")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,8 +14,22 @@ import strandline as sl
 folder = Path(sys.argv[1])
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
 spark = builder.config("spark.sql.session.timeZone", "America/New_York").getOrCreate()
-sl.register(spark)
 seen = {"checkpoints": [], "exceptions": []}
+
+
+def settings():
+    level = spark.sparkContext._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel()
+    return {**spark.conf.getAll, "log level": level.toString(), "except hook": repr(sys.excepthook)}
+
+
+before = settings()
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    seen["same"] = sl.session("local[7]", spark_driver_memory="9g") is spark
+seen["said"] = [str(w.message) for w in said]
+seen["changed"] = sorted(dict(settings().items() - before.items()))
+spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+sl.register(spark)
 
 
 def numbers():
@@ -49,7 +64,9 @@ run(1)
 stream = sl.stream(str(folder / "s"))
 seen["values"] = sorted(row["v"] for row in stream.read(spark).collect())
 seen["tuples"] = sum(stream.offsets().values())
-seen["first seconds"] = stream.read(spark, since="1970-01-01", until="1970-01-01 00:00:02").count()
+seen["first seconds"] = stream.read(spark, since="1969-12-31 19:00", until="1969-12-31 19:00:02").count()
+seen["filtered"] = spark.read.format("strandline").load(str(folder / "s")).where("at < '1969-12-31 19:00:02'").count()
+seen["forbidden"] = spark.conf.get("spark.sql.python.filterPushdown.enabled")
 seen["through python"] = spark.read.format("strandline").load(str(folder / "s")).count()
 copied = sl.persist(stream.read_stream(spark, max_tuples_per_batch=50), str(folder / "copy"), key="v", time="at")
 copied.start(trigger="available-now", blocks="arrow").await_termination(60)

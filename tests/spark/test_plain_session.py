@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,21 @@ def test_stopping_is_no_failure(run):
     assert [line for line in errors.splitlines() if "Traceback" in line or " ERROR " in line] == []
 
 
+def test_our_session_leaves_one_that_exists_as_it_is_and_says_what_is_missing(run):
+    seen, _ = run
+    assert seen["same"]
+    assert seen["changed"] == ["spark.sql.python.filterPushdown.enabled"], "what register() sets if nobody has"
+    (warning,) = seen["said"]
+    assert "without spark.driver.memory=9g, spark.master=local[7]" in warning
+    assert "slower for want of spark.python.unix.domain.socket.enabled" in warning
+
+
+def test_a_session_that_keeps_filters_from_python_sources_is_read_without_them(run):
+    seen, _ = run
+    assert seen["forbidden"] == "false"
+    assert seen["filtered"] == 40
+
+
 QUIET = """
 import sys, time
 import strandline as sl
@@ -66,12 +82,72 @@ spark.stop()
 """
 
 
+def lines_of(program, *arguments, interrupt_after=None):
+    """What a program leaves on the terminal, and what else when its Spark is gone, too."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    if interrupt_after is not None:
+        while process.stdout.readline() != interrupt_after:
+            assert process.poll() is None, process.stderr.read()
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everything that the program has started gets it
+    # Spark's JVM has the same terminal until it is gone, which is after the program: the pipe is open until then.
+    out, err = process.communicate(timeout=280)
+    return process.returncode, out.splitlines(), err.splitlines()
+
+
 @pytest.mark.long
 def test_stopping_a_query_of_our_session_writes_nothing_to_the_terminal(tmp_path):
-    command = [sys.executable, "-c", QUIET, str(tmp_path / "s")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = done.stderr.splitlines()
-    # What comes after the last one is not about queries: Spark's daemon may complain when its JVM goes down first.
-    last = len(lines) - lines[::-1].index("stopped")
-    assert lines[lines.index("stopped") : last] == ["stopped"] * 5
+    code, _, err = lines_of(QUIET, tmp_path / "s")
+    assert (code, err) == (0, ["stopped"] * 5)
+
+
+ENDLESS = """
+import sys, time
+import strandline as sl
+
+spark = sl.session("local[2]", spark_driver_memory="1g")
+assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).load()
+entry = sl.source(source, sys.argv[1], key="value", time="timestamp")
+query = entry.window(sl.count_window(2)).aggregate(n=sl.count_all()).start(spark, sys.argv[1] + "-n", trigger="0 s")
+while query.progress.get("results", None) is None:
+    time.sleep(0.05)
+print("running", flush=True)
+"""
+RIVAL = """
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.storage_url import open_storage
+
+other, published = Log.open(open_storage(sys.argv[1])), False
+while not published:
+    try:
+        published = bool(other.append([], writer=Writer("another query", "its run", 7)))
+    except sl.SecondWriterError:
+        other.refresh()
+"""
+
+
+@pytest.mark.long
+def test_an_error_that_ends_a_program_is_three_lines_and_names_sparks_log(tmp_path):
+    code, _, err = lines_of(f"{ENDLESS}{RIVAL}query.await_termination()", tmp_path / "s")
+    assert code == 1
+    what, where, todo = err
+    assert "SecondWriterError: another writer has published" in what
+    assert where == f"  where: {tmp_path / 's'}"
+    log = Path(todo.rpartition("Spark's log: ")[2])
+    assert "SecondWriterError" in log.read_text(), "what is kept from the terminal is there"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("waits", [True, False])
+def test_ctrl_c_and_a_missing_stop_are_one_line(waits, tmp_path):
+    program = f"{ENDLESS}query.await_termination()" if waits else ENDLESS
+    code, _, err = lines_of(program, tmp_path / "s", interrupt_after="running\n" if waits else None)
+    assert code == (-signal.SIGINT if waits else 0)
+    assert err == [f"strandline: the program ends, stopping the query of {tmp_path / 's'} after the batch under way"]

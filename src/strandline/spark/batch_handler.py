@@ -209,7 +209,7 @@ class BatchHandler(ABC):
             yield
         except StrandlineError as problem:
             self.failure = problem
-            raise
+            raise problem.with_traceback(None) from None  # Spark puts whatever there is into its log, twice
         except Exception as problem:
             if _was_interrupted(problem):
                 raise InterruptedError(_INTERRUPTED) from None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
+from strandline.errors import StrandlineError
+from strandline.spark import running, spark_log
 from strandline.spark.failure import failure_in
 from strandline.spark.query_spellings import QuerySpellings
 from strandline.spark.reprs import query_html, query_text
+from strandline.spark.waiting import Waiting
 from strandline.units import Duration, seconds
 
 if TYPE_CHECKING:
@@ -20,11 +24,33 @@ _PATIENCE_S = 60.0
 
 
 class Query(QuerySpellings):
-    """Handle on a query that writes a stream."""
+    """Handle on a query that writes a stream.
+
+    `with query:` stops it at the end of the block. What still runs when the program ends is stopped then.
+    """
 
     def __init__(self, spark_query: StreamingQuery, writer: BatchHandler) -> None:
         self.spark_query = spark_query
         self._writer = writer
+        self._waiting = Waiting(spark_query)
+        self._has_told = False
+        running.began(self)
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops the query; raises what had stopped it before, unless that was raised already or something else is."""
+        self.stop()
+        if problem is None and not self._has_told and (failure := self.exception()) is not None:
+            raise failure
+
+    @property
+    def url(self) -> str:
+        """Where the stream is that it writes."""
+        return self._writer.place.url
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -51,22 +77,20 @@ class Query(QuerySpellings):
         def left_s() -> float | None:
             return None if timeout_s is None else max(0.0, timeout_s - (stopwatch_s() - began_s))
 
-        try:
-            # Spark takes a float as well, whatever its annotation says; without a timeout it returns None at the end.
-            ended = self.spark_query.awaitTermination(timeout_s)  # type: ignore[arg-type]
-        except Exception as problem:
-            self._writer.settle(left_s())  # whoever starts the query again must not meet it
-            raise self._translated(problem) from problem
-        if ended is False or not self._writer.settle(left_s()):
+        if not self._waiting.wait(timeout_s):
             return False
-        if self._writer.failure is not None:
-            raise self._writer.failure
-        return True
+        is_settled = self._writer.settle(left_s())  # whoever starts the query again must not meet it
+        if (problem := self._failure(self._waiting.problem)) is not None:
+            self._has_told = True
+            running.ended(self)
+            raise problem from None
+        if is_settled:
+            running.ended(self)
+        return is_settled
 
     def exception(self) -> BaseException | None:
         """What stopped the query; None if it runs or ended well."""
-        problem = self.spark_query.exception()
-        return self._writer.failure if problem is None else self._translated(problem)
+        return self._failure(self.spark_query.exception())
 
     def stop(self) -> None:
         """Stops the query after the batch under way, or without it if that takes longer than a minute.
@@ -76,6 +100,7 @@ class Query(QuerySpellings):
         self._writer.halt(timeout_s=_PATIENCE_S)
         self.spark_query.stop()
         self._writer.settle(timeout_s=_PATIENCE_S)
+        running.ended(self)
 
     def finish(self) -> None:
         """Stops the query after the batch under way, then finishes its stream: nothing can be added to it any more.
@@ -90,8 +115,9 @@ class Query(QuerySpellings):
             raise problem
         self._writer.finish_stream()
         self._writer.settle(timeout_s=None)
-        if self._writer.failure is not None:
-            raise self._writer.failure
+        running.ended(self)
+        if (problem := self._failure(None)) is not None:
+            raise problem
 
     def __repr__(self) -> str:
         return query_text(self)
@@ -120,10 +146,14 @@ class Query(QuerySpellings):
         try:
             self.spark_query.processAllAvailable()
         except Exception as problem:
-            raise self._translated(problem) from problem
+            raise self._failure(problem) or problem from None
         self._writer.take_in_all()
         if (failure := self.exception()) is not None:
             raise failure
 
-    def _translated(self, problem: Exception) -> Exception:
-        return self._writer.failure or failure_in(str(problem), self._writer.place.url) or problem
+    def _failure(self, problem: BaseException | None) -> BaseException | None:
+        """What Spark says of the end, as what it means; without the history, which Spark's log has."""
+        found: BaseException | None = self._writer.failure
+        if found is None and problem is not None:
+            found = failure_in(str(problem), self.url) or problem
+        return spark_log.named(found) if isinstance(found, StrandlineError) else found

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import StrandlineError, StrandlineWarning
+from strandline.spark import last_words, spark_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+"""Off by default in Spark: with it, a filter on the time column decides which blocks `format("strandline")` opens."""
+
+# Each with its reason in docs/reference.md.
 _SETTINGS = {
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # A Python task over a Unix socket starts about 40 ms sooner than over TCP.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -20,48 +29,122 @@ _SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Plans of micro-batches are small and always the same: adapting them costs more than it brings.
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
+    PUSHDOWN: "true",
     "spark.driver.memory": "4g",
     # On a few cores the throughput collector does best; the sort's pages are none of its business.
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.memory.offHeap.enabled": "true",
     "spark.memory.offHeap.size": "2g",
 }
+_FASTER = (
+    "spark.python.unix.domain.socket.enabled",
+    "spark.hadoop.fs.file.impl",
+    "spark.sql.streaming.checkpointFileManagerClass",
+)
+"""What makes small batches slower where it is missing, by more than a little."""
 
 
-def session(master: str = "local[*]", app_name: str = "strandline", **config: str) -> SparkSession:
-    """A local Spark with settings that suit small batches.
+def session(master: str | None = None, app_name: str = "strandline", **config: str) -> SparkSession:
+    """A local Spark with settings that suit small batches, or the session that this program has already, as it is.
 
     More settings by their names, or with underscores for the dots:
 
-    >>> spark = session("local[2]", spark_ui_enabled="true", **{"spark.driver.memory": "8g"})  # doctest: +SKIP
+    >>> spark = session("local[2]", spark_ui_enabled="false", **{"spark.driver.memory": "8g"})  # doctest: +SKIP
+
+    What Spark and its workers would write to the terminal goes to a file, see `STRANDLINE_SPARK_LOG` in the reference.
     """
+    from pyspark import SparkContext
+
+    asked = {name if "." in name else name.replace("_", "."): str(value) for name, value in config.items()}
+    if SparkContext._active_spark_context is not None:
+        return _as_it_is(master, asked)
     _find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(master).appName(app_name)
-    for name, value in _SETTINGS.items():
-        builder = builder.config(name, value)
-    for name, value in config.items():
-        builder = builder.config(name if "." in name else name.replace("_", "."), value)
-    spark = builder.getOrCreate()
+    master = master or "local[*]"
+    spark = _started(app_name, {**_SETTINGS, **_shuffle_partitions(master), **asked, "spark.master": master})
     spark.sparkContext.setLogLevel(os.environ.get("STRANDLINE_SPARK_LOG_LEVEL", "ERROR"))
+    last_words.install()
     register(spark)
     return spark
 
 
+def _as_it_is(master: str | None, asked: Mapping[str, str]) -> SparkSession:
+    """The session that exists, and a warning about what is not as it was asked for; nothing in it is changed."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    has = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    wanted = {**asked, **({"spark.master": master} if master else {})}
+    missing = [f"{name}={value}" for name, value in wanted.items() if has.get(name) != value]
+    slow = [name for name in _FASTER if name not in wanted and has.get(name) != _SETTINGS[name]]
+    said = [f"without {', '.join(missing)}"] * bool(missing) + [f"slower for want of {', '.join(slow)}"] * bool(slow)
+    if said:
+        warnings.warn(
+            f"this program has a Spark session already; sl.session() returns it as it is, {' and '.join(said)}",
+            StrandlineWarning,
+            stacklevel=3,
+        )
+    return spark
+
+
+def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
+    """A new session, whose JVM writes to Spark's log instead of to our terminal."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    log = spark_log.begin() if SparkContext._gateway is None else None  # else that of an earlier session still runs
+    if log is not None:
+        conf: Any = SparkConf()
+        for name, value in settings.items():
+            conf.set(name, value)
+        with log.open("ab") as file:
+            try:
+                context: Any = SparkContext
+                launch: Any = launch_gateway
+                context._ensure_initialized(gateway=launch(conf, {"stderr": file}))
+            except Exception as problem:
+                raise StrandlineError(
+                    f"Spark does not start: {spark_log.last_line(log) or problem}",
+                    where=str(log),
+                    todo="Spark 4.3 needs Java 17 or newer, in JAVA_HOME or on the PATH; that file has what it said",
+                ) from None
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _shuffle_partitions(master: str) -> dict[str, str]:
+    """As many as there are cores: Spark's 200 are 200 small tasks for each `groupBy` on one machine."""
+    local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,.*)?\])?", master)
+    if local is None:
+        return {}
+    cores = (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
+    return {"spark.sql.shuffle.partitions": str(cores)}
+
+
 def register(spark: SparkSession) -> None:
-    """Makes `format("strandline")` work on a session of yours, for `spark.read` and `spark.readStream`."""
-    from strandline.spark.source import StrandlineDataSource
+    """Makes `format("strandline")` work on a session of yours, for `spark.read` and `spark.readStream`.
+
+    Of the session's settings it makes one, unless you have made it: `spark.sql.python.filterPushdown.enabled`.
+    """
+    if PUSHDOWN not in spark.conf.getAll:
+        spark.conf.set(PUSHDOWN, "true")
+    register_as_it_is(spark)
+
+
+def register_as_it_is(spark: SparkSession) -> None:
+    """The same without a change of settings: where they forbid it, filters do not reach our reader."""
+    from strandline.spark.source import StrandlineDataSource, UnfilteredDataSource
     from strandline.spark.time_zone import SETTING
 
-    # Off by default in Spark: with it, a filter on the time column decides which blocks are opened.
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(StrandlineDataSource.in_zone(str(spark.conf.get(SETTING))))
+    has_filters = spark.conf.getAll.get(PUSHDOWN) == "true"
+    source = StrandlineDataSource if has_filters else UnfilteredDataSource
+    spark.dataSource.register(source.in_zone(str(spark.conf.get(SETTING))))
 
 
 def _find_java() -> None:

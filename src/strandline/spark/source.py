@@ -92,6 +92,13 @@ class StrandlineDataSource(DataSource):
         raise refused_stream(self.options)
 
 
+class UnfilteredDataSource(StrandlineDataSource):
+    """The same for sessions in which filters may not reach a Python source: Spark refuses a reader that takes them."""
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return UnfilteredReader(self._read_options(schema), schema)
+
+
 class Slice(InputPartition):
     """What one task reads: some blocks of one partition, and which of their tuples."""
 
@@ -159,6 +166,12 @@ class BatchReader(DataSourceReader):
         if not isinstance(partition, Slice):  # Spark's stand-in for "no partitions at all"
             return iter(())
         return read_slice(partition, self._options, self._schema)
+
+
+class UnfilteredReader(BatchReader):
+    """The same without filters."""
+
+    pushFilters = DataSourceReader.pushFilters
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -138,9 +138,9 @@ class Stream(ArrowReading):
         `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
         has not read yet is not truncated.
         """
-        from strandline.spark.session import register
+        from strandline.spark.session import register_as_it_is
 
-        register(spark)
+        register_as_it_is(spark)
         if not isinstance(start, str) or start not in ("earliest", "latest"):
             start = f"{log_time(self._log, start, 'start', session_zone(spark)):+d}"  # the sign: no date
         reader = self._options(spark.readStream.format("strandline")).option("start", start)

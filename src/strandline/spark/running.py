@@ -1,0 +1,86 @@
+"""The queries of this program that run, and their end if the program ends before they do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from typing import Protocol
+
+
+class Running(Protocol):
+    """A query, as far as its end is concerned."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it still runs."""
+
+    @property
+    def url(self) -> str:
+        """Where the stream is that it writes."""
+
+    def stop(self) -> None:
+        """Stops it after the batch under way."""
+
+
+_queries: dict[int, Running] = {}
+_process: int | None = None
+"""The process that has the exit hook: a fork of it has no queries."""
+
+
+def began(query: Running) -> None:
+    """Keeps the query in mind: it is stopped, in order and quietly, if the program ends while it runs."""
+    global _process
+    if _process != os.getpid():
+        _process = os.getpid()
+        _queries.clear()
+        # Not `atexit`, which comes after thread pools are closed: batches under way, which use some, could not end.
+        # The same hook serves `concurrent.futures`, and the one that was registered last comes first.
+        threading._register_atexit(_end)  # type: ignore[attr-defined]
+    for number, known in list(_queries.items()):
+        if not _is_active(known):
+            _queries.pop(number, None)
+    _queries[id(query)] = query
+
+
+def ended(query: Running) -> None:
+    """Forgets it."""
+    _queries.pop(id(query), None)
+
+
+def any_left() -> bool:
+    """Whether the exit hook will find a query to stop, as far as is known here."""
+    return _process == os.getpid() and bool(_queries)
+
+
+def _end() -> None:
+    """Stops what still runs, the newest first, and says so in one line; an interruption ends the wait."""
+    if not any_left():
+        return
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's own would cancel the batch under way
+    # In a thread of its own: an interruption may have left this one's connection to the JVM in the middle of an answer.
+    stopping = threading.Thread(target=_stop_all, name="strandline-exit", daemon=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        stopping.start()
+        stopping.join()
+
+
+def _stop_all() -> None:
+    left = [query for query in reversed(list(_queries.values())) if _is_active(query)]
+    if not left:
+        return
+    which = f"the query of {left[0].url}" if len(left) == 1 else f"{len(left)} queries"
+    print(f"strandline: the program ends, stopping {which} after the batch under way", file=sys.stderr, flush=True)
+    for query in left:
+        with contextlib.suppress(Exception):  # there is nobody left to tell; what was published stays published
+            query.stop()
+
+
+def _is_active(query: Running) -> bool:
+    try:
+        return query.is_active
+    except Exception:
+        return False  # its Spark is gone

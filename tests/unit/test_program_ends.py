@@ -1,0 +1,245 @@
+"""What a program prints when it ends: an error of ours, Ctrl-C, a query that nobody has stopped. Without a JVM."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import strandline as sl
+from strandline.spark import spark_log
+from strandline.spark.query import Query
+from strandline.spark.waiting import Waiting
+
+QUERY = """
+import sys, threading, time
+import strandline as sl
+from strandline.spark import last_words, running
+
+class Query:
+    def __init__(self, url):
+        self.url, self.is_active = url, True
+        running.began(self)
+
+    def stop(self):
+        # As a batch under way does: thread pools must still be open.
+        from concurrent.futures import ThreadPoolExecutor
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(lambda: 1).result() == 1
+        self.is_active = False
+        print("stopped", self.url, flush=True)
+"""
+
+
+def run(program, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", QUERY + program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def output(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.splitlines(), err.splitlines()
+
+
+def test_an_error_of_ours_prints_as_three_lines_with_the_line_of_the_program():
+    program = """
+last_words.install()
+def inner():
+    raise sl.SecondWriterError("another writer", where="here", todo="stop it")
+inner()
+"""
+    code, _, lines = output(run(program))
+    assert code == 1
+    assert lines == [
+        f"<string>, line {QUERY.count(chr(10)) + 4}: SecondWriterError: another writer",
+        "  where: here",
+        "  to do: stop it",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("program", "environment"),
+    [
+        ("last_words.install()\nraise ValueError('theirs')", {}),
+        ("last_words.install()\nraise sl.OptionError('ours')", {"STRANDLINE_TRACEBACK": "1"}),
+        (
+            "sys.excepthook = lambda *told: print('Traceback, their own', file=sys.stderr)\nlast_words.install()\n1/0",
+            {},
+        ),
+    ],
+)
+def test_other_errors_and_programs_that_want_it_have_tracebacks_as_ever(program, environment):
+    _, _, lines = output(run(program, **environment))
+    assert lines[0].startswith("Traceback")
+
+
+def test_a_program_that_ends_with_queries_running_stops_the_newest_first_and_says_so_in_one_line():
+    program = """
+first, second, third = Query("a"), Query("b"), Query("c")
+second.stop()
+"""
+    code, out, err = output(run(program))
+    assert (code, out) == (0, ["stopped b", "stopped c", "stopped a"])
+    assert err == ["strandline: the program ends, stopping 2 queries after the batch under way"]
+
+
+def test_a_program_that_has_stopped_its_queries_ends_in_silence():
+    assert output(run("Query('a').stop()")) == (0, ["stopped a"], [])
+
+
+def test_a_fork_leaves_its_parents_queries_alone():
+    program = """
+import os
+query = Query("a")
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+"""
+    code, out, err = output(run(program))
+    assert (code, out, len(err)) == (0, ["stopped a"], 1)
+
+
+WAITING = """
+from strandline.spark.waiting import Waiting
+last_words.install()
+class Sparks:
+    def awaitTermination(self):
+        threading.Event().wait()
+query = Query("a")
+print("waiting", flush=True)
+Waiting(Sparks()).wait(None)
+"""
+
+
+def test_ctrl_c_while_a_program_waits_stops_the_query_and_says_so_in_one_line():
+    process = run(WAITING)
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    code, out, err = output(process)
+    assert (code, out) == (-signal.SIGINT, ["stopped a"])
+    assert err == ["strandline: the program ends, stopping the query of a after the batch under way"]
+
+
+def test_a_second_ctrl_c_does_not_wait_for_the_batch_under_way():
+    program = "\nQuery.stop = lambda self: (print('stopping', flush=True), time.sleep(60))\n" + WAITING
+    process = run(program)
+    assert process.stdout.readline() == "waiting\n"
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "stopping\n"
+    process.send_signal(signal.SIGINT)
+    code, _, err = output(process)
+    assert (code, len(err)) == (-signal.SIGINT, 1)
+
+
+def test_waiting_does_not_let_pysparks_handler_cancel_the_batches():
+    def cancels(_number, _frame):
+        raise AssertionError("every job was cancelled")
+
+    cancels.__module__ = "pyspark.core.context"
+    query = type("Sparks", (), {"awaitTermination": lambda _: threading.Event().wait(30)})()
+    before = signal.signal(signal.SIGINT, cancels)
+    try:
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            Waiting(query).wait(20)
+        assert signal.getsignal(signal.SIGINT) is cancels
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class Writer:
+    """What a query writes with, as far as its end is concerned."""
+
+    def __init__(self, failure=None):
+        self.failure = failure
+        self.place = type("Place", (), {"url": "somewhere"})()
+        self.is_busy = False
+        self.halted = 0
+
+    def halt(self, timeout_s):
+        self.halted += 1
+        return True
+
+    def settle(self, timeout_s):
+        return True
+
+
+class SparksQuery:
+    """Spark's query: ended, well or with this."""
+
+    isActive = False
+
+    def __init__(self, problem=None):
+        self.problem = problem
+
+    def stop(self):
+        pass
+
+    def exception(self):
+        return self.problem
+
+    def awaitTermination(self):
+        if self.problem is not None:
+            raise self.problem
+
+
+def test_a_with_block_stops_its_query():
+    writer = Writer()
+    with Query(SparksQuery(), writer) as query:
+        assert writer.halted == 0
+    assert writer.halted == 1
+    assert query.exception() is None
+
+
+def test_a_with_block_raises_what_had_stopped_its_query_once():
+    failed = Writer(sl.NoSpaceError("full"))
+    with pytest.raises(sl.NoSpaceError), Query(SparksQuery(), failed):
+        pass
+    with Query(SparksQuery(), failed) as query, pytest.raises(sl.NoSpaceError):
+        query.await_termination()
+    with pytest.raises(KeyError), Query(SparksQuery(), failed):
+        raise KeyError
+
+
+def test_what_stopped_a_query_comes_without_sparks_history_and_with_its_log(monkeypatch, tmp_path):
+    monkeypatch.setattr(spark_log, "_current", tmp_path / "spark.log")
+    told = "Traceback\nstrandline.errors.SecondWriterError: another writer\n  where: there\n  to do: stop it\n at a.b.c"
+    query = Query(SparksQuery(RuntimeError(told)), Writer())
+    with pytest.raises(sl.SecondWriterError) as raised:
+        query.await_termination()
+    assert str(raised.value).splitlines() == [
+        "another writer",
+        "  where: there",
+        f"  to do: stop it; Spark's log: {tmp_path / 'spark.log'}",
+    ]
+    assert raised.value.__suppress_context__
+
+
+def test_sparks_log_is_a_private_file_and_old_ones_go(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.delenv("STRANDLINE_SPARK_LOG", raising=False)
+    monkeypatch.setattr(spark_log, "_current", None)
+    log = spark_log.begin()
+    assert log.parent.stat().st_mode & 0o077 == 0
+    old = log.with_name("spark-20200101-000000-1.log")
+    for file in (log, old):
+        file.write_text("a line\n\n")
+    os.utime(old, (1_600_000_000,) * 2)
+    assert spark_log.begin() == spark_log.current()
+    assert log.exists()
+    assert not old.exists()
+    assert spark_log.last_line(log) == "a line"
+    monkeypatch.setenv("STRANDLINE_SPARK_LOG", "-")
+    assert spark_log.begin() is None
+    monkeypatch.setenv("STRANDLINE_SPARK_LOG", str(tmp_path / "mine" / "spark.log"))
+    assert spark_log.begin() == tmp_path / "mine" / "spark.log"
