@@ -197,13 +197,13 @@ BAD_FORMAT_OPTIONS = [
 
 @pytest.mark.parametrize(("options", "text"), BAD_FORMAT_OPTIONS, ids=[repr(row[0]) for row in BAD_FORMAT_OPTIONS])
 def test_a_bad_option_of_the_format_is_named_in_what_spark_raises(options, text, spark, path):
-    with pytest.raises(Exception, match="OptionError") as raised:
+    with pytest.raises(sl.OptionError) as raised:
         spark.read.format("strandline").options(**options).load(str(path)).count()
     assert text in str(raised.value)
 
 
 def test_a_batch_bound_in_a_streaming_read_is_refused(spark, path):
-    with pytest.raises(Exception, match="use start="):
+    with pytest.raises(sl.OptionError, match="use start="):
         df = spark.readStream.format("strandline").option("since", "2026-01-01").load(str(path))
         df.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination(60)
 

@@ -138,7 +138,7 @@ def test_a_reader_that_was_left_behind_by_retention_is_told(spark, growing, repl
     grow(60)
     grow(60)
     stream.truncate(before="1970-01-01 00:06:00")
-    with pytest.raises(Exception, match="TruncatedError") as raised:
+    with pytest.raises(sl.TruncatedError) as raised:
         replayed(df, tmp_path / "checkpoint")
     assert "was dropped, the partition begins at" in str(raised.value)
     assert sum(map(len, replayed(df))) == 60, "a new query begins at what is left"
@@ -150,7 +150,7 @@ def test_a_stream_that_was_replaced_is_not_taken_for_the_old_one(spark, feed, dr
     replayed(sl.stream(str(path)).read_stream(spark), tmp_path / "checkpoint")
     shutil.rmtree(path)
     drain(feed(items(500), name="other").df, path)
-    with pytest.raises(Exception, match="StreamMismatchError"):
+    with pytest.raises(sl.StreamMismatchError):
         replayed(sl.stream(str(path)).read_stream(spark), tmp_path / "checkpoint")
 
 

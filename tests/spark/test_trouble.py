@@ -100,6 +100,42 @@ def test_a_second_query_of_the_same_program_is_refused(spark, eventually, tmp_pa
     assert found == list(range(len(found)))
 
 
+def test_a_second_operator_into_the_same_stream_is_refused_and_the_first_goes_on(spark, eventually, tmp_path):
+    path = str(tmp_path / "counts")
+    source = sl.source(numbers(spark), str(tmp_path / "s"), key="k", time="at")
+    counting = source.window(sl.count_window(5)).aggregate(n=sl.count_all())
+    with counting.start(spark, path, trigger="100 ms") as first:
+        eventually(lambda: first.progress.get("results"))
+        over_the_stream = sl.stream(str(tmp_path / "s")).window(sl.count_window(5)).aggregate(n=sl.count_all())
+        with pytest.raises(sl.SecondWriterError, match="being written already"):
+            over_the_stream.start(spark, path)
+        seen = first.progress["batch"]
+        eventually(lambda: first.progress["batch"] > seen)
+
+
+def test_what_does_not_fit_leaves_nothing_behind(spark, tmp_path):
+    there, new = tmp_path / "there", tmp_path / "new"
+    source = sl.source(numbers(spark), str(there), key="k", time="at")
+    counting = source.window(sl.count_window(5)).aggregate(n=sl.count_all())
+    with counting.start(spark, str(tmp_path / "counts")):
+        pass
+    names = sorted(p.name for p in tmp_path.iterdir())
+    others = sl.source(numbers(spark), str(new), key="k", time="at").window(sl.count_window(5))
+    count = others.aggregate(n=sl.count_all())
+    with pytest.raises(sl.StreamMismatchError, match="computed by another operator"):
+        count.start(spark, str(tmp_path / "counts"))  # the results of another input
+    with pytest.raises(sl.StreamMismatchError, match="entry point"):
+        count.start(spark, str(there))  # no operator's stream
+    with pytest.raises(sl.OptionError, match="the stream that it reads"):
+        count.start(spark, str(new))
+    with pytest.raises(sl.OptionError, match="blocks="):
+        sl.persist(numbers(spark), str(new), key="k", time="at").start(blocks="other")
+    taken = sl.persist(numbers(spark), str(there), key="k", time="at").start(name="taken")
+    with taken, pytest.raises(sl.OptionError, match="'taken' runs already"):
+        sl.persist(numbers(spark), str(new), key="k", time="at").start(name="taken")
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
 # ---------------------------------------------------------------------- a full disk
 
 
@@ -188,19 +224,62 @@ def test_a_rotten_block_is_named_and_the_others_stay_readable(spark, rotten):
     assert stream.read(spark, since="1970-01-01 00:01:40").count() == 100
 
 
-def test_spark_notices_a_rotten_page(spark, rotten):
-    path, block, _ = rotten
-    with pytest.raises(Exception, match=r"(?i)crc|checksum") as raised:
-        sl.stream(str(path)).read(spark).collect()
-    assert block.file.rpartition("/")[2] in str(raised.value)
+def test_an_action_over_a_rotten_block_says_which_one_it_is(spark, rotten):
+    path, block, flip_back = rotten
+    df = sl.stream(str(path)).read(spark).where("k >= 0")
+    for action in (df.collect, df.orderBy("v").toPandas):
+        with pytest.raises(sl.CorruptBlockError) as raised:
+            action()
+        assert names_the_block(raised.value.where, path, block)
+        assert "restore" in raised.value.todo
+        assert raised.value.__suppress_context__, "Spark's wall of text is left out"
+    with pytest.raises(sl.CorruptBlockError) as raised:
+        spark.read.format("strandline").load(str(path)).count()
+    assert names_the_block(raised.value.where, path, block)
+    flip_back()
+    assert df.count() == 200
+
+
+def test_reading_a_stream_with_a_lost_or_cut_block_says_so_at_once(spark, rotten):
+    path, block, flip_back = rotten
+    flip_back()
+    file, stream = path / block.file, sl.stream(str(path))
+    df = stream.read(spark)
+    data = file.read_bytes()
+    file.write_bytes(data[:-10])
+    with pytest.raises(sl.CorruptBlockError, match=f"has {len(data) - 10} bytes") as raised:
+        stream.read(spark)
+    assert names_the_block(raised.value.where, path, block)
+    file.unlink()
+    with pytest.raises(sl.CorruptBlockError, match="is gone") as raised:
+        stream.read(spark)
+    assert names_the_block(raised.value.where, path, block)
+    with pytest.raises(sl.CorruptBlockError, match="is gone"):
+        df.collect()
+    assert stream.read(spark, since="1970-01-01 00:01:40").count() == 100
+    file.write_bytes(data)
+    assert stream.read(spark).count() == 200
+
+
+def test_a_dataframe_whose_blocks_were_collected_meanwhile_says_to_read_again(spark, rotten):
+    path, _, flip_back = rotten
+    flip_back()
+    stream = sl.stream(str(path))
+    df = stream.read(spark)
+    stream.truncate(stream.offsets())
+    for _ in range(2):
+        stream.collect(grace="0 s")
+    with pytest.raises(sl.StrandlineError, match="after this DataFrame was made") as raised:
+        df.collect()
+    assert "read() again" in raised.value.todo
 
 
 def test_a_streaming_read_stops_at_a_rotten_block_and_goes_on_when_it_is_restored(spark, rotten, replayed, tmp_path):
     path, block, flip_back = rotten
     stream = sl.stream(str(path))
-    with pytest.raises(Exception, match="CorruptBlockError") as raised:
+    with pytest.raises(sl.CorruptBlockError) as raised:
         replayed(stream.read_stream(spark), tmp_path / "checkpoint")
-    assert names_the_block(str(raised.value), path, block)
+    assert names_the_block(raised.value.where, path, block)
     flip_back()
     batches = replayed(stream.read_stream(spark), tmp_path / "checkpoint")
     assert sum(map(len, batches)) == 200

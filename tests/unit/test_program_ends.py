@@ -15,7 +15,8 @@ from strandline.spark.query import Query
 from strandline.spark.waiting import Waiting
 
 QUERY = """
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 import strandline as sl
 from strandline.spark import last_words, running
 

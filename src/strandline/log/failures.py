@@ -108,6 +108,15 @@ def lost_block(block: Block, url: str) -> CorruptBlockError:
     )
 
 
+def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
+    """The error of a reader that finds a published block longer or shorter than it was."""
+    return CorruptBlockError(
+        f"a published block has {size_bytes} bytes, the manifest says {block.size_bytes}",
+        where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        todo="restore this file from a copy; everything else of the stream stays readable",
+    )
+
+
 def unindexed(partition: int, first: int, url: str) -> CorruptManifestError:
     """The error of a reader that finds no block for an offset that was published."""
     return CorruptManifestError(

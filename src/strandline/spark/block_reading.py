@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from strandline.log import failures
 from strandline.log.block import Block, Kind
 from strandline.log.bounds import Bounds
 from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
@@ -47,7 +49,8 @@ def read_blocks(
         return spark.createDataFrame([], spark_schema(log.spec, late=late, positions=positions))
     stamps = [StructField(OFFSET, LongType()), StructField(KIND, ByteType())] if log.spec.is_stamped else []
     paths = [_GLOB.sub(r"\\\1", f"file://{log.storage.local_path(b.file)}") for b in blocks]
-    with _listing_here(spark):
+    require_whole(log, blocks)
+    with _listing_here(spark, len(blocks)):
         df = spark.read.schema(StructType([*schema.fields, *stamps])).options(**_READING).parquet(*paths)
     metadata = df.metadataColumn("_metadata")  # whatever columns of that name the tuples have
     file = metadata["file_path"]
@@ -74,16 +77,48 @@ def read_blocks(
     return df.select(*columns)
 
 
+def require_whole(log: Log, blocks: Iterable[Block]) -> None:
+    """Raises `CorruptBlockError` for a block whose file is gone or has another size than was published.
+
+    One look at each file, as Spark's own reader takes, which would say it in words of its own.
+    """
+    for block in blocks:
+        path = log.storage.local_path(block.file)
+        assert path is not None, "only for file systems"
+        try:
+            size_bytes = path.stat().st_size
+        except FileNotFoundError:
+            log.refresh()
+            if any(b.file == block.file for b in log.blocks(block.partition, block.first, block.end)):
+                raise failures.lost_block(block, log.storage.url) from None
+            raise failures.compacted_meanwhile(block.partition, block.first, log.storage.url) from None
+        if size_bytes != block.size_bytes:
+            raise failures.cut_block(block, size_bytes, log.storage.url)
+
+
 @contextlib.contextmanager
-def _listing_here(spark: SparkSession) -> Iterator[None]:
-    """Spark would start a job to look at more than 32 files; the manifests have named them, a look is enough."""
-    setting = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, str((1 << 31) - 1))
-    try:
-        yield
-    finally:
-        spark.conf.set(setting, str(before))
+def _listing_here(spark: SparkSession, files: int) -> Iterator[None]:
+    """Spark would start a job to look at more than 32 files; the manifests have named them, a look is enough.
+
+    No option of a reader says so, only a setting of the session, which is put back, one reader at a time.
+    """
+    with _listing:
+        before = spark.conf.getAll.get(_THRESHOLD)
+        if files <= int(str(spark.conf.get(_THRESHOLD))):
+            yield
+            return
+        spark.conf.set(_THRESHOLD, str((1 << 31) - 1))
+        try:
+            yield
+        finally:
+            if before is None:
+                spark.conf.unset(_THRESHOLD)
+            else:
+                spark.conf.set(_THRESHOLD, before)
+
+
+_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_listing = threading.Lock()
 
 
 def _first(file: Column) -> Column:

@@ -18,8 +18,8 @@ class Running(Protocol):
         """Whether it still runs."""
 
     @property
-    def url(self) -> str:
-        """Where the stream is that it writes."""
+    def urls(self) -> tuple[str, ...]:
+        """Where the streams are that it writes."""
 
     def stop(self) -> None:
         """Stops it after the batch under way."""
@@ -50,6 +50,11 @@ def ended(query: Running) -> None:
     _queries.pop(id(query), None)
 
 
+def writes(url: str) -> bool:
+    """Whether a query of this program writes the stream there."""
+    return any_left() and any(url in query.urls and _is_active(query) for query in list(_queries.values()))
+
+
 def any_left() -> bool:
     """Whether the exit hook will find a query to stop, as far as is known here."""
     return _process == os.getpid() and bool(_queries)
@@ -60,7 +65,8 @@ def _end() -> None:
     if not any_left():
         return
     with contextlib.suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's own would cancel the batch under way
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # PySpark's own would cancel the batch under way
     # In a thread of its own: an interruption may have left this one's connection to the JVM in the middle of an answer.
     stopping = threading.Thread(target=_stop_all, name="strandline-exit", daemon=True)
     with contextlib.suppress(KeyboardInterrupt):
@@ -72,7 +78,7 @@ def _stop_all() -> None:
     left = [query for query in reversed(list(_queries.values())) if _is_active(query)]
     if not left:
         return
-    which = f"the query of {left[0].url}" if len(left) == 1 else f"{len(left)} queries"
+    which = f"the query of {left[0].urls[0]}" if len(left) == 1 else f"{len(left)} queries"
     print(f"strandline: the program ends, stopping {which} after the batch under way", file=sys.stderr, flush=True)
     for query in left:
         with contextlib.suppress(Exception):  # there is nobody left to tell; what was published stays published

@@ -14,6 +14,7 @@ from strandline.log.bounds import Bound, Bounds, log_time
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.windows import Window
+from strandline.spark import translation
 from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
 from strandline.spark.failure import failure_in
@@ -21,6 +22,7 @@ from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.patience import once_there
 from strandline.spark.place import Place
+from strandline.spark.preconditions import require_classic
 from strandline.spark.rekey import rekeyed
 from strandline.spark.reprs import stream_html, stream_text
 from strandline.spark.shaped import Shaped, shaped
@@ -99,6 +101,8 @@ class Stream(ArrowReading):
         On file systems Spark's own Parquet reader reads the blocks. `late` reads the late side log instead;
         `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
         """
+        require_classic(spark)
+        translation.install()
         log = self._fresh()
         if log.storage.local_path("x") is None:
             return self._read_through_python(spark, since, until, late=late, positions=positions)
