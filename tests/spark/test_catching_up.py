@@ -6,6 +6,7 @@ import strandline as sl
 from strandline.log import compaction
 from strandline.log.log import Log
 from strandline.log.storage_url import open_storage
+from strandline.spark.operator_batches import OperatorBatches
 from strandline.spark.read_options import ReadOptions
 from strandline.spark.source import BatchReader, spark_schema
 from strandline.testing.items import append_items, item_spec
@@ -140,3 +141,24 @@ def test_a_writer_whose_files_were_collected_too_early_repeats_its_batch(spark, 
     query.stop()
     values = sorted(row["v"] for row in sl.stream(path).read(spark).collect())
     assert values == list(range(len(values)))
+
+
+def test_available_now_takes_in_what_was_there_when_it_started(spark, feed, drain, items, monkeypatch, tmp_path):
+    source = feed(items(100))
+    path = tmp_path / "s"
+    drain(source.df, path)
+    source.add(items(100, first=100))
+
+    def and_grow(batches):
+        """The input grows after the query has looked at it for the last time, before its first batch."""
+        monkeypatch.undo()
+        batches.catch_up()
+        drain(source.df, path)
+
+    monkeypatch.setattr(OperatorBatches, "catch_up", and_grow)
+    counting = sl.stream(str(path)).window(sl.count_window(1)).aggregate(n=sl.count_all())
+    results = []
+    for _ in range(2):
+        assert counting.start(spark, str(tmp_path / "n"), trigger="available-now").await_termination(120)
+        results.append(sl.stream(str(tmp_path / "n")).read(spark).count())
+    assert results == [100, 200]

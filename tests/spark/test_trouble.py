@@ -130,10 +130,10 @@ def test_what_does_not_fit_leaves_nothing_behind(spark, tmp_path):
         count.start(spark, str(new))
     with pytest.raises(sl.OptionError, match="blocks="):
         sl.persist(numbers(spark), str(new), key="k", time="at").start(blocks="other")
-    taken = sl.persist(numbers(spark), str(there), key="k", time="at").start(name="taken")
+    taken = sl.persist(numbers(spark), str(tmp_path / "taken"), key="k", time="at").start(name="taken")
     with taken, pytest.raises(sl.OptionError, match="'taken' runs already"):
         sl.persist(numbers(spark), str(new), key="k", time="at").start(name="taken")
-    assert sorted(p.name for p in tmp_path.iterdir()) == names
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*names, "taken"])
 
 
 # ---------------------------------------------------------------------- a full disk

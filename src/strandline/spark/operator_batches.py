@@ -30,11 +30,12 @@ _NOBODY = Writer("", "", -1)
 
 
 class OperatorBatches(BatchHandler):
-    """An operator over a stream that exists."""
+    """An operator over a stream that exists: over what it holds now and, if it `follows`, what will come."""
 
-    def __init__(self, place: Place, job: OperatorJob, every_s: float = 0.0) -> None:
+    def __init__(self, place: Place, job: OperatorJob, every_s: float = 0.0, *, follows: bool = True) -> None:
         super().__init__(place)
         self._job = job
+        self._follows = follows
         self._every_s = max(every_s, _LOOK_EVERY_S)
         last = job.output.state.writer
         self._batch = -1 if last is None else last.batch
@@ -44,9 +45,9 @@ class OperatorBatches(BatchHandler):
             self._tell(standing)
 
     @property
-    def tick_every_s(self) -> float:
+    def tick_every_s(self) -> float | None:
         """As often as the input is looked at for commits without tuples: Spark, which counts tuples, sees none."""
-        return self._every_s
+        return self._every_s if self._follows else None
 
     def idle(self) -> None:
         """Takes in that time has passed, or that the input is finished."""
@@ -77,7 +78,8 @@ class OperatorBatches(BatchHandler):
         """Takes in what the input has. The DataFrame itself is never read."""
         self._batch = batch
         self._taken = 0
-        self._job.catch_up(Writer(self._query, self._run, batch), lambda: not self._stopping, self._tell)
+        writer = Writer(self._query, self._run, batch)
+        self._job.catch_up(writer, lambda: not self._stopping, self._tell, no_more=not self._follows)
         self._numbers.put(self._spark_query, df.sparkSession._jvm, self._taken, self.progress)
         failpoint("before-spark-commit")
 

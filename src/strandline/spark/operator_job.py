@@ -146,9 +146,20 @@ class OperatorJob:
         consumers.register(self.input, self._consumer, needs, writes=self._output_place.url, label=self._label)
         self._registered_s = stopwatch_s()
 
-    def catch_up(self, writer: Writer, go_on: Callable[[], bool], tell: Callable[[Mapping[str, Any]], None]) -> None:
-        """Takes in whatever the input has, batch by batch, and tells what each has done."""
-        self.input.refresh()
+    def catch_up(
+        self,
+        writer: Writer,
+        go_on: Callable[[], bool],
+        tell: Callable[[Mapping[str, Any]], None],
+        *,
+        no_more: bool = False,
+    ) -> None:
+        """Takes in whatever the input has, batch by batch, and tells what each has done.
+
+        With `no_more`, only what it had when it was last looked at.
+        """
+        if not no_more:
+            self.input.refresh()
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
@@ -167,8 +178,11 @@ class OperatorJob:
             tell(self._report(done, stopwatch_s() - began_s))
             self._look_aside(done)
             self._target.look(d.standing for d in done)
-            self._keep_registered()
+            if not no_more:
+                self._keep_registered()
             self.housekeeping.after_batch(self.output, before)
+        if no_more:
+            self._keep_registered()  # a commit in the input, for which it is looked at once more
 
     def _look_aside(self, done: Sequence[Done]) -> None:
         """Lets somebody know of what could not be computed."""
