@@ -118,11 +118,19 @@ def test_nullability_and_metadata_are_no_difference() -> None:
     spec(fields=[*others, field("x", nested)]).require_same(spec(fields=[*others, field("x", loose)]), "here")
 
 
-@pytest.mark.parametrize("data", [b"", b"hello", b"[]", b"1", b"{}", b'{"id": "x"}', b"\xff\xfe"])
+@pytest.mark.parametrize("data", [b"hello", b"[]", b"1", b"{}", b'{"id": "x"}', b"\xff\xfe"])
 def test_a_file_of_somebody_else_is_no_stream(data: bytes) -> None:
     with pytest.raises(NotAStreamError) as refused:
         StreamSpec.from_json(data, "here/stream.json")
     assert refused.value.where == "here/stream.json"
+
+
+def test_a_torn_stream_json_is_no_longer_to_be_trusted_wherever_it_was_cut() -> None:
+    data = item_spec().to_json()
+    for length in [0, 20, len(data) // 2, len(data) - 3]:
+        with pytest.raises(CorruptManifestError, match="torn") as refused:
+            StreamSpec.from_json(data[:length], "here/stream.json")
+        assert "restore" in refused.value.todo
 
 
 def test_a_newer_format_is_named_and_so_is_the_remedy() -> None:

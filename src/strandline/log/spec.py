@@ -30,6 +30,7 @@ SHAPED_FORMAT = 3
 conditions: others would not do it."""
 _READABLE = (1, FORMAT, SHAPED_FORMAT)
 KEY = "stream.json"
+_HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
 _NOT_COMPARED = ("expressions",)
 """Of an operator: how Arrow writes what `shape` says in words. Another Arrow may write it otherwise."""
@@ -154,6 +155,12 @@ class StreamSpec:
             body = json.loads(data)
             version = body["format"]
         except (ValueError, TypeError, KeyError):
+            if not data or data.startswith(_HEAD):
+                raise CorruptManifestError(
+                    "stream.json is torn: it begins as one, or is empty, and is not whole",
+                    where=where,
+                    todo="restore it from a copy; everything else of the stream is as it was",
+                ) from None
             raise NotAStreamError(
                 "stream.json is not one of Strandline's", where=where, todo="choose another path, or restore the file"
             ) from None

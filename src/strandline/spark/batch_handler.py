@@ -78,6 +78,11 @@ class BatchHandler(ABC):
         )
 
     @property
+    def urls(self) -> tuple[str, ...]:
+        """Where the streams are that are written."""
+        return (self.place.url,)
+
+    @property
     def report(self) -> Mapping[str, Any]:
         """What the last batch did."""
         return self.progress

@@ -16,6 +16,7 @@ from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.reason import LATE
+from strandline.log.spec import StreamSpec
 from strandline.log.state import LogState
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler
@@ -51,7 +52,8 @@ class BatchWriter(BatchHandler):
         super().__init__(place)
         self._log = log
         self._checkpoint = checkpoint
-        self._blocks = _block_writer(place, log, blocks)
+        by_spark = written_by_spark(place, log.spec, blocks)
+        self._blocks = NativeBlocks(place, log) if by_spark else ArrowBlocks(place, log)
         self._follows = log.state.writer
         """Whose append ours comes after: our own last one. Any other is a second writer's."""
         self._added = log.state.added
@@ -186,13 +188,14 @@ class BatchWriter(BatchHandler):
         }
 
 
-def _block_writer(place: Place, log: Log, choice: str | None) -> NativeBlocks | ArrowBlocks:
+def written_by_spark(place: Place, spec: StreamSpec, choice: str | None) -> bool:
+    """Whether Spark writes the blocks of such a stream itself, by default or by choice; raises if it cannot."""
     # Spark writes the tuples' own columns; the files of format 1 have more.
-    by_spark = isinstance(log.storage, LocalStorage) and not log.spec.is_stamped
-    if choice not in (None, "native", "arrow") or (choice == "native" and not by_spark):
+    can = isinstance(place.storage(), LocalStorage) and not spec.is_stamped
+    if choice not in (None, "native", "arrow") or (choice == "native" and not can):
         raise OptionError(
             f"blocks={choice!r} does not work here",
-            where=f"{log.storage.url} (format {log.spec.format})",
+            where=f"{place.url} (format {spec.format})",
             todo='leave it out, or use "arrow" ("native" is for file systems, and for streams of format 2)',
         )
-    return NativeBlocks(place, log) if choice != "arrow" and by_spark else ArrowBlocks(place, log)
+    return choice != "arrow" and can

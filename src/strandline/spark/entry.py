@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
@@ -9,12 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError
+from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError, StreamNotFoundError
 from strandline.log import schema_change
 from strandline.log.failures import finished
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
 from strandline.operators.windows import Window
+from strandline.spark.affinity import is_local
+from strandline.spark.batch_writer import written_by_spark
 from strandline.spark.following import FollowingOperator
 from strandline.spark.heartbeat import Heartbeat, require_heartbeat
 from strandline.spark.housekeeping import Housekeeping, checked_choice
@@ -22,12 +25,14 @@ from strandline.spark.listener_events import ListenerEvents
 from strandline.spark.operator import OperatorStart, Windowed
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.place import Place
+from strandline.spark.preconditions import require_classic, require_ready
 from strandline.spark.query import Query
 from strandline.spark.reprs import entry_html, entry_text
 from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.shared_entry import EntryRun
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
+from strandline.spark.worker_python import require_workers
 from strandline.units import Duration, duration_us
 from strandline.version import VERSION
 
@@ -126,6 +131,8 @@ class Entry:
             if self._run is not None and self._run.is_open:
                 self._run.require_same(start.trigger, final=start.final)
                 self._run.require_no_other(start.place)
+                self._require_fit(start)
+                require_workers(self._df.sparkSession)
                 operator = self._operator(start)
                 self._run.handler.join(operator)
                 return self._run.share(operator)
@@ -163,7 +170,13 @@ class Entry:
         if spark is not None and spark is not self._df.sparkSession:
             self._require_same_context(spark)
         checkpoint_place = Place(spark_checkpoint_dir) if spark_checkpoint_dir else self._place.below(FOLDER)
-        self._require_spark_can_write(checkpoint_place)
+        session, urls = self._df.sparkSession, [self._place.url, *([operator.place.url] if operator else [])]
+        require_ready(session, urls, name, checkpoint_place)
+        by_spark = written_by_spark(self._place, self._spec, blocks)
+        if operator is not None:
+            self._require_fit(operator)
+        if operator is not None or not (by_spark and is_local(session.sparkContext)):
+            require_workers(session)
         log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:
             raise finished(self._place.url)
@@ -211,22 +224,12 @@ class Entry:
                     todo="stop that query first, or let it run",
                 )
 
-    def _require_spark_can_write(self, place: Place) -> None:
-        """Spark keeps its own checkpoint with Hadoop's file systems, which may not know the stream's store."""
-        scheme, found, _ = place.spark_url.partition("://")
-        if not found or scheme == "file":
-            return
-        jvm = self._df.sparkSession._jvm
-        configuration = self._df.sparkSession.sparkContext._jsc.hadoopConfiguration()
-        try:
-            jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)  # type: ignore[union-attr]
-        except Exception:
-            raise OptionError(
-                f"Spark cannot keep its own checkpoint at {scheme}://: this Spark has no file system for it",
-                where=place.url,
-                todo="pass spark_checkpoint_dir= with a local or shared folder; it can be rebuilt from the manifests "
-                "if it is lost, for sources such as Kafka, rate and Strandline",
-            ) from None
+    def _require_fit(self, operator: OperatorStart) -> None:
+        """Raises if the operator's stream is there and is another operator's, or the same over another input."""
+        stream_id = self._spec.id
+        with contextlib.suppress(StreamNotFoundError):
+            stream_id = self._place.open().spec.id
+        operator.require_fit(self._place, stream_id)
 
     def _require_same_context(self, spark: SparkSession) -> None:
         if spark.sparkContext is not self._df.sparkSession.sparkContext:
@@ -269,6 +272,7 @@ def persist(
 
     from strandline.spark.table_options import without_options
 
+    require_classic(df)
     if not df.isStreaming:
         raise InputError(
             "persist takes a streaming DataFrame, this one is not",

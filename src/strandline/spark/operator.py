@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import OptionError, StrandlineWarning
+from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundError
 from strandline.log.columns import fields_of, type_name
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
@@ -79,17 +81,24 @@ class OperatorStart:
         self._compaction = compaction
         self._on_error = on_error
 
+    def require_fit(self, input_place: Place, input_id: str) -> None:
+        """Raises if there is a stream already and it is not this operator's over this input."""
+        if self.place.url == input_place.url:
+            raise OptionError(
+                "an operator cannot write its results into the stream that it reads",
+                where=self.place.url,
+                todo="give start() another path",
+            )
+        with contextlib.suppress(StreamNotFoundError):
+            self.place.open().spec.require_same(self._spec_over(input_place, input_id), self.place.url)
+
+    def _spec_over(self, input_place: Place, input_id: str) -> StreamSpec:
+        upstream = {"stream": input_id, "path": input_place.url}
+        return replace(self._spec, upstream=upstream, created_us=SYSTEM_CLOCK.now_us())
+
     def job(self, spark: SparkSession, input_place: Place, input_log: Log) -> OperatorJob:
         """The operator, its output stream created if there is none, its input kept from truncation."""
-        upstream = {"stream": input_log.spec.id, "path": input_place.url}
-        spec = StreamSpec(
-            **{
-                **{n: getattr(self._spec, n) for n in _SPEC_FIELDS},
-                "upstream": upstream,
-                "created_us": SYSTEM_CLOCK.now_us(),
-            }
-        )
-        output = Log.create(self.place.storage(), spec)
+        output = Log.create(self.place.storage(), self._spec_over(input_place, input_log.spec.id))
         require_same_input(input_log, output.state)
         if self.place.durability == "fsync" and "os" in (input_place.durability, input_log.state.durability):
             warnings.warn(
@@ -116,20 +125,6 @@ class OperatorStart:
         )
         job.register()
         return job
-
-
-_SPEC_FIELDS = (
-    "id",
-    "schema",
-    "key",
-    "time",
-    "partitions",
-    "lateness",
-    "retention",
-    "created_by",
-    "operator",
-    "format",
-)
 
 
 class Windowed:

@@ -12,8 +12,10 @@ from strandline.recovery.open_windows import current_windows, saved_windows
 from strandline.recovery.stream_plan import plan_of
 from strandline.spark.listener_events import observed
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
+from strandline.spark.preconditions import require_ready
 from strandline.spark.query import Query
-from strandline.spark.trigger import interval_s, trigger_arguments
+from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
+from strandline.spark.worker_python import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +37,13 @@ def start_over_stream(
             where=start.place.url,
             todo="leave it out here, and finish the input where that is written",
         )
-    job = start.job(spark, input_place, input_log)
-    handler = OperatorBatches(start.place, job, interval_s(start.trigger))
-    handler.catch_up()
     checkpoint = Place(start.spark_checkpoint_dir) if start.spark_checkpoint_dir else start.place
+    require_ready(spark, [start.place.url], start.name, checkpoint)
+    start.require_fit(input_place, input_log.spec.id)
+    require_workers(spark)
+    job = start.job(spark, input_place, input_log)
+    handler = OperatorBatches(start.place, job, interval_s(start.trigger), follows=start.trigger != AVAILABLE_NOW)
+    handler.catch_up()
     stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**arguments)
     if start.name:
         stream = stream.queryName(start.name)

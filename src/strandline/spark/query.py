@@ -48,9 +48,9 @@ class Query(QuerySpellings):
             raise failure
 
     @property
-    def url(self) -> str:
-        """Where the stream is that it writes."""
-        return self._writer.place.url
+    def urls(self) -> tuple[str, ...]:
+        """Where the streams are that it writes: of an operator behind an entry point, both."""
+        return self._writer.urls
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -155,5 +155,5 @@ class Query(QuerySpellings):
         """What Spark says of the end, as what it means; without the history, which Spark's log has."""
         found: BaseException | None = self._writer.failure
         if found is None and problem is not None:
-            found = failure_in(str(problem), self.url) or problem
+            found = failure_in(str(problem), self._writer.place.url) or problem
         return spark_log.named(found) if isinstance(found, StrandlineError) else found

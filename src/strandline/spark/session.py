@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import StrandlineError, StrandlineWarning
-from strandline.spark import last_words, spark_log
+from strandline.spark import last_words, spark_log, translation
+from strandline.spark.preconditions import require_classic
+from strandline.spark.worker_python import require_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +117,9 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    require_classic(spark)  # the environment may ask for another kind
+    return spark
 
 
 def _shuffle_partitions(master: str) -> dict[str, str]:
@@ -132,6 +136,7 @@ def register(spark: SparkSession) -> None:
 
     Of the session's settings it makes one, unless you have made it: `spark.sql.python.filterPushdown.enabled`.
     """
+    require_classic(spark)
     if PUSHDOWN not in spark.conf.getAll:
         spark.conf.set(PUSHDOWN, "true")
     register_as_it_is(spark)
@@ -139,9 +144,12 @@ def register(spark: SparkSession) -> None:
 
 def register_as_it_is(spark: SparkSession) -> None:
     """The same without a change of settings: where they forbid it, filters do not reach our reader."""
+    require_classic(spark)
     from strandline.spark.source import StrandlineDataSource, UnfilteredDataSource
     from strandline.spark.time_zone import SETTING
 
+    require_workers(spark)
+    translation.install()
     has_filters = spark.conf.getAll.get(PUSHDOWN) == "true"
     source = StrandlineDataSource if has_filters else UnfilteredDataSource
     spark.dataSource.register(source.in_zone(str(spark.conf.get(SETTING))))

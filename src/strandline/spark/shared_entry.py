@@ -108,6 +108,12 @@ class Share:
         return self.run.handler.place if self.operator is None else self.operator.place
 
     @property
+    def urls(self) -> tuple[str, ...]:
+        """Where the streams are that are written for it: the entry point's, and the operator's."""
+        entry = self.run.handler.place.url
+        return (entry,) if self.operator is None else (entry, self.operator.place.url)
+
+    @property
     def report(self) -> Mapping[str, Any]:
         """What the last batch did, and what the operator did last; `commit` is that of the operator's stream."""
         handler = self.run.handler
