@@ -22,7 +22,7 @@ from strandline.spark import last_words, running
 
 class Query:
     def __init__(self, url):
-        self.url, self.is_active = url, True
+        self.urls, self.is_active = (url,), True
         running.began(self)
 
     def stop(self):
@@ -31,7 +31,7 @@ class Query:
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(lambda: 1).result() == 1
         self.is_active = False
-        print("stopped", self.url, flush=True)
+        print("stopped", *self.urls, flush=True)
 """
 
 

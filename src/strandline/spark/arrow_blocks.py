@@ -41,9 +41,13 @@ class ArrowBlocks:
         self._log = log
         self._rows = Rows(log.spec)
         self._expected = Expected()
+        self._configured = False
 
     def write(self, df: DataFrame, limits: Limits, ends: Sequence[int], name: str) -> list[Block]:
         """The batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
+        if not self._configured:  # in the session that Spark made for this query: its plans are small, always the same
+            df.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
+            self._configured = True
         self._expected.next_batch()
         while True:
             answers = self._answers(df, limits, ends, name)
