@@ -126,11 +126,11 @@ class _Timed(Operator):
         super().begin()
         self.kernel_s += time.perf_counter() - began
 
-    def _run(self, batch: Batch) -> Int64s:
+    def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
         began = time.perf_counter()
-        records = super()._run(batch)
+        found = super()._run(batch)
         self.kernel_s += time.perf_counter() - began
-        return records
+        return found
 
     def save(self, position: int, limits: Limits) -> Footprints:
         began, self._converting_s = time.perf_counter(), 0.0

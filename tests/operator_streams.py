@@ -71,9 +71,19 @@ PLANS = {
     "session, where": plan(
         session_window(5),
         ["k"],
-        total=agg.sum("v", where=pc.field("x") > 0),
+        total=agg.sum("x", where=pc.field("x") > 0),
         first=agg.first("s", where=pc.field("x") > 0),
         last=agg.last("v", where=pc.field("v") < 500),
+    ),
+    "session, sketches": plan(
+        session_window(5),
+        ["k"],
+        few=agg.count_distinct("s", exact_up_to=2),
+        distinct=agg.count_distinct("v", where=pc.field("v") > 0),
+        median=agg.percentile("x", 0.5, exact_up_to=3),
+    ),
+    "sliding time, sketches": plan(
+        time_window(12, advance=4), ["s"], high=agg.percentile("v", 0.9), n=agg.count_distinct("v"), total=agg.sum("x")
     ),
     # The same kernels behind stateless work.
     "where, count": plan(

@@ -2,7 +2,7 @@
 
 `python -m tests.golden.make_operators` was run by the version that had the rules and the state that these streams have;
 what is there is never written again. The streams are `sessions` (tuples exactly a gap apart are two sessions) and
-`decimals` (sums of decimals in one word).
+`decimals` (sums of decimals in one word); then `sketches` (their bytes, exact and not, and aggregates with conditions).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import tempfile
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+
+import pyarrow.compute as pc
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
@@ -30,10 +32,21 @@ from tests.operator_streams import append_rows, published_results, struct
 FOLDER = Path(__file__).parent / "operators"
 COLUMNS = {"k": "long", "t": "long", "v": "long", "price": "decimal(10,2)"}
 GAP, LATENESS = 10, 4
-WINDOWS = {"sessions": Window("session", GAP, GAP), "decimals": count_window(5, advance=2)}
+WINDOWS = {
+    "sessions": Window("session", GAP, GAP),
+    "decimals": count_window(5, advance=2),
+    "sketches": count_window(12, advance=5),
+}
 AGGREGATES = {
     "sessions": {"n": agg.count_all(), "total": agg.sum("v"), "last": agg.last("v")},
     "decimals": {"total": agg.sum("price"), "mean": agg.avg("price"), "least": agg.min("price")},
+    "sketches": {
+        "distinct": agg.count_distinct("v"),
+        "many": agg.count_distinct("price", exact_up_to=5),
+        "median": agg.percentile("price", 0.5),
+        "high": agg.percentile("v", 0.9, exact_up_to=5),
+        "last": agg.last("v", where=pc.field("v") > 8),
+    },
 }
 
 Row = dict[str, Any]

@@ -87,6 +87,20 @@ def plan(window: Window, key: Sequence[str], time: str, *aggregates: dict[str, a
     return Plan.of(window, every, TYPES, [f"k_{k}" for k in key], time)
 
 
+def few(column: str, where: Any = None) -> agg.Aggregate:
+    return agg.count_distinct(column, exact_up_to=3, where=where)
+
+
+def median(column: str, where: Any = None) -> agg.Aggregate:
+    return agg.percentile(column, 0.5, exact_up_to=3, where=where)
+
+
+def high(column: str, where: Any = None) -> agg.Aggregate:
+    column = column if column != "v_string" else "v_long"
+    return agg.percentile(column, 0.9, where=where)
+
+
+SKETCHES = {"few": few, "exact": agg.count_distinct, "high": high}
 TEXTS = ("string", "binary")
 TIMES = ("date", "timestamp", "timestamp_ntz", "boolean")
 DECIMALS = ("decimal(10,2)", "decimal(18,3)")
@@ -125,6 +139,17 @@ PLANS |= {
         over(SUMS, ("long",), POSITIVE),
         over(PICKS, ("long", "string", "double"), POSITIVE),
         over({"sum": agg.sum, "first": agg.first}, ("decimal(38,10)",), TRUE),
+    ),
+    "session, sketches": plan(
+        session_window(5), ["long"], "at", over(SKETCHES, ("double", "string")), over({"sum": agg.sum}, ("double",))
+    ),
+    "sliding, sketches": plan(
+        count_window(6, advance=2),
+        ["string"],
+        "at",
+        over({"distinct": few}, ("float", "boolean", "date", "timestamp_ntz", "binary", "decimal(30,4)", "byte")),
+        over({"median": median}, ("long", "decimal(38,10)", "float"), POSITIVE),
+        over({"count": agg.count}, ("long",)),
     ),
 }
 every_plan = pytest.mark.parametrize("name", PLANS)

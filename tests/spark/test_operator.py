@@ -8,6 +8,7 @@ from decimal import Decimal
 from random import Random
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
@@ -175,6 +176,38 @@ def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, reading
         assert {n: _plain(a[n]) for n in exactly} == {n: _plain(b[n]) for n in exactly}, window_
         for n in set(names) - set(exactly):
             assert a[n] == b[n] or math.isclose(a[n], b[n], rel_tol=1e-9, abs_tol=1e-9), (window_, n)
+
+
+def test_distinct_values_percentiles_and_conditions_are_those_of_spark(spark, readings, run, tmp_path):
+    from pyspark.sql import functions as F
+
+    ours = {
+        "texts": sl.count_distinct("text"),
+        "doubles": sl.count_distinct("double"),
+        "median": sl.percentile("double", 0.5),
+        "high": sl.percentile("int", 0.9),
+        "positive": sl.sum("double", where=pc.field("double") > 0),
+        "flagged": sl.count_all(where=pc.field("flag")),
+    }
+    theirs = [
+        F.count_distinct("text"),
+        F.count_distinct("double"),
+        F.percentile("double", 0.5),
+        F.percentile("int", 0.9),
+        F.sum(F.when(F.col("double") > 0, F.col("double"))),
+        F.count_if("flag"),
+    ]
+    stream = sl.stream(readings)
+    run(stream.window(sl.time_window("10 s")).aggregate(**ours), tmp_path / "out")
+    grouped = stream.read(spark).groupBy("k", F.window("at", "10 seconds").alias("w"))
+    named = [their.alias(name) for name, their in zip(ours, theirs, strict=True)]
+    expected = grouped.agg(*named).where("w.end < timestamp_seconds(10000)")
+    right = expected.select("k", "w.start", "w.end", *ours).collect()
+    result = sl.stream(str(tmp_path / "out")).read(spark)
+    found = result.select("k", "window_start", "window_end", *ours).collect()
+    assert len(found) > 50
+    assert plain(found) == plain(right)
+    assert not any(row[f"{name}_is_approximate"] for row in result.collect() for name in ("texts", "median"))
 
 
 @pytest.mark.parametrize("gap", ["1500 milliseconds", "2 seconds"], ids=["between", "exactly a gap apart"])

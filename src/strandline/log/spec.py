@@ -27,7 +27,7 @@ from strandline.wording import exact_duration
 FORMAT = 2
 SHAPED_FORMAT = 3
 """That of an operator's stream before whose operator something is done to the tuples, or whose aggregates have
-conditions: others would not do it."""
+conditions or other options: others would not know of it."""
 _READABLE = (1, FORMAT, SHAPED_FORMAT)
 KEY = "stream.json"
 _HEAD = b'{\n  "format": '

@@ -24,6 +24,9 @@ FLOATS = ("float", "double")
 BYTES = ("string", "binary")
 WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
 """Types whose values are whole numbers of at most 64 bits, decimals of up to 18 digits aside."""
+APPROXIMATE = "_is_approximate"
+"""Behind the name of a result in the column that says whether it is one."""
+EXACT_UP_TO, EXACT_MAX = 1_000, 1_000_000
 DECIMAL_DIGITS_MAX = 18
 """Of decimals whose values are one word; others are two."""
 
@@ -47,6 +50,8 @@ class Op(enum.IntEnum):
     SUM_WIDE = 13  # low and high word of the sum, n
     FIRST_WHERE = 14  # value, flag, the offset of its tuple
     LAST_WHERE = 15  # value, flag, the offset of its tuple
+    SKETCH = 16  # where the bytes of a sketch lie; see `sketches.py`
+    HITS = 17  # the number of the window while a kernel runs: for the sketches behind it, of no aggregate of its own
 
 
 class Read(enum.Enum):
@@ -76,26 +81,33 @@ class Aggregate:
     column: str | None = None
     where: Formula | None = None
     """Which tuples it takes; None: all."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """What else the user has said, by name."""
 
     def __repr__(self) -> str:
         """The call that makes it."""
         column = [] if self.column is None else [json.dumps(self.column, ensure_ascii=False)]
-        return f"{self.function}({', '.join([*column, *([] if self.where is None else [f'where={self.where.text}'])])})"
+        usual = ("exact_up_to", EXACT_UP_TO)
+        options = [str(v) if name == "p" else f"{name}={v}" for name, v in self.options if (name, v) != usual]
+        where = [] if self.where is None else [f"where={self.where.text}"]
+        return f"{self.function}({', '.join([*column, *options, *where])})"
 
     def _repr_html_(self) -> str:
         return card(repr(self), {})
 
     def to_json(self, kind: str) -> list[Any]:
         """For stream.json; `kind` is the column's type."""
-        more = {"where": self.where.text} if self.where is not None else {}
+        more = {**dict(self.options), **({"where": self.where.text} if self.where is not None else {})}
         return [self.function, self.column, kind, *([more] if more else [])]
 
     @classmethod
     def from_json(cls, body: Sequence[Any], expressions: Mapping[str, str]) -> Aggregate:
         """What `to_json` gave; `expressions` has Arrow's form of each text."""
         function, column, _, *rest = body
-        text = rest[0].get("where") if rest else None
-        return cls(function, column, None if text is None else Formula(text, expressions[text]))
+        options = dict(rest[0]) if rest else {}
+        text = options.pop("where", None)
+        where = None if text is None else Formula(text, expressions[text])
+        return cls(function, column, where, tuple(options.items()))
 
     def known_as(self, stored: Mapping[str, str]) -> Aggregate:
         """With the text under which a stream has its condition; see `Formula.known_as`."""
@@ -139,6 +151,8 @@ class Accumulator:
         if self.op is Op.SUM_WIDE:
             scale = (decimal_of(self.type) or (0, 0))[1]
             return ("sum", f"decimal({DIGITS_MAX},{scale})"), ("n", "long")
+        if self.op is Op.SKETCH:
+            return (("sketch", "binary"),)
         place = (("at", "long"),) if self.op in (Op.FIRST_WHERE, Op.LAST_WHERE) else ()
         return _PARTS.get(self.op, (("value", self.type), ("flag", "long"), *place))
 
@@ -161,7 +175,13 @@ class Accumulator:
     @property
     def is_bytes(self) -> bool:
         """Whether the first word says where the value lies instead of being it."""
-        return self.read is Read.BYTES and self.op is not Op.COUNT
+        return self.op is Op.SKETCH or (self.read is Read.BYTES and self.op is not Op.COUNT)
+
+    @property
+    def results(self) -> list[tuple[str, str]]:
+        """Names and types of the results' columns."""
+        more = [(f"{self.name}{APPROXIMATE}", "boolean")] if self.op is Op.SKETCH else []
+        return [(self.name, self.result), *more]
 
 
 def count_all(*, where: Any = None) -> Aggregate:
@@ -198,6 +218,37 @@ stddev = _over("stddev", "The sample standard deviation; null with fewer than tw
 first = _over("first", "The value of the window's first tuple, null or not.")
 last = _over("last", "The value of the window's last tuple, null or not.")
 
+
+def count_distinct(column: str, *, exact_up_to: int = EXACT_UP_TO, where: Any = None) -> Aggregate:
+    """How many distinct values the column has in the window, nulls not counted.
+
+    Exact for up to `exact_up_to` values, then an estimate (HyperLogLog with 4,096 registers, standard error 1.6 %); the
+    column `<name>_is_approximate` says which.
+    """
+    options = (("exact_up_to", _exact_up_to("count_distinct", exact_up_to)),)
+    return replace(_over("count_distinct", "")(column, where=where), options=options)
+
+
+def percentile(column: str, p: float, *, exact_up_to: int = EXACT_UP_TO, where: Any = None) -> Aggregate:
+    """The value below which the fraction `p` of the values lies, as Spark's `percentile`; null without values.
+
+    Exact as long as the window has at most `exact_up_to` distinct values, then within 0.4 % of the value of that rank
+    (more if values lie so far apart that 2,048 buckets do not do); the column `<name>_is_approximate` says which.
+    """
+    if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
+        raise OptionError(f"percentile({column!r}, {p!r}): {p!r} is not between 0 and 1", todo="0.5 is the median")
+    options = (("p", float(p)), ("exact_up_to", _exact_up_to("percentile", exact_up_to)))
+    return replace(_over("percentile", "")(column, where=where), options=options)
+
+
+def _exact_up_to(function: str, values: Any) -> int:
+    if isinstance(values, bool) or not isinstance(values, int) or not 0 <= values <= EXACT_MAX:
+        raise OptionError(
+            f"{function}(exact_up_to={values!r}) is not a number of values", todo=f"use 0 to {EXACT_MAX:,}"
+        )
+    return values
+
+
 _NUMBERS = "integers, floats and decimals"
 _ORDERED = "numbers, booleans, times, strings and binary"
 
@@ -217,7 +268,7 @@ def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumu
     kind = types[column]
     found = _plan(function, kind)
     if found is None:
-        takes = _NUMBERS if function in ("sum", "avg", "variance", "stddev") else _ORDERED
+        takes = _NUMBERS if function in ("sum", "avg", "variance", "stddev", "percentile") else _ORDERED
         raise SchemaError(
             f"{name}={function}({column!r}): {function} does not take a {kind}",
             todo=f"it takes {takes}; cast the column before it enters the stream",
@@ -234,6 +285,8 @@ def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
     decimal = decimal_of(kind)
     whole = kind in WORDS or (decimal is not None and decimal[0] <= DECIMAL_DIGITS_MAX)
     number = kind in INTEGERS or kind in FLOATS or decimal is not None
+    if function == "percentile":
+        return (Op.SKETCH, Read.FLOAT, "double") if number else None
     if function in ("variance", "stddev"):
         return (Op.MOMENTS, Read.FLOAT, "double") if number else None
     if function in ("sum", "avg"):
@@ -248,6 +301,8 @@ def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
     if not whole and kind not in FLOATS and kind not in BYTES and decimal is None:
         return None
     read = Read.INTEGER if whole else Read.FLOAT if kind in FLOATS else Read.BYTES
+    if function == "count_distinct":
+        return Op.SKETCH, read, "long"
     if function in ("first", "last"):
         return Op[function.upper()], read, kind
     return Op[f"{function.upper()}_{_SUFFIX[read]}"], read, kind

@@ -54,7 +54,12 @@ class Trace(NamedTuple):
     timers: Int32s
     counts: Int64s
     """How many records, buckets, timers are listed; then what a kernel has to say."""
+    hits: Int64s
+    """Numbers of windows and the rows that came to them, for aggregates that are computed behind the loop."""
+    numbered: Int64s
+    """Of each window that has a number, its record and what that referred to."""
 
 
-RECORDS, BUCKETS, TIMERS, RESULTS, FRESH, OVERFLOWS = range(6)
-"""Places in `Trace.counts`: lengths of the lists, results written, windows opened, sums that overflowed."""
+RECORDS, BUCKETS, TIMERS, RESULTS, FRESH, OVERFLOWS, HITS, NUMBERS = range(8)
+"""Places in `Trace.counts`: lengths of the lists, results written, windows opened, sums that overflowed, and of the
+lists of hits and of windows with a number."""

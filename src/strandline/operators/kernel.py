@@ -34,6 +34,7 @@ from strandline.operators.arrays import (
     State,
     Trace,
 )
+from strandline.operators.hits import note_hit, note_join
 from strandline.operators.kernel_cache import njit
 from strandline.operators.record import (
     BY_LIST,
@@ -90,7 +91,7 @@ _COUNT, _SUM_INT, _SUM_FLOAT, _MOMENTS = int(Op.COUNT), int(Op.SUM_INT), int(Op.
 _MIN_INT, _MAX_INT, _MIN_FLOAT, _MAX_FLOAT = int(Op.MIN_INT), int(Op.MAX_INT), int(Op.MIN_FLOAT), int(Op.MAX_FLOAT)
 _MIN_BYTES, _MAX_BYTES, _FIRST, _LAST = int(Op.MIN_BYTES), int(Op.MAX_BYTES), int(Op.FIRST), int(Op.LAST)
 _NOTHING, _SUM_WIDE = int(Op.NOTHING), int(Op.SUM_WIDE)
-_FIRST_WHERE, _LAST_WHERE = int(Op.FIRST_WHERE), int(Op.LAST_WHERE)
+_FIRST_WHERE, _LAST_WHERE, _HITS = int(Op.FIRST_WHERE), int(Op.LAST_WHERE), int(Op.HITS)
 
 
 # ---------------------------------------------------------------------- keys and bytes
@@ -227,6 +228,9 @@ def accumulate(ops: Ops, state: State, batch: Batch, slot: int, row: int, trace:
         op, column, word = ops[j]
         if op == _NOTHING:
             continue
+        if op == _HITS:
+            note_hit(state, trace, slot, word, column, row)
+            continue
         is_valid = batch.valid[column, row] == 1
         if op == _FIRST:
             if records[slot, word + 1] == 0:
@@ -282,8 +286,10 @@ def merge_state(ops: Ops, state: State, batch: Batch, into: int, other: int, tra
     """Joins the state of a later session into that of an earlier one."""
     records, floats = state.records, state.floats
     for j in range(len(ops)):
-        op, _, word = ops[j]
-        if op == _COUNT:
+        op, column, word = ops[j]
+        if op == _HITS:
+            note_join(state, trace, into, other, word, column)
+        elif op == _COUNT:
             records[into, word] += records[other, word]
         elif op == _SUM_FLOAT:
             floats[into, word] += floats[other, word]

@@ -18,6 +18,7 @@ from strandline.operators.aside import Aside, unfit, unfit_error
 from strandline.operators.expressions import VALUE_ERRORS
 from strandline.operators.plan import Plan
 from strandline.operators.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, N, T
+from strandline.operators.sketching import room_for_hits, sketched
 from strandline.operators.tuples import NO_BATCH, OFFSET, Columns, held_bytes, input_batch, key_and_window
 from strandline.operators.window_state import WindowState
 
@@ -91,7 +92,9 @@ class Operator:
     @property
     def rows_at_once(self) -> int:
         """How many tuples to feed before windows are closed."""
-        return max(1, _WINDOWS_MAX // self.plan.window.overlap) if self.plan.window.has_times else _ROWS_MAX
+        if self.plan.window.has_times or self.plan.sketches:
+            return max(1, _WINDOWS_MAX // self.plan.window.overlap)
+        return _ROWS_MAX
 
     def begin(self) -> None:
         """Begins a step."""
@@ -110,10 +113,13 @@ class Operator:
             piece = self.healthy(self.shaped(piece))
             if piece.num_rows:
                 batch = input_batch(self.plan, piece, held_bytes(self.state.arrays))
-                records = self._results(self._run(batch), batch)
+                closed, batch = self._run(batch)
+                records = self._results(closed, batch)
                 if len(records):
                     yield Columns(self.plan, records, self.state.arrays, batch).results()
                 self.state.keep_bytes(self.plan.bytes_words, batch)
+                if self.plan.sketches:  # each piece leaves new ones; a step may have many pieces
+                    self.state.drop_dead_bytes(self.plan.bytes_words)
             self.input_end = end
 
     def shaped(self, table: pa.Table) -> pa.Table:
@@ -148,14 +154,15 @@ class Operator:
             keep[rows] = False
         return table.filter(pa.array(keep))
 
-    def _run(self, batch: Batch) -> Int64s:
+    def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
+        """The records of windows that closed, and the batch with all that they refer to."""
         window, state = self.plan.window, self.state
         rows = len(batch.keys)
         by_count = window.kind == "count"
         results = np.empty((rows if by_count else 0, self.plan.width), np.int64)
         fresh = np.empty(rows if by_count else rows * (window.overlap + 1), np.int32)
-        trace_counts = state.trace.counts
-        trace_counts[RESULTS] = trace_counts[FRESH] = 0
+        state.trace.counts[RESULTS] = state.trace.counts[FRESH] = 0
+        state.trace = room_for_hits(state.trace, self.plan, rows)
         row = 0
         while True:
             row, code = self.plan.step(
@@ -168,7 +175,8 @@ class Operator:
         self.opened += len(self._fresh[-1])
         if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
             self._refuse_overflow(results[: state.trace.counts[RESULTS]], batch)
-        return results[: state.trace.counts[RESULTS]]
+        results = results[: state.trace.counts[RESULTS]]
+        return results, sketched(self.plan, state.arrays, batch, state.trace, results)
 
     def _results(self, records: Int64s, batch: Batch) -> Int64s:
         """Those of the closed windows that have a result; the others are kept in `aside`, or raised."""
@@ -215,10 +223,15 @@ class Operator:
             return
         batch = input_batch(self.plan, table, held_bytes(self.state.arrays))
         window = self.plan.window
+        self.state.trace = room_for_hits(self.state.trace, self.plan, len(batch.keys))
         self.plan.replay(window.reach, window.advance, self.state.arrays, batch, self.state.trace)
+        nothing = np.empty((0, self.plan.width), np.int64)
+        batch = sketched(self.plan, self.state.arrays, batch, self.state.trace, nothing)
         if len(self.plan.bytes_words):
             self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
             self.state.keep_bytes(self.plan.bytes_words, batch)
+            if self.plan.sketches:
+                self.state.drop_dead_bytes(self.plan.bytes_words)
 
     @property
     def due(self) -> int | None:

@@ -7,26 +7,28 @@ bit, so floating-point operations come in the same order there and here.
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from strandline.arrow_types import decimal_of
 from strandline.errors import AggregateOverflowError
-from strandline.operators.aggregates import DECIMAL_DIGITS_MAX, Accumulator, Op, Read
+from strandline.operators.aggregates import Accumulator
 from strandline.operators.expressions import Formula
 from strandline.operators.operator import Extent, Limits, OnError
+from strandline.operators.plain_aggregates import (
+    Row,
+    empty,
+    is_mean_overflowed,
+    is_sum_overflowed,
+    merge,
+    results_of,
+    saved,
+    take,
+)
 from strandline.operators.plan import END, INPUT, OPEN, OPENED, ROWS, START, Plan
-from strandline.operators.record import OVERFLOWED
 
-Row = dict[str, Any]
-_FIRSTS, _LASTS = (Op.FIRST, Op.FIRST_WHERE), (Op.LAST, Op.LAST_WHERE)
-_SUMS = (Op.SUM_INT, Op.SUM_WIDE, Op.SUM_FLOAT)
-_EXACT = Context(prec=38)
 _US = dt.timedelta(microseconds=1)
 
 
@@ -79,8 +81,8 @@ class PlainOperator:
                 window.rows += 1
                 for a, state in zip(self.plan.accumulators, window.states, strict=True):
                     if a.where is None or a.where in true:
-                        _take(a, state, row[a.column] if a.column is not None else None, row["_offset"])
-                if self.on_error == "stop" and self._has(window, _is_sum_overflowed):
+                        take(a, state, row[a.column] if a.column is not None else None, row["_offset"])
+                if self.on_error == "stop" and self._has(window, is_sum_overflowed):
                     raise AggregateOverflowError("a sum does not fit any more")
                 if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
                     window.end = row["_offset"]
@@ -148,7 +150,7 @@ class PlainOperator:
         return window.end < boundary if self.plan.window.includes_gap else window.end <= boundary
 
     def _add(self, key: tuple[Any, ...], start: int, end: int, opened: int) -> _Window:
-        window = _Window(key, start, end, opened, [_empty(a) for a in self.plan.accumulators])
+        window = _Window(key, start, end, opened, [empty(a) for a in self.plan.accumulators])
         self._windows[key].append(window)
         self._fresh.append(window)
         return window
@@ -158,7 +160,7 @@ class PlainOperator:
         first, *others = sorted(near, key=lambda w: w.opened)
         for other in others:
             for a, state, more in zip(self.plan.accumulators, first.states, other.states, strict=True):
-                _merge(a, state, more)
+                merge(a, state, more)
             first.rows += other.rows
             first.start = min(first.start, other.start)
             first.end = max(first.end, other.end)
@@ -172,12 +174,16 @@ class PlainOperator:
     def _close(self, window: _Window) -> list[Row]:
         """The result of the window, if it has one."""
         self._windows[window.key].remove(window)
-        if self._has(window, _is_sum_overflowed) or self._has(window, _is_mean_overflowed):
+        if self._has(window, is_sum_overflowed) or self._has(window, is_mean_overflowed):
             if self.on_error == "stop":
                 raise AggregateOverflowError("a mean does not fit")
             self.aside.append({**self._key_and_times(window, window.end), ROWS: window.rows, OPENED: window.opened})
             return []
-        results = {a.name: _result(a, s, window) for a, s in zip(self.plan.accumulators, window.states, strict=True)}
+        results: Row = {}
+        for a, state in zip(self.plan.accumulators, window.states, strict=True):
+            results |= {
+                name: value for (name, _), value in zip(a.results, results_of(a, state, window.rows), strict=True)
+            }
         return [{**self._key_and_times(window, window.end), **results}]
 
     def _has(self, window: _Window, what: Callable[[Accumulator, Row], bool]) -> bool:
@@ -229,13 +235,13 @@ class PlainOperator:
         end = window.end if self.plan.window.has_times else self.input_end - 1
         control = {INPUT: self.input_end, OPEN: len(self._open()), ROWS: window.rows, OPENED: window.opened}
         parts = {
-            f"_{a.name}_{part}": _shown(state[part], kind) if part == "sum" else state[part]
+            f"_{a.name}_{part}": saved(a, part, kind, state)
             for a, state in zip(self.plan.accumulators, window.states, strict=True)
             for part, kind in a.parts
         }
         return {
             **self._key_and_times(window, end),
-            **{a.name: None for a in self.plan.accumulators},
+            **{name: None for a in self.plan.accumulators for name, _ in a.results},
             **control,
             **parts,
         }
@@ -249,133 +255,6 @@ class PlainOperator:
             return time
         zone = dt.UTC if self.plan.time_type == "timestamp" else None
         return dt.datetime(1970, 1, 1, tzinfo=zone) + time * _US
-
-
-# ---------------------------------------------------------------------- aggregates
-
-
-def _empty(a: Accumulator) -> Row:
-    """The state of an aggregate before the first tuple."""
-    return {part: None if part == "value" else 0.0 if kind == "double" else 0 for part, kind in a.parts}
-
-
-def _take(a: Accumulator, state: Row, value: Any, offset: int) -> None:
-    """Takes the value of one tuple into the state."""
-    if a.op in _LASTS or (a.op in _FIRSTS and state["flag"] == 0):
-        state.update(value=value, flag=2 if value is None else 1)
-        if "at" in state:
-            state["at"] = offset
-    elif a.op is Op.COUNT:
-        state["n"] += a.column is None or value is not None
-    elif a.op is None or a.op in _FIRSTS or value is None:
-        pass
-    elif a.op in _SUMS:
-        _add(a, state, _read(a, value), 1)
-    elif a.op is Op.MOMENTS:
-        state["n"] += 1
-        delta = _read(a, value) - state["mean"]
-        step = delta / state["n"]
-        state["mean"] += step
-        state["m2"] += delta * (delta - step)
-    elif state["flag"] == 0 or _replaces(a, value, state["value"]):
-        state.update(value=value, flag=1)
-
-
-def _merge(a: Accumulator, state: Row, other: Row) -> None:
-    """Joins the state of a later session into that of an earlier one, before the tuple that joins them."""
-    if a.op is None or a.op in (Op.FIRST, Op.LAST):
-        pass  # the earlier session has the first tuple, and the tuple that joins them is the last
-    elif a.op in (Op.FIRST_WHERE, Op.LAST_WHERE):  # which need not be so if not every tuple counts
-        each = [s for s in (state, other) if s["flag"] != 0]
-        if each:
-            state.update((min if a.op is Op.FIRST_WHERE else max)(each, key=lambda s: s["at"]))
-    elif a.op is Op.COUNT:
-        state["n"] += other["n"]
-    elif a.op in _SUMS:
-        _add(a, state, other["sum"], other["n"])
-    elif a.op is Op.MOMENTS:
-        if other["n"] > 0:
-            delta = other["mean"] - state["mean"]
-            step = delta / (state["n"] + other["n"])
-            state["mean"] += step * other["n"]
-            state["m2"] += other["m2"] + delta * step * state["n"] * other["n"]
-            state["n"] += other["n"]
-    elif other["flag"] == 1 and (state["flag"] == 0 or _replaces(a, other["value"], state["value"])):
-        state.update(other)
-
-
-def _result(a: Accumulator, state: Row, window: _Window) -> Any:
-    """What the window says when it closes; null where Spark says null."""
-    if a.op is None:
-        return window.rows
-    if a.op is Op.COUNT:
-        return state["n"]
-    if a.op is Op.MOMENTS:
-        if state["n"] < 2:
-            return None
-        spread = state["m2"] / (state["n"] - 1)
-        return math.sqrt(spread) if a.function == "stddev" else spread
-    if a.op not in _SUMS:
-        return state["value"]
-    total, n, decimal = state["sum"], state["n"], decimal_of(a.result)
-    if n == 0:
-        return None
-    if decimal is None:
-        return total / n if a.function == "avg" else total
-    return _shown(_mean(a, total, n) if a.function == "avg" else total, a.result)
-
-
-def _mean(a: Accumulator, total: int, n: int) -> int:
-    """Of decimals, without the point: some more digits, the last one rounded half up."""
-    return int((2 * abs(total) * 10**a.more_digits + n) // (2 * n) * (-1 if total < 0 else 1))
-
-
-def _is_sum_overflowed(a: Accumulator, state: Row) -> bool:
-    """Whether a sum has become too large for what it is kept in."""
-    return a.count_place is not None and state["n"] == OVERFLOWED
-
-
-def _is_mean_overflowed(a: Accumulator, state: Row) -> bool:
-    """Whether a mean has more digits than a decimal can have."""
-    is_mean = a.op is Op.SUM_WIDE and a.function == "avg" and state["n"] > 0
-    return is_mean and abs(_mean(a, state["sum"], state["n"])) >= 10**38
-
-
-def _shown(number: Any, kind: str) -> Any:
-    """A decimal with its point; any other number as it is."""
-    decimal = decimal_of(kind)
-    return number if decimal is None else _EXACT.scaleb(Decimal(number), -decimal[1])
-
-
-def _read(a: Accumulator, value: Any) -> Any:
-    """A number as sums take it: decimals without their point, or as doubles."""
-    decimal = decimal_of(a.type)
-    if decimal is not None:
-        value = int(_EXACT.scaleb(value, decimal[1]))
-    if a.read is not Read.FLOAT:
-        return value
-    if decimal is None or decimal[0] <= DECIMAL_DIGITS_MAX:
-        return float(value) / 10.0 ** decimal[1] if decimal is not None else float(value)
-    high, low = divmod(abs(value), 1 << 64)
-    return (float(high) * 2.0**64 + float(low)) / 10.0 ** decimal[1] * (-1.0 if value < 0 else 1.0)
-
-
-def _add(a: Accumulator, state: Row, value: Any, n: int) -> None:
-    """Adds `n` values that come to `value`. A sum that does not fit 64 bits, or 38 digits, stays overflowed."""
-    total = state["sum"] + value
-    fits = a.op is Op.SUM_FLOAT or (-(1 << 63) <= total < 1 << 63 if a.op is Op.SUM_INT else abs(total) < 10**38)
-    if fits and OVERFLOWED not in (state["n"], n):
-        state.update(sum=total, n=state["n"] + n)
-    else:
-        state.update(sum=0, n=OVERFLOWED)
-
-
-def _replaces(a: Accumulator, value: Any, held: Any) -> bool:
-    """Whether a value is a new minimum or maximum. NaN is the largest number; 0.0 and -0.0 are the same."""
-    small, large = (value, held) if a.function == "min" else (held, value)
-    if isinstance(large, float) and math.isnan(large):
-        return not math.isnan(small)
-    return bool(small < large)
 
 
 def _number(time: Any) -> int:

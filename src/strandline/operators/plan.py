@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operators import kernel
-from strandline.operators.aggregates import Accumulator, Aggregate, Op, Read, resolve, state_columns
+from strandline.operators.aggregates import APPROXIMATE, Accumulator, Aggregate, Op, Read, resolve, state_columns
 from strandline.operators.arrays import Int64s
 from strandline.operators.conditions import Conditioned, distinct, require_truth
 from strandline.operators.expressions import Formula
@@ -70,6 +70,9 @@ class Plan:
                     ),
                     todo="choose another name",
                 )
+            more = f"{name}{APPROXIMATE}"
+            if aggregate.function in ("count_distinct", "percentile") and (more in aggregates or more in taken):
+                raise SchemaError(f"{name!r} says in {more!r} whether it is exact", todo="choose another name")
         require_truth({name: a.where for name, a in aggregates.items() if a.where is not None}, types)
         for column in key:
             if column in (START, END):
@@ -110,7 +113,7 @@ class Plan:
     def result_columns(self) -> list[tuple[str, str]]:
         """Names and types of the results' columns."""
         ends = [(START, self.time_type), (END, self.time_type)]
-        return [*self.key, *ends, *((a.name, a.result) for a in self.accumulators)]
+        return [*self.key, *ends, *(column for a in self.accumulators for column in a.results)]
 
     @property
     def control_columns(self) -> list[tuple[str, str]]:
@@ -172,11 +175,25 @@ class Plan:
     @cached_property
     def words(self) -> list[int]:
         """Where the state of each aggregate begins."""
-        found, word = [], STATE + (SESSION_WORDS if self.is_session else 0)
-        for a in self.accumulators:
-            found.append(word)
-            word += a.places[-1]
-        return [*found, word]
+        found, word = {}, STATE + (SESSION_WORDS if self.is_session else 0)
+        for i, a in enumerate(self.accumulators):
+            if a.op is not Op.SKETCH:
+                found[i] = word
+                word += a.places[-1]
+        for i in self.sketches:  # together, and behind a word for the number of the window
+            word += 1
+            found[i] = word
+        return [*(found[i] for i in range(len(found))), word + bool(self.sketches)]
+
+    @cached_property
+    def sketches(self) -> list[int]:
+        """Which aggregates are computed behind the loop over tuples."""
+        return [i for i, a in enumerate(self.accumulators) if a.op is Op.SKETCH]
+
+    @property
+    def hit_word(self) -> int:
+        """Where windows have a number while a kernel runs; references to their sketches are behind it."""
+        return self.words[self.sketches[0]] - 1
 
     @property
     def width(self) -> int:
@@ -189,8 +206,10 @@ class Plan:
         found = tuple(
             (int(a.op), self.inputs.index((a.column, a.read, a.where)), word)
             for a, word in zip(self.accumulators, self.words, strict=False)
-            if a.op is not None
+            if a.op is not None and a.op is not Op.SKETCH
         )
+        if self.sketches:
+            found += ((int(Op.HITS), len(self.sketches), self.hit_word),)
         return found or ((int(Op.NOTHING), 0, 0),)
 
     @cached_property

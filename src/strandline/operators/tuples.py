@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
-from strandline.operators import kernel
+from strandline.operators import kernel, sketches
 from strandline.operators.aggregates import Accumulator, Op, Read
 from strandline.operators.arrays import Batch, Bytes, Int64s, State
 from strandline.operators.columns import (
@@ -103,13 +103,14 @@ class Columns:
 
     def results(self) -> list[pa.Array]:
         """The columns of results."""
-        aggregates = [self._result(a, w) for a, w in zip(self._plan.accumulators, self._plan.words, strict=False)]
+        each = zip(self._plan.accumulators, self._plan.words, strict=False)
+        aggregates = [column for a, word in each for column in self._results(a, word)]
         return [*self._key(), self._time(START_WORD), self._end(), *aggregates]
 
     def footprints(self, open_windows: int) -> list[pa.Array]:
         """The columns of footprints: key and window, no aggregates, then the control columns."""
         plan, rows = self._plan, len(self._records)
-        nothing = [null_column(a.result, rows) for a in plan.accumulators]
+        nothing = [null_column(kind, rows) for a in plan.accumulators for _, kind in a.results]
         end = self._end() if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
         control = [self._word(T), pa.array(np.full(rows, open_windows)), self._word(ROWS_WORD), self._word(OPENED_WORD)]
         return [*self._key(), self._time(START_WORD), end, *nothing, *control, *self._state_parts()]
@@ -117,7 +118,7 @@ class Columns:
     def without_result(self) -> list[pa.Array]:
         """The columns of windows that closed and have no result: as in footprints, without what depends on batches."""
         plan, rows = self._plan, len(self._records)
-        nothing = [null_column(a.result, rows) for a in plan.accumulators]
+        nothing = [null_column(kind, rows) for a in plan.accumulators for _, kind in a.results]
         unknown = null_column("long", rows)
         control = [unknown, unknown, self._word(ROWS_WORD), self._word(OPENED_WORD)]
         ends = [self._time(START_WORD), self._end()]
@@ -146,11 +147,7 @@ class Columns:
         return self._time(END_WORD, self._plan.window.overreach)
 
     def _bytes(self, at: Int64s) -> tuple[Int64s, Bytes]:
-        starts = np.zeros(len(at) + 1, np.int64)
-        np.cumsum(at & ((1 << LENGTH_BITS) - 1), out=starts[1:])
-        out = np.empty(int(starts[-1]), np.uint8)
-        kernel.gather(np.ascontiguousarray(at), self._state, self._batch, starts, out)
-        return starts, out
+        return gathered(at, self._state, self._batch)
 
     def _value(self, a: Accumulator, word: int) -> pa.Array:
         """The value of a min, max, first or last."""
@@ -165,12 +162,20 @@ class Columns:
         """One part of the state as a column."""
         if part == "value":
             return self._value(a, word)
+        if part == "sketch":
+            return from_bytes(*self._bytes(self._records[:, word]), np.ones(len(self._records), np.uint8), kind)
         if decimal_of(kind):
             return from_pairs(
                 self._records[:, word : word + 2], np.ones(len(self._records), np.uint8), arrow_type(kind)
             )
         words = np.ascontiguousarray(self._records[:, word])
         return pa.array(words.view(np.float64) if kind == "double" else words)
+
+    def _results(self, a: Accumulator, word: int) -> list[pa.Array]:
+        if a.op is not Op.SKETCH:
+            return [self._result(a, word)]
+        starts, data = self._bytes(self._records[:, word])
+        return sketches.results(a, data.view(np.int64), starts // 8)
 
     def _result(self, a: Accumulator, word: int) -> pa.Array:
         records = self._records
@@ -251,10 +256,10 @@ def footprint_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, B
             column = table.column(f"_{a.name}_{part}")
             if part == "sum" and decimal_of(kind):
                 records[:, word + i], records[:, word + i + 1], _ = wide_words_of(column)
-            elif part != "value":
+            elif part not in ("value", "sketch"):
                 read = doubles_of if kind == "double" else words_of
                 records[:, word + i], _ = read(column, kind)
-            elif a.read is Read.BYTES:
+            elif a.is_bytes:
                 starts, piece, valid = bytes_of(column, kind)
                 begin = held + sum(len(p) for p in pieces)
                 records[:, word + i] = np.where(valid, (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
@@ -277,6 +282,15 @@ def closed_records(plan: Plan, table: pa.Table, held: int) -> tuple[Int64s, Batc
 def _keys(plan: Plan, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
     keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
     return NO_BATCH._replace(keys=keys, key_at=key_at), [data]
+
+
+def gathered(at: Int64s, state: State, batch: Batch) -> tuple[Int64s, Bytes]:
+    """Where the bytes of each reference begin (and the last end), and the bytes."""
+    starts = np.zeros(len(at) + 1, np.int64)
+    np.cumsum(at & ((1 << LENGTH_BITS) - 1), out=starts[1:])
+    out = np.empty(int(starts[-1]), np.uint8)
+    kernel.gather(np.ascontiguousarray(at), state, batch, starts, out)
+    return starts, out
 
 
 def held_bytes(state: State) -> int:

@@ -24,6 +24,7 @@ ROOM_MIN = 256
 BYTES_MIN = 1 << 20
 """With fewer bytes than that, nobody looks for dead ones."""
 _GROWTH = 1.25
+_NO_HITS = np.empty((0, 2), np.int64)
 
 
 class WindowState:
@@ -77,6 +78,8 @@ class WindowState:
             np.zeros(len(a.timers), np.uint8),
             np.empty(len(a.timers) + 1, np.int32),
             np.zeros(8, np.int64),
+            _NO_HITS,
+            _NO_HITS,
         )
 
     def grow(self, room: int = 0) -> None:
@@ -142,9 +145,10 @@ class WindowState:
     def _replace(self, arrays: State) -> None:
         self.arrays = arrays
         self.grown = True
-        counts = self.trace.counts.copy()
+        before = self.trace
         self.begin()
-        self.trace.counts[3:] = counts[3:]
+        self.trace.counts[3:] = before.counts[3:]
+        self.trace = self.trace._replace(hits=before.hits, numbered=before.numbered)
 
 
 def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: Int64s) -> State:

@@ -74,7 +74,7 @@ def _repeated(log: Log, input_: Log, plan: Plan, partition: int, standing: Stand
 
 def _table(log: Log, plan: Plan, states: list[WindowState]) -> pa.Table:
     columns = [c for c, _ in [*plan.result_columns, *plan.control_columns]]
-    results = {a.name for a in plan.accumulators}  # of windows that are open there are none
+    results = {c for a in plan.accumulators for c, _ in a.results}  # of windows that are open there are none
     kept = [log.spec.block.field(name) for name in columns if name not in results]
     schema = pa.schema([*kept, pa.field("_partition", pa.int32())])
     tables = [schema.empty_table()]

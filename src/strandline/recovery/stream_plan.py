@@ -53,7 +53,7 @@ def output_spec(plan: Plan, input_: StreamSpec, retention: int | None = None) ->
         retention=retention,
         created_by=f"strandline {VERSION}",
         operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
-        format=SHAPED_FORMAT if plan.shape or plan.conditions else FORMAT,
+        format=SHAPED_FORMAT if plan.shape or plan.conditions or plan.sketches else FORMAT,
     )
 
 

@@ -133,15 +133,16 @@ def _small(plan: Plan) -> Plan:
 def _fields(plan: Plan, input_spec: StreamSpec) -> list[dict[str, Any]]:
     """The columns of the input, with those that the operator finds there when they have been given their shape."""
     types = {f["name"]: f["type"] for f in fields_of(input_spec.schema)}
+    if plan.shape:  # conditions of aggregates may read what it makes
+        types |= plan.shape.types_over(types, input_spec.arrow)
     types |= dict([*plan.key, plan.time, *((a.column, a.type) for a in plan.accumulators if a.column is not None)])
     return [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()]
 
 
 def live_in_small(plan: Plan, input_spec: StreamSpec) -> None:
     """Runs an operator with this plan over some tuples: steps, hand-overs of its state, recoveries."""
-    plan = _small(plan)
     with TemporaryDirectory(prefix="strandline-warm-up-") as folder:
-        life = _Life(plan, input_spec, Path(folder))
+        life = _Life(_small(plan), _fields(plan, input_spec), Path(folder))
         often, whole = cec(extent="1x"), instant("1 hour")
         life.step(often, "a", _MANY)
         life.step(often, "a", _MANY)
@@ -157,10 +158,9 @@ def live_in_small(plan: Plan, input_spec: StreamSpec) -> None:
 class _Life:
     """An input of one partition, an operator and its output."""
 
-    def __init__(self, plan: Plan, input_spec: StreamSpec, folder: Path) -> None:
+    def __init__(self, plan: Plan, fields: list[dict[str, Any]], folder: Path) -> None:
         self._plan = plan
         self._folder = folder
-        fields = _fields(plan, input_spec)
         key, time = tuple(column for column, _ in plan.key), plan.time[0]
         spec = StreamSpec("input", {"type": "struct", "fields": fields}, key, time, partitions=1, lateness=_LATENESS)
         self._input = Log.create(LocalStorage(folder / "input", durability="os"), spec)

@@ -1,0 +1,187 @@
+"""Distinct values and percentiles: exact while there are few, near enough beyond, and the column behind says which."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+from statistics import median
+from typing import Any
+
+import pytest
+
+from strandline.errors import OptionError, SchemaError, StreamMismatchError
+from strandline.log.log import Log
+from strandline.operators import aggregates as agg
+from strandline.operators import operator as operator_module
+from strandline.operators import window_state
+from strandline.operators.operator import Limits, Operator
+from strandline.operators.plan import Plan
+from strandline.operators.record import BYTES_END
+from strandline.operators.windows import count_window, session_window
+from strandline.recovery.state_cache import StateCache
+from strandline.recovery.stream_plan import plan_of
+from strandline.testing import MemoryStorage
+from tests.operator_streams import Row, Streams, output_spec, plan, rows_table, uninterrupted
+
+TUPLES = 40_000
+P = plan(
+    count_window(TUPLES),
+    ["k"],
+    distinct=agg.count_distinct("v"),
+    texts=agg.count_distinct("s"),
+    median=agg.percentile("x", 0.5),
+    high=agg.percentile("x", 0.99),
+    few=agg.percentile("v", 0.5, exact_up_to=100_000),
+)
+
+
+def row(v: int | None, x: float | None = 1.0, time: int = 0) -> Row:
+    return {"k": 1, "s": None if v is None else f"s{v}", "v": v, "x": x, "t": time}
+
+
+def results(p: Plan, rows: list[Row]) -> list[Row]:
+    operator = Operator.new(p)
+    operator.begin()
+    names = [c for c, _ in p.result_columns]
+    found = [dict(zip(names, values, strict=True)) for c in operator.feed(rows_table(rows)) for values in zip(*(
+        column.to_pylist() for column in c), strict=True)]  # fmt: skip
+    return found
+
+
+def test_many_values_are_counted_and_ranked_nearly_right() -> None:
+    rng = Random(1)
+    values = [rng.lognormvariate(3.0, 1.5) for _ in range(TUPLES)]
+    (found,) = results(P, [row(i % 30_000, x) for i, x in enumerate(values)])
+    ordered = sorted(values)
+    assert found["distinct_is_approximate"]
+    assert found["texts_is_approximate"]
+    assert found["distinct"] == pytest.approx(30_000, rel=0.05)
+    assert found["texts"] == pytest.approx(30_000, rel=0.05)
+    assert found["distinct"] != found["texts"], "strings go by other hashes"
+    assert found["median_is_approximate"]
+    assert not found["few_is_approximate"]
+    assert found["median"] == pytest.approx(ordered[TUPLES // 2], rel=0.004)
+    assert found["high"] == pytest.approx(ordered[round(0.99 * (TUPLES - 1))], rel=0.004)
+    assert found["few"] == median(i % 30_000 for i in range(TUPLES))
+
+
+@pytest.mark.parametrize(
+    ("values", "p", "expected"),
+    [
+        ([1.0, 2.0, 4.0, 8.0], 0.5, 3.0),
+        ([8.0, 1.0, 4.0], 0.5, 4.0),
+        ([1.0, 2.0], 0.9, 1.9),
+        ([-3.0, None, -0.0, 0.0], 0.0, -3.0),
+        ([5.0, math.nan, 1.0], 1.0, math.nan),
+        ([None, None], 0.5, None),
+        ([-math.inf, math.inf, 1.0], 0.5, 1.0),
+    ],
+)
+def test_a_percentile_of_few_values_is_sparks(values: list[Any], p: float, expected: float | None) -> None:
+    aggregates = {"one": agg.percentile("x", p)}
+    some = plan(count_window(len(values)), ["k"], **aggregates)
+    (found,) = results(some, [row(0, x) for x in values])
+    assert not found["one_is_approximate"]
+    assert found["one"] == expected or (math.isnan(found["one"]) and expected is not None and math.isnan(expected))
+
+
+def test_zero_infinity_and_nan_stay_what_they_are_in_buckets() -> None:
+    values = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e300, -1e300, 5e-324, 1.0]
+    ordered = [-math.inf, -1e300, 0.0, 0.0, 0.0, 1.0, 1e300, math.inf, math.nan]
+    for rank, expected in enumerate(ordered):
+        some = plan(count_window(len(values)), ["k"], one=agg.percentile("x", rank / 8, exact_up_to=0))
+        (found,) = results(some, [row(0, x) for x in values])
+        assert found["one_is_approximate"]
+        assert found["one"] == pytest.approx(expected, rel=0.004, nan_ok=True), rank
+
+
+def test_values_over_many_magnitudes_need_no_more_room() -> None:
+    p = plan(count_window(TUPLES), ["k"], one=agg.percentile("x", 0.5))
+    operator = Operator.new(p)
+    operator.begin()
+    rng = Random(2)
+    rows = [row(0, math.exp(rng.uniform(-300, 300))) for _ in range(TUPLES - 1)]
+    assert not list(operator.feed(rows_table(rows)))
+    (sketch,) = operator.save(0, Limits()).opened[-1].to_pylist()
+    assert len(sketch) <= 8 + 16 * 2048
+
+
+def test_a_sketch_does_not_depend_on_the_order_of_values_nor_on_where_they_are_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = Random(3)
+    rows = [row(rng.randrange(40), rng.uniform(-5, 5)) for _ in range(300)]
+    p = plan(
+        count_window(1_000), ["k"], few=agg.count_distinct("v", exact_up_to=9), texts=agg.count_distinct("s"),
+        median=agg.percentile("x", 0.5, exact_up_to=50),
+    )  # fmt: skip
+    saved = set()
+    for at_once in (7, 1 << 17, 1):
+        monkeypatch.setattr(operator_module, "_WINDOWS_MAX", at_once)
+        operator = Operator.new(p)
+        operator.begin()
+        rng.shuffle(rows)
+        list(operator.feed(rows_table(rows)))
+        saved.add(tuple(c.to_pylist()[0] for c in operator.save(0, Limits()).opened[-3:]))
+    assert len(saved) == 1
+
+
+def test_what_sketches_leave_behind_is_dropped_within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator_module, "_WINDOWS_MAX", 10)
+    monkeypatch.setattr(window_state, "BYTES_MIN", 10_000)
+    p = plan(count_window(TUPLES), ["k"], distinct=agg.count_distinct("v"))
+    operator = Operator.new(p)
+    operator.begin()
+    list(operator.feed(rows_table([row(i) for i in range(2_000)])))
+    assert operator.state.arrays.header[BYTES_END] < 50_000, "200 pieces have left a sketch of four kilobytes each"
+
+
+def test_recoveries_and_cuts_change_nothing(tmp_path: Path) -> None:
+    p = plan(
+        session_window(5), ["k"], few=agg.count_distinct("v", exact_up_to=5), low=agg.percentile("x", 0.25),
+        high=agg.percentile("x", 0.75, exact_up_to=4),
+    )  # fmt: skip
+    rng = Random(4)
+    times = sorted(rng.randrange(200) for _ in range(200))
+    rows = [{**row(rng.randrange(30), rng.random(), t), "k": rng.randrange(3)} for t in times] + [row(1, 1.0, 1_000)]
+    lost = iter(range(10_000))
+    s = Streams(p, lambda _: StateCache(tmp_path / str(next(lost))))
+    for first in range(0, len(rows), 20):
+        s.append(rows[first : first + 20])
+        s.drain()
+    expected = uninterrupted(p, rows, 1_000 - 8)
+    assert s.results() == expected
+    assert {True, False} == set(expected.column("few_is_approximate").to_pylist())
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for build in (
+        lambda: agg.percentile("x", 50),
+        lambda: agg.percentile("x", True),
+        lambda: agg.count_distinct("x", exact_up_to=-1),
+        lambda: agg.percentile("x", 0.5, exact_up_to=10_000_000),
+        lambda: agg.count_distinct(7),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(OptionError):
+            build()
+    with pytest.raises(SchemaError, match="percentile does not take a string"):
+        plan(count_window(2), ["k"], one=agg.percentile("s", 0.5))
+    with pytest.raises(SchemaError, match="says in 'n_is_approximate'"):
+        plan(count_window(2), ["k"], n=agg.count_distinct("s"), n_is_approximate=agg.count_all())
+
+
+def test_its_options_are_part_of_what_a_stream_is() -> None:
+    storage = MemoryStorage()
+    p = plan(count_window(2), ["k"], one=agg.percentile("x", 0.5))
+    assert p.to_json()["aggregates"] == {"one": ["percentile", "x", "double", {"p": 0.5, "exact_up_to": 1000}]}
+    log = Log.create(storage, output_spec(p))
+    assert plan_of(log.spec, "here").accumulators == p.accumulators
+    for other in (agg.percentile("x", 0.6), agg.percentile("x", 0.5, exact_up_to=10)):
+        with pytest.raises(StreamMismatchError, match="another operator"):
+            Log.create(storage, output_spec(plan(count_window(2), ["k"], one=other)))
+
+
+def test_they_are_shown_as_they_are_written() -> None:
+    assert repr(agg.percentile("x", 0.5)) == 'percentile("x", 0.5)'
+    assert repr(agg.count_distinct("x", exact_up_to=5)) == 'count_distinct("x", exact_up_to=5)'
