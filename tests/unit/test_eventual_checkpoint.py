@@ -17,7 +17,7 @@ from strandline.operators.record import INPUT, POS, T
 from strandline.operators.window_state import WindowState
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.recover import recover
-from strandline.spark.operator_stream import open_windows
+from strandline.recovery.open_windows import saved_windows
 from tests.operator_streams import PLANS, Streams, Tuples, identity, windows_of
 
 POLICIES = {
@@ -206,10 +206,10 @@ def test_replay_that_does_not_lead_to_n_windows_is_not_used() -> None:
 @every_plan
 def test_open_windows_are_a_table_that_anybody_can_read(plan: Plan) -> None:
     case = Case(plan)
-    assert open_windows(case.output).num_rows == 0
-    empty = open_windows(case.output)
+    assert saved_windows(case.output).num_rows == 0
+    empty = saved_windows(case.output)
     case.run(cec(extent="2x"))
-    table = open_windows(Log.open(case.output_storage))
+    table = saved_windows(Log.open(case.output_storage))
     assert table.column_names == empty.column_names
     assert table.num_rows == case.live.open_windows == case.output.state.standings[0].open
     live = windows_of(plan, case.recovered())
@@ -225,4 +225,4 @@ def test_open_windows_are_a_table_that_anybody_can_read(plan: Plan) -> None:
 def test_open_windows_of_a_stream_without_an_operator_are_refused() -> None:
     case = Case(PLANS["session"])
     with pytest.raises(OptionError, match="no operator writes this stream"):
-        open_windows(case.input)
+        saved_windows(case.input)

@@ -63,8 +63,8 @@ class BatchWriter(BatchHandler):
         self._watch = SideLogWatch(log.spec, place.url)
         self._heartbeat = heartbeat
         self._published_s = stopwatch_s()
-        if (last := log.state.writer) is not None:
-            self.progress = self._report(last.batch, [], 0.0, 0.0)
+        if log.state.writer is not None:
+            self.progress = self._report(None, [], 0.0, 0.0)
 
     def handle(self, df: DataFrame, batch: int) -> None:
         """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
@@ -135,7 +135,7 @@ class BatchWriter(BatchHandler):
         self._published_s = stopwatch_s()
         self._housekeeping.after_batch(self._log, base.seq)
         state = self._log.state
-        before = self.progress or self._report(-1, [], 0.0, 0.0)
+        before = self.progress or self._report(None, [], 0.0, 0.0)
         self.progress = {**before, "commit": state.seq, "boundary": state.boundary}
         return True
 
@@ -168,12 +168,13 @@ class BatchWriter(BatchHandler):
             quiet.finish(self._log, self._run, self.place.durability)
             self._follows = self._log.state.writer
 
-    def _report(self, batch: int, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
+    def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
+        """What the batch did; of None where the stream stands, before this program's first one."""
         state, late = self._log.state, self._log.spec.late
         set_aside = by_reason(b for b in blocks if b.partition == late)
         return {
             **{k: v for k, v in self.progress.items() if k == "checkpoint"},
-            "batch": batch,
+            **({} if batch is None else {"batch": batch}),
             "commit": state.seq,
             "tuples": sum(b.tuples for b in blocks if b.partition != late),
             "late": set_aside.pop(LATE, 0),

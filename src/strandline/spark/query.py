@@ -54,7 +54,10 @@ class Query(QuerySpellings):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """What the last batch did: tuples, late tuples, bytes, offsets, boundary, seconds; empty before the first.
+        """What the last batch did: its number, tuples, late tuples, bytes, offsets, boundary, seconds.
+
+        Before the first one that this program publishes it says where the stream stands, without a `batch`; empty for a
+        stream to which nothing was ever written.
 
         While one is under way, `running` tells of that.
         """
