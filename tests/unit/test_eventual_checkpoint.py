@@ -16,8 +16,8 @@ from strandline.operators.plan import Plan
 from strandline.operators.record import INPUT, POS, T
 from strandline.operators.window_state import WindowState
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.recover import recover
 from strandline.recovery.open_windows import saved_windows
+from strandline.recovery.recover import recover
 from tests.operator_streams import PLANS, Streams, Tuples, identity, windows_of
 
 POLICIES = {
