@@ -40,3 +40,18 @@ def test_a_new_column_goes_on_in_the_same_stream(spark, feed, items, drain, cont
         noted.start(spark, str(tmp_path / "noted"), trigger="available-now").await_termination(120)
         found = sl.stream(str(tmp_path / "noted")).read(spark).orderBy("window_end").collect()
         assert [(r["notes"], r["n"]) for r in found] == [(0, 2), (1, 2), (1, 2), (1, 2), (1, 2)]
+
+
+def test_a_start_that_is_refused_has_added_no_column(spark, feed, items, tmp_path):
+    path = tmp_path / "items"
+    source = feed(items(6))
+    with sl.persist(source.df, str(path), key="k", time="at").start() as running:
+        running.process_all_available()
+        wider = feed(items(4), name="wider")
+        wider.schema = wider.schema.append(pa.field("note", pa.string()))
+        with pytest.raises(sl.SecondWriterError):
+            sl.persist(wider.df, str(path), key="k", time="at", schema_evolution="add").start()
+        source.add(items(6, first=6))
+        running.process_all_available()
+    assert sl.stream(str(path)).schema.names == ["k", "v", "at"]
+    assert sl.stream(str(path)).read(spark).count() == 12

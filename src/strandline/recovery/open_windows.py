@@ -52,24 +52,32 @@ def current_windows(log: Log, input_: Log) -> pa.Table:
 
 
 def _repeated(log: Log, input_: Log, plan: Plan, partition: int, standing: Standing) -> Operator:
-    """Without a checkpoint: everything that the input has, taken in again."""
-    if first := input_.state.starts[partition]:
+    """Without a checkpoint: everything since the operator last had no window open, taken in again."""
+    empty, first = _last_empty(standing), input_.state.starts[partition]
+    if first > empty:
         raise TruncatedError(
             f"the operator keeps no checkpoints, and its input begins at offset {first}: what was open before is gone",
             where=f"{input_.storage.url}, partition {partition}",
             todo="run the operator with sl.cec(): its next batch saves every open window",
         )
     operator = Operator.new(plan, "set_aside")
+    operator.input_end = empty
     operator.begin()
     repeat(operator, input_, partition, standing.input, log.state.boundaries[partition])
     if operator.state.open_windows != standing.open:
         raise OptionError(
             f"the operator keeps no checkpoints, and has lost windows in a failure: it has {standing.open} open, the "
-            f"whole input makes {operator.state.open_windows}",
+            f"input from offset {empty} on makes {operator.state.open_windows}",
             where=f"{log.storage.url}, partition {partition}",
             todo="run the operator with sl.cec(): its next batch saves every window that it has",
         )
     return operator
+
+
+def _last_empty(standing: Standing) -> int:
+    """An offset of the input at which no window was open: where a failure took them all, or the beginning."""
+    last = standing.recovered
+    return int(last["at_input"]) if last is not None and not last["extent"] and not last["replayed"] else 0
 
 
 def _table(log: Log, plan: Plan, states: list[WindowState]) -> pa.Table:

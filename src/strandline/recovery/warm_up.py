@@ -80,9 +80,10 @@ class Kernels:
         if not sys.executable:
             raise FileNotFoundError("this program does not know its Python")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(failpoint.VARIABLE)}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         started = subprocess.Popen(
-            [sys.executable, "-c", _COMPILE],
+            # -P: a file of the folder we are in must not take a module's place, unless it does so here, too.
+            [sys.executable, "-P", "-c", _COMPILE],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -177,11 +177,11 @@ class Entry:
             self._require_fit(operator)
         if operator is not None or not (by_spark and is_local(session.sparkContext)):
             require_workers(session)
+        checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
+        self._require_no_other(checkpoint.query_id())  # before columns are added, which would stop the other one
         log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:
             raise finished(self._place.url)
-        checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
-        self._require_no_other(checkpoint.query_id())
         mended = checkpoint.reconcile(log)
         retention = log.retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
         heartbeat = None
