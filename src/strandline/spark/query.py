@@ -111,6 +111,8 @@ class Query(QuerySpellings):
         All windows of time close: of the operator behind this entry point at once, of others when they take it in.
         Raises what stopped the query, and finishes nothing, if it has failed.
         """
+        if (problem := self.exception()) is not None:
+            raise problem  # before anything is stopped for others, who share the source
         self._writer.require_can_complete()
         self._writer.halt(timeout_s=None)
         self.spark_query.stop()

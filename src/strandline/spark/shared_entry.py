@@ -82,7 +82,7 @@ class EntryRun:
             self._shares.remove(share)
         if share.operator is not None:
             self.handler.operators.remove(share.operator)
-        share.has_left.set()
+        share.leave()
         return False
 
     def _failed(self, share: Share) -> None:
@@ -98,9 +98,18 @@ class Share:
     def __init__(self, run: EntryRun, operator: FollowingOperator | None) -> None:
         self.run = run
         self.operator = operator
-        self.has_left = threading.Event()
+        self._has_left = False
         self._is_for_all = False
         """Whether the end that comes is that of the whole stream."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the query goes on without it. Who finishes the stream answers for the query, even after leaving."""
+        return self._has_left and not self._is_for_all
+
+    def leave(self) -> None:
+        """From now on the query goes on without it."""
+        self._has_left = True
 
     @property
     def place(self) -> Place:
@@ -136,13 +145,13 @@ class Share:
     def failure(self) -> Exception | None:
         """What stopped the operator, or else the entry point before it had left."""
         own = None if self.operator is None else self.operator.failure
-        return own or (None if self.has_left.is_set() else self.run.handler.failure)
+        return own or (None if self.has_left else self.run.handler.failure)
 
     @property
     def is_busy(self) -> bool:
         """Whether there is work left that Spark does not know of."""
         is_behind = self.operator is not None and self.operator.is_busy
-        return is_behind or (not self.has_left.is_set() and self.run.handler.is_busy)
+        return is_behind or (not self.has_left and self.run.handler.is_busy)
 
     def take_in_all(self) -> None:
         """Returns when the operator has taken in everything that is published."""
@@ -165,7 +174,7 @@ class Share:
 
     def settle(self, timeout_s: float | None) -> bool:
         """Waits for the operator, and for the end of the stream if there is to be one."""
-        is_done = self.has_left.is_set() or self.run.handler.settle(timeout_s)
+        is_done = self.has_left or self.run.handler.settle(timeout_s)
         if is_done and self.operator is not None:
             is_done = self.operator.wait(timeout_s)
             if is_done:
@@ -194,12 +203,12 @@ class SharedSparkQuery:
     @property
     def isActive(self) -> bool:
         """Whether it runs, for this one."""
-        return not self._share.has_left.is_set() and bool(self._query.isActive)
+        return not self._share.has_left and bool(self._query.isActive)
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
         """As in Spark; returns, too, when this one has left."""
         end_s = None if timeout is None else stopwatch_s() + timeout
-        while not self._share.has_left.is_set():
+        while not self._share.has_left:
             left_s = _LOOK_S if end_s is None else min(_LOOK_S, end_s - stopwatch_s())
             if left_s < 0.001:  # Spark counts in milliseconds, and takes none for a mistake
                 return self._query.awaitTermination(0.001)  # type: ignore[arg-type]
@@ -209,9 +218,9 @@ class SharedSparkQuery:
 
     def exception(self) -> BaseException | None:
         """What stopped it, unless this one had left before."""
-        return None if self._share.has_left.is_set() else self._query.exception()
+        return None if self._share.has_left else self._query.exception()
 
     def stop(self) -> None:
         """Stops it if nobody else holds on to it."""
-        if not self._share.has_left.is_set():
+        if not self._share.has_left:
             self._query.stop()
