@@ -1,8 +1,10 @@
 """Several operators on one source: one query reads it, each of them comes, goes and fails by itself."""
 
 import pytest
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import strandline as sl
+from strandline.spark.following import FollowingOperator
 
 pytestmark = pytest.mark.spark
 
@@ -105,3 +107,16 @@ def test_the_failure_of_the_last_operator_ends_the_query(spark, source, tmp_path
     with pytest.raises(sl.AggregateOverflowError):
         query.await_termination(240)
     assert spark.streams.active == []
+
+
+def test_an_operator_whose_query_does_not_start_lets_go_of_what_it_has(spark, source, tmp_path, monkeypatch):
+    closed = []
+    monkeypatch.setattr(FollowingOperator, "close", lambda operator: closed.append(str(operator.failure)))
+
+    def refuse(writer):
+        raise RuntimeError("no query today")
+
+    monkeypatch.setattr(DataStreamWriter, "start", refuse)
+    with pytest.raises(RuntimeError, match="no query today"):
+        source.operator(5).start(spark, str(tmp_path / "a"))
+    assert closed == ["no query today"]

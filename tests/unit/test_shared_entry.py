@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from strandline.errors import OptionError, StrandlineWarning
+from strandline.spark.entry import Entry
+from strandline.spark.following import FollowingOperator
 from strandline.spark.query import Query
 from strandline.spark.shared_entry import EntryRun
 
@@ -90,8 +93,9 @@ def run() -> EntryRun:
 
 
 def joined(run: EntryRun, operator: Any) -> Query:
-    run.handler.join(operator)
-    return run.share(operator)
+    query = run.join(operator)
+    assert query is not None
+    return query
 
 
 def test_a_handle_that_was_stopped_finishes_the_stream_for_the_others(run: EntryRun) -> None:
@@ -129,3 +133,153 @@ def test_an_operator_that_fails_while_the_stream_is_being_finished_leaves_no_que
         failing.finish()
     assert not run.spark_query.isActive
     assert stays.await_termination(5)
+
+
+# ---------------------------------------------------------------------- one that joins while the query ends
+
+
+class Start:
+    """What an operator asks for."""
+
+    name = None
+    place = SimpleNamespace(url="b")
+
+    def __init__(self, trigger: str | None = None, *, final: bool = False, spark_checkpoint_dir: str | None = None):
+        self.trigger = trigger
+        self.final = final
+        self.spark_checkpoint_dir = spark_checkpoint_dir
+
+
+@pytest.fixture
+def entry(run: EntryRun, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An entry point that `run` is the last run of; `entry.begun` has the triggers of those that it starts."""
+    entry = Entry.__new__(Entry)
+    made: Any = entry
+    made._starting, made._run, made.begun = threading.Lock(), run, []
+    made.operator = Operator("b")
+
+    def begin(spark: Any, start: Start, trigger: str | None, *others: Any, final: bool) -> EntryRun:
+        assert not run.spark_query.isActive
+        assert not run.handler.is_busy
+        made.begun.append(trigger)
+        query = SparkQuery()
+        handler = Handler(query)
+        handler.join(Operator("b"))
+        return EntryRun(query, handler, trigger=trigger, final=final)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("strandline.spark.entry.require_workers", lambda session: None)
+    made._df = SimpleNamespace(sparkSession=None)
+    made._require_fit = lambda start: None
+    made._operator = lambda start: made.operator
+    made._start = begin
+    return made
+
+
+def test_an_operator_joins_a_query_that_runs(entry: Any, run: EntryRun) -> None:
+    with joined(run, Operator("a")), entry.start_operator(None, Start()) as second:
+        assert second.is_active
+        assert entry.begun == []
+
+
+def test_an_operator_whose_query_ends_while_it_joins_gets_one_of_its_own(entry: Any, run: EntryRun) -> None:
+    first = Operator("a")
+    joined(run, first)
+
+    def slow(start: Start) -> Operator:
+        first.fail()
+        return entry.operator  # type: ignore[no-any-return]
+
+    entry._operator = slow
+    with entry.start_operator(None, Start()) as second:
+        assert second.is_active
+        assert entry.begun == [None]
+        assert entry.operator.is_closed
+    assert entry.operator not in run.handler.operators
+
+
+def test_an_operator_does_not_join_a_stream_that_is_being_finished(entry: Any, run: EntryRun) -> None:
+    first = joined(run, Operator("a"))
+    halt = run.handler.halt
+
+    def halt_and_join(timeout_s: float | None) -> bool:
+        assert run.join(entry.operator) is None
+        return halt(timeout_s)
+
+    run.handler.halt = halt_and_join  # type: ignore[method-assign]
+    first.finish()
+
+
+def test_an_operator_waits_until_the_last_run_has_finished_the_stream(entry: Any, run: EntryRun) -> None:
+    joined(run, Operator("a"))
+    run.handler.finish_stream()
+    run.spark_query.stop()
+    entry.start_operator(None, Start()).stop()
+    assert run.handler.is_finished  # type: ignore[attr-defined]
+    assert entry.begun == [None]
+
+
+@pytest.mark.parametrize("is_heard", [False, True])
+def test_without_a_trigger_it_does_what_the_query_did_that_it_might_have_joined(
+    entry: Any, run: EntryRun, is_heard: bool
+) -> None:
+    run.trigger = "available-now"
+    first = joined(run, Operator("a"))
+    run.spark_query.stop()
+    if is_heard:  # then what starts now is something new
+        first.await_termination(5)
+    entry.start_operator(None, Start()).stop()
+    assert entry.begun == [None if is_heard else "available-now"]
+
+
+def test_one_that_joins_cannot_choose_where_sparks_checkpoint_is(entry: Any, run: EntryRun) -> None:
+    with joined(run, Operator("a")), pytest.raises(OptionError, match="spark_checkpoint_dir='elsewhere'"):
+        entry.start_operator(None, Start(spark_checkpoint_dir="elsewhere"))
+
+
+# ---------------------------------------------------------------------- a failure is heard
+
+
+class Job:
+    """Cannot take in anything."""
+
+    running: dict[str, Any]
+
+    def __init__(self) -> None:
+        self.running = {}
+        self.housekeeping = SimpleNamespace(stop=lambda: setattr(self, "is_tidy", True))
+        self.is_tidy = False
+
+    def standing(self) -> dict[str, Any]:
+        return {}
+
+    def become_cancellable(self) -> None:
+        pass
+
+    def catch_up(self, *_: object) -> None:
+        raise ValueError("a tuple that it cannot take in")
+
+
+@pytest.mark.parametrize("is_early", [False, True])
+def test_an_operators_failure_is_told_though_nobody_waits_for_it(run: EntryRun, is_early: bool) -> None:
+    job, told = Job(), []
+    events = SimpleNamespace(started=lambda: told.append("started"), ended=lambda problem: told.append(str(problem)))
+    stays = joined(run, Operator("a"))
+    operator: Any = FollowingOperator(SimpleNamespace(url="b"), job, events)  # type: ignore[arg-type]
+
+    def follow() -> Query:
+        if is_early:
+            operator.hand_over(None)
+            operator.wait(5)
+        query = joined(run, operator)
+        operator.hand_over(None)
+        operator.wait(5)
+        return query
+
+    with pytest.warns(StrandlineWarning, match="others.*go on.*cannot take in"):
+        failed = follow()
+    assert told == ["started", "a tuple that it cannot take in"]
+    assert job.is_tidy
+    operator.hand_over(None)  # as a batch does that has begun before
+    assert isinstance(failed.exception(), ValueError)
+    assert stays.is_active
+    stays.stop()

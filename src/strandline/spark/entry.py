@@ -93,6 +93,7 @@ class Entry:
         With `final`, for "available-now" alone, the stream is finished when all that is available is published.
         """
         with self._starting:
+            self._await_the_last_run()
             run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
             return run.share(None)
 
@@ -128,17 +129,34 @@ class Entry:
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
         """Starts that query, or lets the operator join it if it runs already: operators of one source share it."""
         with self._starting:
-            if self._run is not None and self._run.is_open:
-                self._run.require_same(start.trigger, final=start.final)
-                self._run.require_no_other(start.place)
-                self._require_fit(start)
-                require_workers(self._df.sparkSession)
-                operator = self._operator(start)
-                self._run.handler.join(operator)
-                return self._run.share(operator)
-            arguments = start.trigger, start.name, start.spark_checkpoint_dir, None
-            run = self._start(spark, start, *arguments, final=start.final)
+            if (query := self._joined(start)) is not None:
+                return query
+            self._await_the_last_run()
+            trigger, checkpoint_dir = start.trigger, start.spark_checkpoint_dir
+            if self._run is not None and not self._run.end_is_heard:  # a little earlier it would have joined that
+                trigger = self._run.trigger if trigger is None else trigger
+                checkpoint_dir = checkpoint_dir or self._run.spark_checkpoint_dir
+            run = self._start(spark, start, trigger, start.name, checkpoint_dir, None, final=start.final)
             return run.share(run.handler.operators[0])
+
+    def _joined(self, start: OperatorStart) -> Query | None:
+        """A handle for an operator that has joined the query that runs; None if none does, or not for long enough."""
+        run = self._run
+        if run is None or not run.is_open:
+            return None
+        run.require_same(start.trigger, start.spark_checkpoint_dir, final=start.final)
+        run.require_no_other(start.place)
+        self._require_fit(start)
+        require_workers(self._df.sparkSession)
+        operator = self._operator(start)
+        if (query := run.join(operator)) is None:
+            operator.close()
+        return query
+
+    def _await_the_last_run(self) -> None:
+        """Returns when a run that is ending has ended: it may be finishing the stream still."""
+        if self._run is not None and not self._run.is_open:
+            self._run.wait_for_the_end()
 
     def _operator(self, start: OperatorStart) -> FollowingOperator:
         # With a handle of its own, because it reads the stream while another one is being appended to.
@@ -196,22 +214,30 @@ class Entry:
         }
         writer = FusedBatches(self._place, log, checkpoint, **options)
         if operator is not None:
-            following = self._operator(operator)
-            if log.state.writer is not None or following.has_news:
-                # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
-                following.catch_up(writer.last_writer)
-            writer.operators.append(following)
-        if mended:
-            writer.progress = {**writer.progress, "checkpoint": mended}
-        stream = self._df.writeStream.foreachBatch(writer).trigger(**arguments)
-        if name:
-            stream = stream.queryName(name)
-        stream = stream.option("checkpointLocation", checkpoint_place.spark_url)
-        spark_query = stream.start()
+            writer.operators.append(self._operator(operator))
+        try:
+            for following in writer.operators:
+                if log.state.writer is not None or following.has_news:
+                    # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
+                    following.catch_up(writer.last_writer)
+            if mended:
+                writer.progress = {**writer.progress, "checkpoint": mended}
+            stream = self._df.writeStream.foreachBatch(writer).trigger(**arguments)
+            if name:
+                stream = stream.queryName(name)
+            stream = stream.option("checkpointLocation", checkpoint_place.spark_url)
+            spark_query = stream.start()
+        except Exception as problem:
+            for following in writer.operators:
+                following.failure = problem
+                following.close()
+            raise
         writer.runs_in(spark_query)
         if final:
             writer.finish_stream(stream.start)
-        self._run = EntryRun(spark_query, writer, trigger=trigger, final=final)
+        self._run = EntryRun(
+            spark_query, writer, trigger=trigger, final=final, spark_checkpoint_dir=spark_checkpoint_dir
+        )
         return self._run
 
     def _require_no_other(self, query_id: str | None) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.errors import OptionError, SecondWriterError
+from strandline.errors import OptionError, SecondWriterError, StrandlineWarning
 from strandline.spark.following import FollowingOperator
 from strandline.spark.query import Query
+from strandline.spark.waiting import Waiting
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -18,15 +21,27 @@ if TYPE_CHECKING:
     from strandline.spark.place import Place
 
 _LOOK_S = 0.1
+_PATIENCE_S = 60.0
 
 
 class EntryRun:
     """A query that reads a source, and those who hold on to it: the entry point itself, or operators behind it."""
 
-    def __init__(self, spark_query: StreamingQuery, handler: FusedBatches, *, trigger: str | None, final: bool) -> None:
+    def __init__(
+        self,
+        spark_query: StreamingQuery,
+        handler: FusedBatches,
+        *,
+        trigger: str | None,
+        final: bool,
+        spark_checkpoint_dir: str | None = None,
+    ) -> None:
         self.spark_query = spark_query
         self.handler = handler
-        self._trigger = trigger
+        self.trigger = trigger
+        self.spark_checkpoint_dir = spark_checkpoint_dir
+        self.end_is_heard = False
+        """Whether somebody who held on to it has been told that it has ended: until then others count on joining it."""
         self._final = final
         self._lock = threading.Lock()
         self._shares: list[Share] = []
@@ -37,16 +52,23 @@ class EntryRun:
         """Whether an operator can still join it."""
         return not self._is_closing and not self.handler.is_stopping and bool(self.spark_query.isActive)
 
-    def require_same(self, trigger: str | None, *, final: bool) -> None:
+    def require_same(self, trigger: str | None, spark_checkpoint_dir: str | None, *, final: bool) -> None:
         """`OptionError` if an operator asks for what the query that it joins does not do."""
-        if trigger not in (None, self._trigger) or (final and not self._final):
-            asked = f"trigger={trigger!r}" if trigger not in (None, self._trigger) else "final=True"
-            raise OptionError(
-                f"{asked}, but the source is being read already, with trigger={self._trigger!r}, final={self._final}: "
-                "operators of one source share its query",
-                where=self.handler.place.url,
-                todo="leave trigger= and final= out for those that join it, or stop the others first",
-            )
+        if trigger not in (None, self.trigger):
+            asked = f"trigger={trigger!r}"
+        elif spark_checkpoint_dir not in (None, self.spark_checkpoint_dir):
+            asked = f"spark_checkpoint_dir={spark_checkpoint_dir!r}"
+        elif final and not self._final:
+            asked = "final=True"
+        else:
+            return
+        raise OptionError(
+            f"{asked}, but the source is being read already, with trigger={self.trigger!r}, "
+            f"spark_checkpoint_dir={self.spark_checkpoint_dir!r}, final={self._final}: "
+            "operators of one source share its query",
+            where=self.handler.place.url,
+            todo="give those that join it the same, or leave it out; or stop the others first",
+        )
 
     def require_no_other(self, place: Place) -> None:
         """`SecondWriterError` if an operator writes there already."""
@@ -60,16 +82,44 @@ class EntryRun:
             )
 
     def share(self, operator: FollowingOperator | None) -> Query:
-        """A handle for one more who holds on to it."""
+        """A handle for the first who holds on to it."""
         share = Share(self, operator)
         with self._lock:
             self._shares.append(share)
-        if operator is not None:
+        return self._handle(share)
+
+    def join(self, operator: FollowingOperator) -> Query | None:
+        """A handle for one more operator, which follows from now on; None if the query is coming to its end."""
+        share = Share(self, operator)
+        with self._lock:  # whoever ends it has closed it before, or finds this operator
+            if not self.is_open:
+                return None
+            self._shares.append(share)
+            self.handler.join(operator)
+        return self._handle(share)
+
+    def _handle(self, share: Share) -> Query:
+        if (operator := share.operator) is not None:
             operator.events.started()
             operator.when_failed = lambda: self._failed(share)
             if operator.failure is not None:
                 self._failed(share)
         return Query(SharedSparkQuery(share), share)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Nobody can join it any more."""
+        with self._lock:
+            self._is_closing = True
+
+    def wait_for_the_end(self) -> None:
+        """Returns when it does nothing any more, once it is not open: whoever reads the source next must not meet it.
+
+        That Spark's query ends is waited for as long as `Query.stop` would.
+        """
+        Waiting(self.spark_query).wait(_PATIENCE_S)
+        self.handler.settle(None)
+        for operator in list(self.handler.operators):
+            operator.wait(None)
 
     def leave(self, share: Share) -> bool:
         """Lets go of it, unless nobody else holds on to it: whether that is so."""
@@ -86,10 +136,20 @@ class EntryRun:
         return False
 
     def _failed(self, share: Share) -> None:
-        """What ends one operator ends no other; the query ends with the last."""
-        if self.leave(share):
+        """Lets go of an operator that failed, and says so: nobody may wait for it. The query ends with the last one."""
+        is_last = self.leave(share)
+        if share.operator is not None:
+            share.operator.close()
+        if is_last:
             # In a thread of its own: it waits for the batch under way, which may wait for this operator.
             threading.Thread(target=self.handler.end, daemon=True).start()
+            return
+        with contextlib.suppress(StrandlineWarning):  # made an error, it would end the source
+            warnings.warn(
+                f"the operator of {share.place.url} has failed, others on its source go on: {share.failure}",
+                StrandlineWarning,
+                stacklevel=2,
+            )
 
 
 class Share:
@@ -179,11 +239,13 @@ class Share:
             is_done = self.operator.wait(timeout_s)
             if is_done:
                 self.operator.close()
+        self.run.end_is_heard |= is_done and not self.has_left
         return is_done
 
     def require_can_complete(self) -> None:
         """An entry point decides when its stream is finished: for all who hold on to it."""
         self._is_for_all = True
+        self.run.close()
 
     def finish_stream(self, again: Callable[[], StreamingQuery] | None = None) -> None:
         """Completes the stream, in a thread of its own."""
