@@ -8,13 +8,18 @@ they do not work, nothing is shown, and nothing else changes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.spark.follower import Follower
+from strandline.spark.listener_bus import ListenerBus
+from strandline.spark.unsafe_row import packed_text
 from strandline.units import time_text
 
 if TYPE_CHECKING:
@@ -25,6 +30,8 @@ METRICS = "strandline"
 _WHOLE = ("open_windows", "extent", "replay", "results", "footprints", "waiting", "state_bytes")
 _SECONDS = ("predicted_recovery_s", "predicted_cold_recovery_s", "step_s", "checkpoint_s")
 _RECENT = 100
+_PATIENCE_S = 5.0
+"""For listeners that hold up the last word about an operator."""
 
 
 def metrics_of(report: Mapping[str, Any]) -> dict[str, float]:
@@ -55,7 +62,6 @@ class QueryNumbers:
         # Every name looked up in the JVM, and every call there, costs a round trip.
         self._run: Any = None
         self._row: Any = None
-        self._texts: Any = None
 
     def put(self, query: StreamingQuery | None, jvm: Any, tuples: int, report: Mapping[str, Any]) -> None:
         """For the batch that is under way: `tuples` were taken in, and the report tells the rest."""
@@ -64,13 +70,12 @@ class QueryNumbers:
         try:
             if self._run is None:
                 self._run = query._jsq.streamingQuery()
-                self._texts = jvm.org.apache.spark.unsafe.types.UTF8String
+                self._row = jvm.org.apache.spark.sql.catalyst.expressions.UnsafeRow(1)
             plan = self._run.lastExecution().executedPlan()
-            plan.collectLeaves().head().metrics().apply("numOutputRows").add(tuples)
-            if self._row is None:
-                rows = jvm.org.apache.spark.sql.catalyst.expressions.SpecificInternalRow
-                self._row = rows(plan.child().schema())
-            self._row.update(0, self._texts.fromString(json.dumps(metrics_of(report))))
+            if tuples:
+                plan.collectLeaves().head().longMetric("numOutputRows").add(tuples)
+            packed = packed_text(json.dumps(metrics_of(report)))
+            self._row.pointTo(packed, len(packed))
             plan.accumulator().add(self._row)
         except Exception:
             self._works = False
@@ -80,28 +85,33 @@ class QueryNumbers:
 
 
 class ListenerEvents:
-    """Tells Spark's listeners of an operator as of a query: that it has started, what each batch did, that it ended."""
+    """Tells Spark's listeners of an operator as of a query: that it has started, what each batch did, that it ended.
+
+    In a thread of its own, so that the operator is at its next batch while they are told of the last.
+    """
 
     def __init__(self, spark: SparkSession, name: str, operator: str, description: str) -> None:
-        self._spark = spark
         self._name = name
         self._id = operator
         self._run = str(uuid.uuid4())
         self._description = description
         self._batch = -1
         self._told_s: float | None = None
-        self._works = True
         self._has_ended = False
-        self._rows: tuple[Any, Any] | None = None
+        self._lock = Lock()
+        self._bus = ListenerBus(spark, self._id, self._run)
+        self._thread = Follower("strandline-listeners")
         self.recent: deque[Any] = deque(maxlen=_RECENT)
         """What was told, as PySpark's StreamingQueryProgress."""
 
     def started(self) -> None:
         """Once, before the first batch; again, it does nothing."""
-        if self._told_s is not None:
-            return
-        self._told_s = stopwatch_s()
-        self._post("QueryStartedEvent", self._uuid(self._id), self._uuid(self._run), self._name, _now())
+        with self._lock:
+            if self._told_s is not None:
+                return
+            self._told_s = stopwatch_s()
+            now = _now()
+            self._hand_over(lambda: self._bus.started(self._name, now))
 
     def progressed(self, report: Mapping[str, Any]) -> None:
         """After each batch."""
@@ -111,29 +121,23 @@ class ListenerEvents:
         self._batch += 1
         body = self._body(report)
         self.recent.append(StreamingQueryProgress.fromJson(body))
-        if not self._works:
-            return
-        try:
-            streaming = self._jvm.org.apache.spark.sql.streaming
-            progress = getattr(streaming, "StreamingQueryProgress$").__getattr__("MODULE$").fromJson(json.dumps(body))
-            # Rows that were read from JSON have no values, as far as Spark's listeners are concerned.
-            progress.observedMetrics().put(METRICS, self._row(body["observedMetrics"][METRICS]))
-        except Exception:
-            self._works = False
-            return
-        self._post("QueryProgressEvent", progress)
+        self._hand_over(lambda: self._bus.progressed(body, METRICS))
 
     def ended(self, failure: Exception | None) -> None:
-        """Once, at the end."""
-        if self._told_s is None or self._has_ended:
-            return
-        self._has_ended = True
-        try:
-            option = self._jvm.scala.Option
-            problem = option.apply(None if failure is None else str(failure))
-            self._post("QueryTerminatedEvent", self._uuid(self._id), self._uuid(self._run), problem, option.apply(None))
-        except Exception:
-            self._works = False
+        """Once, at the end; returns when listeners have been told, or take too long."""
+        with self._lock:
+            if self._has_ended:
+                return
+            self._has_ended = True
+        if self._told_s is not None and self._thread.wait(_PATIENCE_S):
+            problem = None if failure is None else str(failure)
+            self._hand_over(lambda: self._bus.ended(problem))
+            self._thread.wait(_PATIENCE_S)
+        self._thread.close()
+
+    def _hand_over(self, tell: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # its thread is gone: the end has been told
+            self._thread.hand_over(tell)
 
     def _body(self, report: Mapping[str, Any]) -> dict[str, Any]:
         now_s = stopwatch_s()
@@ -174,35 +178,6 @@ class ListenerEvents:
             "sink": {"description": METRICS, "numOutputRows": numbers["results"], "metrics": {}},
             "observedMetrics": {METRICS: numbers},
         }
-
-    def _row(self, numbers: Mapping[str, float]) -> Any:
-        """The numbers as one of Spark's rows."""
-        catalyst = self._jvm.org.apache.spark.sql.catalyst
-        if self._rows is None:
-            ddl = ", ".join(f"{name} {'double' if name in _SECONDS else 'bigint'}" for name in numbers)
-            schema = self._jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)
-            converter = catalyst.CatalystTypeConverters.createToScalaConverter(schema)
-            self._rows = catalyst.expressions.SpecificInternalRow(schema), converter
-        row, converter = self._rows
-        for place, value in enumerate(numbers.values()):
-            (row.setDouble if isinstance(value, float) else row.setLong)(place, value)
-        return converter.apply(row)
-
-    @property
-    def _jvm(self) -> Any:
-        return self._spark._jvm
-
-    def _uuid(self, text: str) -> Any:
-        return self._jvm.java.util.UUID.fromString(text)
-
-    def _post(self, event: str, *arguments: Any) -> None:
-        if not self._works:
-            return
-        try:
-            made = getattr(self._jvm.org.apache.spark.sql.streaming, f"StreamingQueryListener${event}")(*arguments)
-            self._spark._jsparkSession.streams().postListenerEvent(made)
-        except Exception:
-            self._works = False
 
 
 def _now() -> str:
