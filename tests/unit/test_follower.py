@@ -31,6 +31,31 @@ def test_a_piece_runs_beside_its_giver_and_the_next_waits_for_it(follower: Follo
     assert not follower.is_busy
 
 
+def test_two_givers_take_turns(follower: Follower) -> None:
+    may_end, done = threading.Semaphore(0), []
+
+    def piece() -> None:
+        may_end.acquire(timeout=10)
+
+    def give() -> None:
+        follower.hand_over(piece)
+        done.append(1)
+
+    follower.hand_over(piece)
+    givers = [threading.Thread(target=give) for _ in range(2)]
+    for giver in givers:
+        giver.start()
+    may_end.release()
+    time.sleep(0.1)
+    assert done == [1], "a piece was taken while the one before it was not done"
+    assert follower.is_busy
+    may_end.release(2)
+    for giver in givers:
+        giver.join(10)
+    assert follower.wait(10)
+    assert done == [1, 1]
+
+
 def test_what_stopped_a_piece_is_raised_where_the_next_is_handed_over(follower: Follower) -> None:
     def fail() -> None:
         raise ValueError("it broke")

@@ -10,7 +10,7 @@ import pytest
 from strandline.errors import StrandlineWarning
 from strandline.operators.kernel_bundle import KernelBundle
 from strandline.recovery.warm_up import Kernels
-from strandline.spark.kernel_shipping import KernelShipping
+from strandline.spark.kernel_shipping import KernelShipping, unpacked
 from tests.operator_streams import PLANS, input_spec
 
 
@@ -18,11 +18,11 @@ class Context(SimpleNamespace):
     """As much of a SparkContext as is needed."""
 
     def broadcast(self, value: KernelBundle) -> Any:
-        return SimpleNamespace(value=value)
+        return SimpleNamespace(value=value, destroy=lambda: self.destroyed.append(value))
 
 
 def shipping(master: str) -> KernelShipping:
-    context: Any = Context(master=master)
+    context: Any = Context(master=master, destroyed=[])
     return KernelShipping(context, Kernels(PLANS["sliding time"], input_spec(["k"])))
 
 
@@ -57,3 +57,24 @@ def test_tasks_compile_where_the_driver_could_not(
     failing.begin()
     with pytest.warns(StrandlineWarning, match=why):
         assert failing.ready() is None
+
+
+def test_what_was_shipped_is_let_go_of_once(kept: list[str]) -> None:
+    abroad = shipping("spark://somewhere:7077")
+    abroad.close()
+    bundle = abroad.ready()
+    assert bundle is not None
+    abroad.close()
+    abroad.close()
+    assert abroad._context.destroyed == [bundle.value]  # type: ignore[attr-defined]
+
+
+def test_a_task_that_cannot_get_at_the_kernels_goes_on() -> None:
+    class Gone:
+        """What a broadcast is whose driver has let go of it."""
+
+        @property
+        def value(self) -> KernelBundle:
+            raise OSError("no such file")
+
+    unpacked(Gone())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from threading import Lock
 
 
 class Follower:
@@ -14,12 +15,14 @@ class Follower:
         # The same thread for all pieces: Spark keeps a thread in the JVM for each of ours.
         self._thread = ThreadPoolExecutor(1, name)
         self._piece: Future[None] | None = None
+        self._turn = Lock()
 
     def hand_over(self, work: Callable[[], None]) -> None:
-        """Starts the work once the piece before it is done. Raises what stopped that one."""
-        if self._piece is not None:
-            self._piece.result()
-        self._piece = self._thread.submit(work)
+        """Starts the work once the piece before it is done, whoever handed that over. Raises what stopped that one."""
+        with self._turn:
+            if self._piece is not None:
+                self._piece.result()
+            self._piece = self._thread.submit(work)
 
     @property
     def is_busy(self) -> bool:

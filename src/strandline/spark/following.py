@@ -92,7 +92,7 @@ class FollowingOperator:
         """Lets go of what it has, once it has nothing to do."""
         self._has_left = True
         self._thread.close()
-        self._job.housekeeping.stop()
+        self._job.close()
         self.events.ended(self.failure)
 
     def _follow(self, writer: Writer) -> None:

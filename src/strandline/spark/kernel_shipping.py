@@ -7,6 +7,7 @@ container, loads what would take it seconds to compile. Where that does not work
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from functools import lru_cache
 from threading import Thread
@@ -51,6 +52,13 @@ class KernelShipping:
                 self._bundle = self._context.broadcast(pack(names))
         return self._bundle
 
+    def close(self) -> None:
+        """Lets go of what other machines hold of it, once no task is to come."""
+        bundle, self._bundle = self._bundle, None
+        if bundle is not None:
+            with contextlib.suppress(Exception):  # the session may be gone, and all it held with it
+                bundle.destroy()
+
     def _compile(self) -> None:
         """In a thread of its own, so that somebody sees the process end, whoever else is still there."""
         try:
@@ -82,6 +90,7 @@ def _warn(why: str) -> None:
 
 @lru_cache(maxsize=16)
 def unpacked(bundle: Any) -> None:
-    """In a task: takes the kernels over, once in the life of a worker."""
+    """In a task: takes the kernels over, once in the life of a worker. Whatever goes wrong, the task compiles."""
     if bundle is not None:
-        bundle.value.unpack()
+        with contextlib.suppress(Exception):
+            bundle.value.unpack()

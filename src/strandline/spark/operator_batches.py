@@ -94,7 +94,7 @@ class OperatorBatches(BatchHandler):
 
     def settle(self, timeout_s: float | None) -> bool:
         """Ends what is done for the stream beside the batches; nobody has to wait for that."""
-        self._job.housekeeping.stop()
+        self._job.close()
         return super().settle(timeout_s)
 
 

@@ -83,6 +83,7 @@ class OperatorJob:
             on_error,
         )
         self._kernels = kernels
+        self._has_kernels = False
         self._target = RecoveryTarget(policy, self._output_place.url)
         self._target.look(self.output.state.standings)
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
@@ -215,11 +216,17 @@ class OperatorJob:
         """Ends the steps that run; what they would have published is computed again."""
         self._context.cancelJobGroup(self._consumer)
 
+    def close(self) -> None:
+        """Ends what is done for the stream beside the batches, and lets go of what tasks took along: none will come."""
+        self.housekeeping.stop()
+        if self._kernels is not None:
+            self._kernels.close()
+
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
         tasks = [self._task(step) for step in steps]
-        if self._kernels is not None and tasks:
+        if self._kernels is not None and tasks and not self._has_kernels:
+            self._has_kernels = True
             self._work = replace(self._work, kernels=self._kernels.ready())
-            self._kernels = None
         # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
         with self._steps.shown(steps):
