@@ -1,4 +1,4 @@
-"""A line a minute: how far the tests are, and what runs. For logs, where nobody sees dots move."""
+"""A line a minute: how far the tests are, and what runs; and one for a test that fails, at once. For logs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class Progress:
         self._running[nodeid] = time.monotonic()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._failed += report.failed
+        if report.failed:
+            self._failed += 1
+            self._write(f"failed: {report.nodeid}")
         if report.when == "teardown":
             self._ended += 1
             self._running.pop(report.nodeid, None)
@@ -59,7 +61,10 @@ class Progress:
 
     def _tell(self) -> None:
         while not self._stop.wait(EVERY_S):
-            terminal: Any = self._config.pluginmanager.getplugin("terminalreporter")
-            if terminal is not None:
-                gap = "\n" if terminal._tw.width_of_current_line else ""  # behind the dots
-                terminal.write_line(f"{gap}-- {self.line()}")
+            self._write(self.line())
+
+    def _write(self, text: str) -> None:
+        terminal: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        if terminal is not None:
+            gap = "\n" if terminal._tw.width_of_current_line else ""  # behind the dots
+            terminal.write_line(f"{gap}-- {text}")
