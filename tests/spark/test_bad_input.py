@@ -65,8 +65,8 @@ BAD_SETTINGS = [
     ({"key": ["k", "v"]}, sl.StreamMismatchError, "created with key=('k',)"),
     ({"time": "k"}, sl.StreamMismatchError, "created with time='at'"),
     ({"partitions": 3}, sl.StreamMismatchError, "created with partitions=2"),
-    ({"lateness": "6 s"}, sl.StreamMismatchError, "created with lateness=5000000"),
-    ({"lateness": None}, sl.StreamMismatchError, "created with lateness=5000000"),
+    ({"lateness": "6 s"}, sl.StreamMismatchError, "created with lateness='5 s'"),
+    ({"lateness": None}, sl.StreamMismatchError, "created with lateness='5 s'"),
 ]
 
 

@@ -155,7 +155,7 @@ def test_settings_of_the_session_do_not_change_the_blocks(spark, feed, drain, co
         drain(source.df, tmp_path / "odd", lateness="5 s")
         assert {name: spark.conf.get(name) for name in settings} == settings, "the user's session was changed"
         odd = sl.stream(str(tmp_path / "odd"))
-        assert odd.read(spark, since="1970-01-01 00:00:10", until="1970-01-01 00:00:20").count() == 10
+        assert odd.read(spark, since="1970-01-01 00:00:10Z", until="1970-01-01 00:00:20Z").count() == 10
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)

@@ -308,10 +308,10 @@ def test_another_operator_over_an_existing_output_is_refused_saying_what_differs
     run(stream.window(sl.count_window(5)).aggregate(n=sl.count_all(), t=sl.sum("int")), out)
     before = results(out)
     changed = {
-        "its window is {'kind': 'count', 'size': 5": stream.window(sl.count_window(6)).aggregate(
+        "it has count windows of 5, this program says count windows of 6": stream.window(sl.count_window(6)).aggregate(
             n=sl.count_all(), t=sl.sum("int")
         ),
-        "its aggregates is": stream.window(sl.count_window(5)).aggregate(n=sl.count_all(), t=sl.avg("int")),
+        "it computes": stream.window(sl.count_window(5)).aggregate(n=sl.count_all(), t=sl.avg("int")),
         "its input is": other.window(sl.count_window(5)).aggregate(n=sl.count_all()),
     }
     for text, operator in changed.items():
@@ -450,7 +450,7 @@ def test_the_input_is_kept_as_far_as_a_recovery_would_need_it(spark, feed, drain
     consumer = {c.name: c for c in stream.describe().consumers}[f"operator-{id_}"]
     assert consumer.writes == str(tmp_path / "o")
     assert len(oldest) == 2
-    with pytest.raises(sl.ConsumerError, match=f"operator-{id_}"):
+    with pytest.raises(sl.ConsumerError, match="the operator 'o', which writes"):
         stream.truncate(before=stream.offsets())
     assert consumer.name == f"operator-{id_}"
     stream.unregister_consumer(consumer.name)

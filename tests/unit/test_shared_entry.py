@@ -246,7 +246,6 @@ class Job:
 
     def __init__(self) -> None:
         self.running = {}
-        self.housekeeping = SimpleNamespace(stop=lambda: setattr(self, "is_tidy", True))
         self.is_tidy = False
 
     def standing(self) -> dict[str, Any]:
@@ -254,6 +253,9 @@ class Job:
 
     def become_cancellable(self) -> None:
         pass
+
+    def close(self) -> None:
+        self.is_tidy = True
 
     def catch_up(self, *_: object) -> None:
         raise ValueError("a tuple that it cannot take in")
