@@ -8,8 +8,9 @@ JAVA := if [ -d .venv/java-home ]; then export JAVA_HOME="$(CURDIR)/.venv/java-h
 
 ARGS ?=
 # So many tests at a time: each process has a Spark of its own, about 1.5 GB. 0 runs them in one, for a debugger.
+# In their order: what kills processes first, because it takes longest, and many small ones last.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SIZE ?= small
 BENCHMARKS ?= persist replay
 
