@@ -253,7 +253,9 @@ def test_kernels_compiled_where_the_package_was_installed_are_loaded_by_every_us
     later = run(copy, environment, prefix=somebody)
     assert (later["compiled"], later["results"]) == (0, first["results"])
     Path(folder).chmod(0o777)  # now others can put kernels there: they are not believed
-    assert run(copy, {**environment, "TMPDIR": str(place)}, prefix=somebody)["compiled"] > 0
+    (place / "empty").mkdir()
+    (place / "empty").chmod(0o1777)
+    assert run(copy, {**environment, "TMPDIR": str(place / "empty")}, prefix=somebody)["compiled"] > 0
 
 
 def test_where_nothing_at_all_is_writable_kernels_are_compiled_and_it_is_said_once(

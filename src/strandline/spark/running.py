@@ -25,6 +25,9 @@ class Running(Protocol):
         """Stops it after the batch under way."""
 
 
+BLINK_S = 0.5
+"""The main thread waits no longer at a time: Python may miss a Ctrl-C that comes just before a wait, until it ends."""
+
 _queries: dict[int, Running] = {}
 _process: int | None = None
 """The process that has the exit hook: a fork of it has no queries."""
@@ -71,7 +74,8 @@ def _end() -> None:
     stopping = threading.Thread(target=_stop_all, name="strandline-exit", daemon=True)
     with contextlib.suppress(KeyboardInterrupt):
         stopping.start()
-        stopping.join()
+        while stopping.is_alive():
+            stopping.join(BLINK_S)
 
 
 def _stop_all() -> None:

@@ -8,10 +8,14 @@ waits waits for that thread.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+
+from strandline.clock import stopwatch_s
+from strandline.spark.running import BLINK_S
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -36,9 +40,16 @@ class Waiting:
                 self._thread.start()
         try:
             with _plain_interrupt():
-                return self._ended.wait(timeout_s)
+                return self._wait_in_blinks(timeout_s)
         except KeyboardInterrupt:
             raise KeyboardInterrupt from None
+
+    def _wait_in_blinks(self, timeout_s: float | None) -> bool:
+        ends_s = math.inf if timeout_s is None else stopwatch_s() + timeout_s
+        while not self._ended.wait(min(BLINK_S, max(0.0, ends_s - stopwatch_s()))):
+            if stopwatch_s() >= ends_s:
+                return False
+        return True
 
     def _wait(self) -> None:
         try:
