@@ -15,20 +15,19 @@ from strandline.log import schema_change
 from strandline.log.failures import finished
 from strandline.log.spec import StreamSpec
 from strandline.log.storage import Durability
-from strandline.operators.windows import Window
 from strandline.spark.affinity import is_local
 from strandline.spark.batch_writer import written_by_spark
 from strandline.spark.following import FollowingOperator
 from strandline.spark.heartbeat import Heartbeat, require_heartbeat
 from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.listener_events import ListenerEvents
-from strandline.spark.operator import OperatorStart, Windowed
+from strandline.spark.operator import OperatorStart
 from strandline.spark.operator_batches import FusedBatches
+from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic, require_ready
 from strandline.spark.query import Query
 from strandline.spark.reprs import entry_html, entry_text
-from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.shared_entry import EntryRun
 from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
@@ -45,8 +44,11 @@ AUTO = "auto"
 _DAY = "1 day"
 
 
-class Entry:
-    """A streaming DataFrame on its way into a stream; `start` sets it going."""
+class Entry(OperatorInput):
+    """A streaming DataFrame on its way into a stream; `start` sets it going.
+
+    An operator on it runs in the same Spark query, which persists the DataFrame and feeds the operator.
+    """
 
     def __init__(
         self,
@@ -113,18 +115,6 @@ class Entry:
     def input_place(self) -> Place:
         """Where the stream will be."""
         return self._place
-
-    def window(self, window: Window) -> Windowed:
-        """Cuts the stream into windows, per key: one Spark query persists the DataFrame and feeds the operator."""
-        return Windowed(self, window)
-
-    def where(self, condition: Any) -> Shaped:
-        """Only the tuples for which a pyarrow expression is true, for an operator; the stream gets all of them."""
-        return shaped(self).where(condition)
-
-    def select(self, *columns: str, **named: Any) -> Shaped:
-        """Tuples of these columns, for an operator; the stream gets them as they are."""
-        return shaped(self).select(*columns, **named)
 
     def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
         """Starts that query, or lets the operator join it if it runs already: operators of one source share it."""

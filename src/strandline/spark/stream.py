@@ -13,19 +13,18 @@ from strandline.log import compaction, consumers, retention
 from strandline.log.bounds import Bound, Bounds, log_time
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.operators.windows import Window
 from strandline.spark import translation
 from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
 from strandline.spark.failure import failure_in
-from strandline.spark.operator import OperatorStart, Windowed
+from strandline.spark.operator import OperatorStart
+from strandline.spark.operator_input import OperatorInput
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.patience import once_there
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic
 from strandline.spark.rekey import rekeyed
 from strandline.spark.reprs import stream_html, stream_text
-from strandline.spark.shaped import Shaped, shaped
 from strandline.spark.time_zone import current_zone, session_zone
 from strandline.spark.view import session_and_name
 from strandline.times import Time
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from strandline.spark.query import Query
 
 
-class Stream(ArrowReading):
+class Stream(ArrowReading, OperatorInput):
     """A persistent stream. Every method sees what is published when it is called."""
 
     def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
@@ -187,18 +186,6 @@ class Stream(ArrowReading):
     def input_place(self) -> Place:
         """For operators: where this stream is."""
         return self._place
-
-    def window(self, window: Window) -> Windowed:
-        """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""
-        return Windowed(self, window)
-
-    def where(self, condition: Any) -> Shaped:
-        """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`."""
-        return shaped(self).where(condition)
-
-    def select(self, *columns: str, **named: Any) -> Shaped:
-        """Tuples of these columns, for an operator: `select("id", "at", total=pc.field("price") * pc.field("n"))`."""
-        return shaped(self).select(*columns, **named)
 
     def rekey(self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
         """The same tuples as a stream with another key at `path`: read, shuffle, persist; `start` sets it going.

@@ -12,31 +12,18 @@ from strandline.log.block import Kind
 from strandline.log.columns import KIND, REASON
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.operators.windows import Window
-from strandline.spark.operator import OperatorStart, Windowed
+from strandline.spark.operator import OperatorStart
+from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
-from strandline.spark.shaped import Shaped, shaped
 
 
-class MemoryStream:
+class MemoryStream(OperatorInput):
     """A stream in memory; has what `Stream` and `Entry` have for operators."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
 
     # ------------------------------------------------------------------ operators
-
-    def window(self, window: Window) -> Windowed:
-        """Cuts the stream into windows, per key."""
-        return Windowed(self, window)
-
-    def where(self, condition: Any) -> Shaped:
-        """Only the tuples for which a pyarrow expression is true."""
-        return shaped(self).where(condition)
-
-    def select(self, *columns: str, **named: Any) -> Shaped:
-        """Tuples of these columns."""
-        return shaped(self).select(*columns, **named)
 
     @property
     def input_spec(self) -> StreamSpec:
