@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -16,6 +16,16 @@ from strandline.spark.time_zone import current_zone
 
 if TYPE_CHECKING:
     import pandas
+
+
+class Part(TypedDict, total=False):
+    """What of a stream is read: the arguments of `ArrowReading.to_arrow`."""
+
+    since: Bound | None
+    until: Bound | None
+    columns: Sequence[str] | None
+    late: bool
+    positions: bool
 
 
 class ArrowReading:
@@ -41,55 +51,30 @@ class ArrowReading:
         """
         return self._results(since, until, columns, late=late, positions=positions).table()
 
-    def to_pandas(
-        self,
-        *,
-        since: Bound | None = None,
-        until: Bound | None = None,
-        columns: Sequence[str] | None = None,
-        late: bool = False,
-        positions: bool = False,
-    ) -> pandas.DataFrame:
-        """The same as a pandas DataFrame."""
-        return data_frames.to_pandas(self._results(since, until, columns, late=late, positions=positions).table())
+    def to_pandas(self, **part: Unpack[Part]) -> pandas.DataFrame:
+        """The same as a pandas DataFrame; the arguments are those of `to_arrow`."""
+        return data_frames.to_pandas(self.to_arrow(**part))
 
-    def to_polars(
-        self,
-        *,
-        since: Bound | None = None,
-        until: Bound | None = None,
-        columns: Sequence[str] | None = None,
-        late: bool = False,
-        positions: bool = False,
-    ) -> Any:
+    def to_polars(self, **part: Unpack[Part]) -> Any:
         """The same as a polars DataFrame; needs the package polars."""
-        return data_frames.to_polars(self._results(since, until, columns, late=late, positions=positions).table())
+        return data_frames.to_polars(self.to_arrow(**part))
 
-    def to_batches(
-        self,
-        *,
-        since: Bound | None = None,
-        until: Bound | None = None,
-        columns: Sequence[str] | None = None,
-        late: bool = False,
-        positions: bool = False,
-        rows: int = ROWS_PER_BATCH,
-    ) -> pa.RecordBatchReader:
+    def to_batches(self, *, rows: int = ROWS_PER_BATCH, **part: Unpack[Part]) -> pa.RecordBatchReader:
         """The same for what does not fit into memory: an iterator of batches of at most `rows`, in the same order.
 
         One block is in memory at a time. What is published after the call is not in it; `TruncatedError` if some of it
         is dropped before its turn comes.
         """
-        return self._results(since, until, columns, late=late, positions=positions).reader(rows)
+        return self._results(**part).reader(rows)
 
     def _results(
         self,
-        since: Bound | None,
-        until: Bound | None,
-        columns: Sequence[str] | None,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        columns: Sequence[str] | None = None,
         *,
-        late: bool,
-        positions: bool,
+        late: bool = False,
+        positions: bool = False,
     ) -> Results:
         log = self._fresh()
         bounds = Bounds.of(log, since, until, current_zone, late=late)

@@ -94,35 +94,29 @@ def stream_text(log: Log) -> str:
     """For example: Stream(streams/items, 2 partitions, 1,000 tuples)."""
 
     def make() -> str:
-        tuples = stream_facts(log)["tuples"]
+        kept = _kept(log)
         parts = [repr(redacted_url(log.storage.url)), plural(log.spec.partitions, "partition")]
-        parts += [] if tuples is None else [f"{tuples} tuple{'' if tuples == '1' else 's'}"]
+        parts += [] if kept is None else [plural(kept, "tuple")]
         return f"Stream({', '.join([*parts, *(['finished'] if log.state.finished else [])])})"
 
     return shown(make, "Stream(…)")
 
 
 def stream_html(log: Log) -> str:
-    """The same as a card, with the tuples of each partition."""
+    """The same as a card, with how the offsets of the partitions lie."""
 
     def make() -> str:
         facts = stream_facts(log)
         state = log.state
-        kept = {f"{p}": state.ends[p] - state.starts[p] for p in range(log.spec.partitions)}
-        return card(f"Stream: {redacted_url(log.storage.url)}", facts, bars(kept))
+        held = {f"offsets of {p}": state.ends[p] - state.starts[p] for p in range(log.spec.partitions)}
+        return card(f"Stream: {redacted_url(log.storage.url)}", facts, bars(held))
 
     return shown(make, card("Stream", {}))
 
 
 def stream_facts(log: Log) -> dict[str, object]:
     """What is known without opening a block; of a stream on this machine as of now, else as of the last look."""
-    is_near = log.storage.local_path("x") is not None
-    kept: int | None = None
-    with contextlib.suppress(Exception):
-        if is_near:
-            log.refresh()
-        if is_near or log.spec.operator is None:  # results among footprints are counted in the index
-            kept = tuples_kept(log)
+    kept = _kept(log)
     spec, state = log.spec, log.state
     boundary = None if state.boundary is None else time_text(state.boundary, is_timestamp=spec.time_is_timestamp)
     return {
@@ -135,6 +129,17 @@ def stream_facts(log: Log) -> dict[str, object]:
         "commits": _number(state.seq + 1),
         "finished": "yes" if state.finished else None,
     }
+
+
+def _kept(log: Log) -> int | None:
+    """How many tuples there are; None if that takes a look at another machine."""
+    is_near = log.storage.local_path("x") is not None
+    with contextlib.suppress(Exception):
+        if is_near:
+            log.refresh()
+        if is_near or log.spec.operator is None:  # results among footprints are counted in the index
+            return tuples_kept(log)
+    return None
 
 
 # ---------------------------------------------------------------------- builders
