@@ -108,8 +108,8 @@ def _first_of_last(log: Log, partition: int, number: int) -> int:
     reach = number
     while reach and end - reach > start:
         blocks = list(log.blocks(partition, end - reach))
-        if sum(b.rows.get("result", 0) for b in blocks) >= number:
-            only_results = all(b.rows.get("result", 0) == b.tuples for b in blocks)
+        if sum(b.results for b in blocks) >= number:
+            only_results = all(b.results == b.tuples for b in blocks)
             return end - reach if only_results else blocks[0].first
         reach *= 2
     return start if reach else end

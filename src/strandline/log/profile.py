@@ -82,7 +82,7 @@ def profile_of(run: Sequence[Block]) -> str:
     spans = Spans(
         np.asarray([b.time_min for b in counted], dtype=np.float64),
         np.asarray([b.time_max for b in counted], dtype=np.float64),
-        np.asarray([b.rows.get("result", 0) or b.tuples for b in counted], dtype=np.float64),
+        np.asarray([b.results or b.tuples for b in counted], dtype=np.float64),
     ).sliced(profiles_of(pa.chunked_array([[b.file for b in counted]], pa.string())))
     found = spans.over(min(float(b.time_min) for b in counted), max(float(b.time_max) for b in counted), SLICES)
     highest = max(float(found.max()), 1e-9)

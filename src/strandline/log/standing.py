@@ -13,7 +13,6 @@ OPEN_S, START_S = 0.1, 1.0
 its start, its imports and the loading of kernels."""
 
 _WEIGHT, _OUTLIER = 0.3, 3.0
-"""A little nearer to each measurement, however far off that is."""
 
 Mode = Literal["eventual", "instant", "none"]
 
@@ -91,8 +90,7 @@ class Standing:
 
     def started(self, seconds: float) -> Standing:
         """The same, after a new process has taken so long to start."""
-        before = self.start_s or seconds
-        return replace(self, start_s=round(before + _WEIGHT * (min(seconds, _OUTLIER * before) - before), 3))
+        return replace(self, start_s=round(towards(self.start_s or seconds, seconds), 3))
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
@@ -103,3 +101,8 @@ class Standing:
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
         """What `to_json` wrote; fields of a later version are left out."""
         return cls(**{name: body[name] for name in cls.__slots__ if name in body})
+
+
+def towards(estimate: float, sample: float) -> float:
+    """The estimate, a little nearer to what was measured, however far off that is: once, it may be anything."""
+    return estimate + _WEIGHT * (min(sample, _OUTLIER * estimate) - estimate)

@@ -17,7 +17,7 @@ from strandline.arrow_types import decimal_of
 from strandline.card import card
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.expressions import Formula
-from strandline.operators.wide import DIGITS_MAX
+from strandline.operators.wide import DIGITS_MAX, WORD_DIGITS_MAX
 
 INTEGERS = ("byte", "short", "integer", "long")
 FLOATS = ("float", "double")
@@ -27,8 +27,6 @@ WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
 APPROXIMATE = "_is_approximate"
 """Behind the name of a result in the column that says whether it is one."""
 EXACT_UP_TO, EXACT_MAX = 1_000, 1_000_000
-DECIMAL_DIGITS_MAX = 18
-"""Of decimals whose values are one word; others are two."""
 
 
 class Op(enum.IntEnum):
@@ -283,7 +281,7 @@ def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
     if function == "count":
         return Op.COUNT, Read.VALIDITY, "long"
     decimal = decimal_of(kind)
-    whole = kind in WORDS or (decimal is not None and decimal[0] <= DECIMAL_DIGITS_MAX)
+    whole = kind in WORDS or (decimal is not None and decimal[0] <= WORD_DIGITS_MAX)
     number = kind in INTEGERS or kind in FLOATS or decimal is not None
     if function == "percentile":
         return (Op.SKETCH, Read.FLOAT, "double") if number else None

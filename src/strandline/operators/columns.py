@@ -12,10 +12,8 @@ from strandline.arrow_types import decimal_of, simple_type
 from strandline.errors import InputError
 from strandline.operators.arrays import Bytes, Int64s
 from strandline.operators.record import LENGTH_MAX
-from strandline.operators.wide import doubles, from_ordered_bytes, from_pairs, ordered_bytes, pairs_of
+from strandline.operators.wide import WORD_DIGITS_MAX, doubles, from_ordered_bytes, from_pairs, ordered_bytes, pairs_of
 
-_WORD_DIGITS_MAX = 18
-"""Of decimals whose values are one word."""
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 
@@ -82,7 +80,7 @@ def doubles_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
     valid = validity(array)
     decimal = decimal_of(kind)
     if decimal:
-        if decimal[0] > _WORD_DIGITS_MAX:
+        if decimal[0] > WORD_DIGITS_MAX:
             return sealed(np.where(valid, doubles(pairs_of(array), decimal[1]), 0.0).view(np.int64)), valid
         words, _ = words_of(array, kind)
         return sealed((words / 10.0 ** decimal[1]).view(np.int64)), valid

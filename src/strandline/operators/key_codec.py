@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError
-from strandline.operators.aggregates import BYTES, DECIMAL_DIGITS_MAX, WORDS
+from strandline.operators.aggregates import BYTES, WORDS
 from strandline.operators.arrays import Bytes, Int64s
 from strandline.operators.columns import Column, bytes_of, from_bytes, from_words, sealed, words_of
 from strandline.operators.kernel_cache import njit
 from strandline.operators.record import LENGTH_BITS, LENGTH_MAX
+from strandline.operators.wide import WORD_DIGITS_MAX
 
 BYTES_A_PART = 21
 """What a column adds to a key at most, its own bytes not counted."""
@@ -64,7 +65,7 @@ class KeyCodec:
 
 def _is_word(kind: str) -> bool:
     decimal = decimal_of(kind)
-    return kind in WORDS or (decimal is not None and decimal[0] <= DECIMAL_DIGITS_MAX)
+    return kind in WORDS or (decimal is not None and decimal[0] <= WORD_DIGITS_MAX)
 
 
 class _Part:

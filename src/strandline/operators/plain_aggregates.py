@@ -9,8 +9,9 @@ from typing import Any
 
 from strandline.arrow_types import decimal_of
 from strandline.operators import plain_sketches
-from strandline.operators.aggregates import DECIMAL_DIGITS_MAX, Accumulator, Op, Read
+from strandline.operators.aggregates import Accumulator, Op, Read
 from strandline.operators.record import OVERFLOWED
+from strandline.operators.wide import WORD_DIGITS_MAX
 
 Row = dict[str, Any]
 _FIRSTS, _LASTS = (Op.FIRST, Op.FIRST_WHERE), (Op.LAST, Op.LAST_WHERE)
@@ -137,7 +138,7 @@ def _read(a: Accumulator, value: Any) -> Any:
         value = int(_EXACT.scaleb(value, decimal[1]))
     if a.read is not Read.FLOAT:
         return value
-    if decimal is None or decimal[0] <= DECIMAL_DIGITS_MAX:
+    if decimal is None or decimal[0] <= WORD_DIGITS_MAX:
         return float(value) / 10.0 ** decimal[1] if decimal is not None else float(value)
     high, low = divmod(abs(value), 1 << 64)
     return (float(high) * 2.0**64 + float(low)) / 10.0 ** decimal[1] * (-1.0 if value < 0 else 1.0)

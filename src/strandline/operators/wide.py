@@ -17,6 +17,8 @@ from strandline.operators.kernel_cache import njit
 from strandline.operators.record import OVERFLOWED
 
 DIGITS_MAX = 38
+WORD_DIGITS_MAX = 18
+"""Of decimals whose values are one word; those of others are two."""
 _MASK = (1 << 64) - 1
 _LEAST = -(1 << 63)
 

@@ -18,7 +18,7 @@ from strandline.failpoint import failpoint
 from strandline.log.block import Block, Kind
 from strandline.log.block_sequence import write_blocks
 from strandline.log.log import Log
-from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing
+from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
 from strandline.log.storage import create_once
 from strandline.operators.operator import Footprints, OnError, Operator
 from strandline.operators.plan import Plan
@@ -316,9 +316,9 @@ class _Work:
             }
             open_s = round(r.open_s, 4) if r.open_s else open_s
         if extent >= _SAMPLE_MIN:
-            extent_ns = _towards(extent_ns or EXTENT_NS, extent_s * 1e9 / extent)
+            extent_ns = towards(extent_ns or EXTENT_NS, extent_s * 1e9 / extent)
         if replay >= _SAMPLE_MIN:
-            replay_ns = _towards(replay_ns or REPLAY_NS, replay_s * 1e9 / replay)
+            replay_ns = towards(replay_ns or REPLAY_NS, replay_s * 1e9 / replay)
         return replace(
             standing,
             extent_ns=round(extent_ns, 1),
@@ -329,11 +329,4 @@ class _Work:
         )
 
 
-def _towards(estimate: float, sample: float) -> float:
-    """A little nearer to what was measured; the first run of a kernel, which compiles it, says nothing."""
-    return estimate + _WEIGHT * (min(sample, _OUTLIER * estimate) - estimate)
-
-
-_OUTLIER = 3.0
 _SAMPLE_MIN = 1_000
-_WEIGHT = 0.3

@@ -43,7 +43,7 @@ from strandline.recovery import step as steps
 from strandline.recovery.partitions import run_batch
 from strandline.recovery.state_cache import StateCache
 from strandline.recovery.step import Done, Step
-from strandline.recovery.stream_plan import plan_of
+from strandline.recovery.stream_plan import output_spec, plan_of
 from strandline.version import VERSION
 
 _MANY = range(300)
@@ -165,19 +165,7 @@ class _Life:
         key, time = tuple(column for column, _ in plan.key), plan.time[0]
         spec = StreamSpec("input", {"type": "struct", "fields": fields}, key, time, partitions=1, lateness=_LATENESS)
         self._input = Log.create(LocalStorage(folder / "input", durability="os"), spec)
-        columns = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in plan.result_columns]
-        self._output = Log.create(
-            LocalStorage(folder / "output", durability="os"),
-            StreamSpec(
-                "output",
-                {"type": "struct", "fields": columns},
-                key,
-                "window_end",
-                partitions=1,
-                lateness=0,
-                operator={**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]},
-            ),
-        )
+        self._output = Log.create(LocalStorage(folder / "output", durability="os"), output_spec(plan, spec))
 
     def step(self, policy: Policy, home: str, keys: range, later: int = 0) -> None:
         """Takes in a tuple of each key; the state is looked for, and left, in a folder of this name."""

@@ -55,7 +55,7 @@ def read_blocks(
     metadata = df.metadataColumn("_metadata")  # whatever columns of that name the tuples have
     file = metadata["file_path"]
     offset = F.col(OFFSET) if stamps else _first(file) + metadata["row_index"]
-    if any(b.rows.get("result", 0) != b.tuples for b in blocks):
+    if any(b.results != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))
     if bounds.time_from is not None:
         df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, bounds.time_from))
