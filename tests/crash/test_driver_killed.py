@@ -11,23 +11,6 @@ import pytest
 
 from tests.crash.conftest import content, kill, run, start
 
-DEATHS = ["before-seal", "during-seal", "after-seal", "before-manifest"]
-"""Those after a manifest a query with an operator behind it dies in every run: see `test_operator_killed.py`."""
-
-
-def test_results_after_a_death_at_each_place_equal_those_of_an_uninterrupted_run(
-    folder: Path, expected: list[pa.Table], tmp_path: Path
-) -> None:
-    """One stream dies them all, because every start of Spark costs seconds; the last one when it is complete."""
-    stream = tmp_path / "items"
-    for failpoint in DEATHS:
-        run(folder, stream, failpoint=failpoint, dies=True)
-    run(folder, stream, "--compact", failpoint="compaction-before-manifest", dies=True)
-    assert content(stream) == expected
-    run(folder, stream, "--compact")
-    assert content(stream) == expected
-
-
 CRASHES = [
     # in the first batch, when nothing was ever published
     ["before-seal"],

@@ -21,6 +21,7 @@ VICTIMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("victims", VICTIMS, ids="-then-".join)
 def test_every_number_is_there_once_whoever_is_killed_and_when(
     victims: list[str], folder: Path, tmp_path: Path

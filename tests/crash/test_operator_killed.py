@@ -132,13 +132,7 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
 FEW = {
     "fused": [
         Life("before-output"),  # the input is published, the output is not
-        Life("before-spark-commit@2"),  # by then the operator has taken in the first batch of this life
         Life("during-recovery", retried=True, lost="state"),
-    ],
-    # Over a stream, a driver takes in all that is left unless it dies before: a batch a commit.
-    "over": [
-        Life("after-manifest", tasks_die=("before-block",)),  # nothing was ever published
-        Life("before-block", retried=True, lost="state and spark checkpoint", policy="tight"),
     ],
 }
 MANY = {
@@ -146,14 +140,15 @@ MANY = {
         Life("before-output"),
         Life("before-output"),  # and again
         Life("after-manifest@3", policy="tight"),
-        Life("before-spark-commit@2", lost="state"),
+        Life("before-spark-commit@2", lost="state"),  # by then the operator has taken in the first batch
         Life("during-recovery", retried=True, lost="state"),
     ],
+    # Over a stream, a driver takes in all that is left unless it dies before: a batch a commit.
     "over": [
-        Life("after-manifest", tasks_die=("before-block",)),
+        Life("after-manifest", tasks_die=("before-block",)),  # nothing was ever published
         Life("before-output", tasks_die=("during-recovery", "after-block", "after-state"), policy="instant"),
         Life("after-manifest@2", lost="state and spark checkpoint", policy="tight"),
-        Life("before-block", retried=True),
+        Life("before-block", retried=True, lost="state and spark checkpoint"),
     ],
 }
 
@@ -164,6 +159,8 @@ def test_results_after_deaths_equal_those_of_an_uninterrupted_run(
 ) -> None:
     """The operator of "over" works on the stream that "fused" has made."""
     for how, window in (("fused", "time"), ("over", "sliding count")):
+        if how not in lives:
+            continue
         case = Case(tmp_path, how, window, folder)
         for number, life in enumerate(lives[how]):
             case.live(number, life)

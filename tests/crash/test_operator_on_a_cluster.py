@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from tests.crash.conftest import finish, processes
@@ -25,6 +27,7 @@ def executors(session: int) -> list[int]:
     return [pid for pid, command in processes(session) if "CoarseGrainedExecutorBackend" in command]
 
 
+@pytest.mark.long
 def test_an_executor_killed_in_mid_stream_changes_no_result_and_leaves_the_state(folder: Path, tmp_path: Path) -> None:
     case = Case(tmp_path, "fused", "sliding count", folder)
     child = case.start(CLUSTER, tmp_path / "nobody")

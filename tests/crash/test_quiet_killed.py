@@ -27,6 +27,7 @@ def test_a_stream_is_finished_once_whenever_its_writer_dies(
     assert content(stream) == expected
 
 
+@pytest.mark.long
 def test_a_kill_after_a_heartbeat_neither_loses_nor_doubles_a_batch(
     folder: Path, expected: list[pa.Table], tmp_path: Path
 ) -> None:

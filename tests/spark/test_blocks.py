@@ -21,6 +21,7 @@ def blocks_of(path):
     return [b for p in range(log.spec.late + 1) for b in log.blocks(p)]
 
 
+@pytest.mark.long
 def test_both_writers_publish_the_same(feed, drain, content, items, tmp_path):
     source = feed(items(300), items(10, first=50), items(300, first=300))
     facts = {}
@@ -34,6 +35,7 @@ def test_both_writers_publish_the_same(feed, drain, content, items, tmp_path):
     assert {b[0] for b in facts["native"]} == {0, 1, 2, 3}, "three partitions and the late side log"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_large_batch_is_cut_into_blocks_that_read_as_one(
     writer, spark, feed, drain, content, replayed, items, tmp_path, monkeypatch

@@ -44,6 +44,7 @@ class Reader:
         self._query.stop()
 
 
+@pytest.mark.long
 def test_a_reader_catches_up_with_a_live_writer(spark, eventually, tmp_path):
     path = str(tmp_path / "s")
     writer = sl.persist(numbers(spark, 40), path, key="k", time="at").start(trigger="50 ms")
@@ -143,6 +144,7 @@ def test_a_writer_whose_files_were_collected_too_early_repeats_its_batch(spark, 
     assert values == list(range(len(values)))
 
 
+@pytest.mark.long
 def test_available_now_takes_in_what_was_there_when_it_started(spark, feed, drain, items, monkeypatch, tmp_path):
     source = feed(items(100))
     path = tmp_path / "s"

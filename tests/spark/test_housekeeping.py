@@ -18,6 +18,7 @@ def blocks(path):
     return sum(1 for p in range(log.spec.partitions) for _ in log.blocks(p))
 
 
+@pytest.mark.long
 def test_a_query_of_many_small_batches_leaves_few_blocks(spark, feed, items, tmp_path, monkeypatch):
     monkeypatch.setattr(index, "FOLD_EVERY", 8)
     path, counts = str(tmp_path / "stream"), str(tmp_path / "counts")

@@ -178,6 +178,7 @@ def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, reading
             assert a[n] == b[n] or math.isclose(a[n], b[n], rel_tol=1e-9, abs_tol=1e-9), (window_, n)
 
 
+@pytest.mark.long
 def test_distinct_values_percentiles_and_conditions_are_those_of_spark(spark, readings, run, tmp_path):
     from pyspark.sql import functions as F
 
@@ -210,7 +211,13 @@ def test_distinct_values_percentiles_and_conditions_are_those_of_spark(spark, re
     assert not any(row[f"{name}_is_approximate"] for row in result.collect() for name in ("texts", "median"))
 
 
-@pytest.mark.parametrize("gap", ["1500 milliseconds", "2 seconds"], ids=["between", "exactly a gap apart"])
+@pytest.mark.parametrize(
+    "gap",
+    [
+        pytest.param("1500 milliseconds", marks=pytest.mark.long, id="between"),
+        pytest.param("2 seconds", id="exactly a gap apart"),
+    ],
+)
 def test_sessions_are_those_of_spark(spark, readings, run, gap, tmp_path):
     """Tuples come by the second: with a gap of whole seconds many are exactly a gap apart."""
     from pyspark.sql import functions as F
@@ -324,6 +331,7 @@ def test_another_operator_over_an_existing_output_is_refused_saying_what_differs
     assert results(out) == before
 
 
+@pytest.mark.long
 def test_a_policy_may_change_from_start_to_start(spark, feed, items, run, tmp_path):
     source_feed = feed(items(200))
     path = str(tmp_path / "items")
@@ -415,6 +423,7 @@ def test_control_tuples_show_in_the_raw_log_and_nowhere_else(spark, readings, ru
     assert sum(len(batch) for batch in replayed(out.read_stream(spark))) == kinds[0]
 
 
+@pytest.mark.long
 def test_verify_finds_nothing_wrong_before_and_after_compaction(spark, readings, run, tmp_path):
     path = str(tmp_path / "out")
     sums = sl.stream(readings).window(sl.time_window("5 s")).aggregate(t=sl.sum("double"), last=sl.last("text"))

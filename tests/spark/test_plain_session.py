@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PROGRAM = Path(__file__).with_name("plain_session.py")
 
@@ -100,7 +100,6 @@ def lines_of(program, *arguments, interrupt_after=None):
     return process.returncode, out.splitlines(), err.splitlines()
 
 
-@pytest.mark.long
 def test_stopping_a_query_of_our_session_writes_nothing_to_the_terminal(tmp_path):
     code, _, err = lines_of(QUIET, tmp_path / "s")
     assert (code, err) == (0, ["stopped"] * 5)
@@ -133,7 +132,6 @@ while not published:
 """
 
 
-@pytest.mark.long
 def test_an_error_that_ends_a_program_is_three_lines_and_names_sparks_log(tmp_path):
     code, _, err = lines_of(f"{ENDLESS}{RIVAL}query.await_termination()", tmp_path / "s")
     assert code == 1
@@ -144,7 +142,6 @@ def test_an_error_that_ends_a_program_is_three_lines_and_names_sparks_log(tmp_pa
     assert "SecondWriterError" in log.read_text(), "what is kept from the terminal is there"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("waits", [True, False])
 def test_ctrl_c_and_a_missing_stop_are_one_line(waits, tmp_path):
     program = f"{ENDLESS}query.await_termination()" if waits else ENDLESS

@@ -40,6 +40,7 @@ def test_an_operator_has_taken_in_everything_after_process_all_available(spark, 
     assert results == [2, 4, 6]
 
 
+@pytest.mark.long
 def test_an_operator_over_a_stream_takes_in_that_time_has_passed(spark, feed, items, drain, tmp_path):
     source = feed(items(10, keys=1))
     drain(source.df, tmp_path / "in", lateness="0 s")

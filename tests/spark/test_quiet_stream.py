@@ -40,6 +40,7 @@ def source(feed: Any, path: Path, **options: Any) -> sl.Entry:
 # ---------------------------------------------------------------------- heartbeats
 
 
+@pytest.mark.long
 def test_windows_of_a_quiet_stream_close_by_the_clock(
     spark: Any, feed: Any, tmp_path: Path, content: Any, eventually: Any
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_query_that_is_stopped_is_not_finished(feed: Any, tmp_path: Path, even
     assert done.finished == (done.tuples == 300), "finished, and not all is there"
 
 
+@pytest.mark.long
 def test_a_query_that_spark_stops_is_not_finished(feed: Any, tmp_path: Path, eventually: Any) -> None:
     """Between two batches Spark's query then ends as if all were done."""
     ready = feed(*([row] for row in rows_at(list(range(60)))))

@@ -73,6 +73,7 @@ def test_what_the_readme_shows_of_a_terminal_fits_80_columns() -> None:
     assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_first_example_persists_every_number_once_and_goes_on_when_run_again(tmp_path: Path) -> None:
     program = (EXAMPLES / "01_persist_and_replay.py").read_text()
@@ -95,6 +96,7 @@ def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "it leaves something behind"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["start.md", pytest.param("reference.md", marks=pytest.mark.long)])
 def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path: Path) -> None:
