@@ -16,12 +16,13 @@ import pyarrow.compute as pc
 
 import strandline as sl
 from benchmarks.harness import CORES, rounds, say, spread, stopwatch, workspace
-from strandline.log.block import Block, Kind, describe, encode_parts
+from strandline.log.block import Block, describe, encode_parts
 from strandline.log.index import FOLD_EVERY
+from strandline.log.kinds import Kind
 from strandline.log.levels import Levels
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.local_storage import LocalStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,25 +14,28 @@ import xxhash
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK
 from strandline.log import block as blocks_
-from strandline.log.block import Kind
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage
-from strandline.operators.plan import Plan
-from strandline.recovery import step as steps
-from strandline.recovery.partitions import run_batch
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.step import Done, Step
+from strandline.log.storage.storage import Storage
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.processing import step as steps
+from strandline.processing.batch import run_batch
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import Done, Logs, Step
 
 COLUMNS = {"item_id": "long", "item_price": "double", "item_time": "long"}
 Ids = npt.NDArray[np.int64]
 Prices = npt.NDArray[np.float64]
 
 
-def plan_of(window: int) -> Plan:
+def plan_of(window: int) -> AggregateDefinition:
     """The average price of every `window` tuples of an item."""
-    return Plan.of(sl.count_window(window), {"average": sl.avg("item_price")}, COLUMNS, ["item_id"], "item_time")
+    return AggregateDefinition.of(
+        sl.count_window(window), {"average": sl.avg("item_price")}, COLUMNS, ["item_id"], "item_time"
+    )
 
 
 class Items:
@@ -81,11 +84,12 @@ class Averages:
     def step(self, tuples_max: int = 1) -> Done:
         """Takes in the next commit of the items (or more, up to `tuples_max` tuples) and publishes what came of it."""
         writer = Writer("bench", "bench", self.log.state.seq + 1)
-        return run_batch(self._items.log, self.log, self._run, writer, SYSTEM_CLOCK, self.policy, tuples_max)[0]
+        element = Element(self.plan, self.policy, tuples_max=tuples_max)
+        return run_batch(element, self._items.log, self.log, self._run, writer, SYSTEM_CLOCK)[0]
 
     def _run(self, todo: Sequence[Step]) -> list[Done]:
-        log, items = self.log, self._items.log
-        return [steps.run(step, self.plan, self.policy, log, items, self.cache, SYSTEM_CLOCK) for step in todo]
+        element, logs = Element(self.plan, self.policy), Logs(self.log, self._items.log)
+        return [steps.run(step, element, logs, self.cache, SYSTEM_CLOCK) for step in todo]
 
 
 def _schema(columns: Sequence[tuple[str, str]]) -> dict[str, Any]:

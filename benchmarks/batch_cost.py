@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import strandline as sl
 from benchmarks.averages import Averages, Items
 from benchmarks.harness import CORES, Input, batch_seconds, rounds, say, spread
-from strandline.log.local_storage import LocalStorage
-from strandline.recovery.state_folders import FOLDER_VARIABLE
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.processing.state_folders import FOLDER_VARIABLE
 
 NEVER = sl.cec(extent=1 << 40, replay=1 << 40)
 _WINDOW = 1_000_000

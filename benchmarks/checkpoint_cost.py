@@ -16,7 +16,6 @@ import pyarrow as pa
 import strandline as sl
 from benchmarks.averages import Averages, Items, plan_of
 from benchmarks.harness import CORES, say, spread
-from strandline.operators.operator import Operator
 from strandline.testing import MemoryStorage
 
 POLICY = sl.cec(extent="2x", replay=500_000)
@@ -60,7 +59,7 @@ def checkpoint_cost(
 def records_per_touched_key(window: int, keys: int, batches: int) -> float:
     """Footprints written for every key that a batch has tuples of; logging every key it touched would be 1."""
     plan = plan_of(window)
-    operator = Operator.new(plan)
+    operator = plan.fresh()
     rng = np.random.default_rng(6)
     position = footprints = touched = 0
     for number in range(batches):
@@ -69,7 +68,7 @@ def records_per_touched_key(window: int, keys: int, batches: int) -> float:
         offsets = np.arange(first, first + LOGGED_TUPLES)
         table = pa.table({"item_id": ids, "item_price": rng.random(LOGGED_TUPLES), "_offset": offsets})
         operator.begin()
-        position += sum(len(columns[0]) for columns in operator.feed(table))
+        position += sum(len(columns[0]) for columns in operator.feed([table]))
         saved = operator.save(position, POLICY.limits(operator.state.open_windows, 0, None))
         written = len(saved.opened[0]) + len(saved.checked[0])
         position += written

@@ -1,10 +1,10 @@
 """The compiled loops of an operator, footprints included, beside the smallest loop that could do the same counting.
 
-What is in `tuples_per_s`: everything that `Operator` does in a step (begin, feed, save), the arrays it allocates
-included, but for the conversion from and to Arrow: finding the open window of a tuple, opening, adding, closing it with
-a result, the trace of what changed, and footprints (G-opens, and G-checks for extent 2x and replay 500,000). What is
-out: `input_batch` before and `Columns` after. `tuples_per_s_with_arrow` has them in. Nothing is read from or written to
-a log; keys and prices are in memory.
+What is in `tuples_per_s`: everything that an `AggregateOperator` does in a step (begin, feed, save), the arrays that it
+allocates included, but for the conversion from and to Arrow: finding the open window of a tuple, opening, adding,
+closing it with a result, the trace of what changed, and footprints (G-opens, and G-checks for extent 2x and replay
+500,000). What is out: `input_batch` before and `Columns` after. `tuples_per_s_with_arrow` has them in. Nothing is read
+from or written to a log; keys and prices are in memory.
 
 The bare loop is one Numba function with a hash table of the keys (open addressing): it looks the key up, counts to the
 window's size and adds. It writes no results, remembers no offsets, keeps no trace, and a key keeps its place for good.
@@ -26,10 +26,12 @@ from numba import njit
 import strandline as sl
 from benchmarks.averages import Ids, Prices, Windows, plan_of
 from benchmarks.harness import KEYS, rounds, say, spread
-from strandline.operators.arrays import Batch, Int64s
-from strandline.operators.operator import Footprints, Limits, Operator
-from strandline.operators.plan import Plan
-from strandline.operators.window_state import WindowState
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.open_windows.arrays import Batch
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import Footprints, Limits
 
 SIZES = {  # tuples, tuples a batch, keys, window sizes
     "tiny": (40_000, 10_000, 1_000, (10,)),
@@ -113,10 +115,10 @@ def _half(tuples: int, batch: int) -> int:
 # ---------------------------------------------------------------------- the operator
 
 
-class _Timed(Operator):
+class _Timed(AggregateOperator):
     """The operator, with a stopwatch that stands still while columns are converted."""
 
-    def __init__(self, plan: Plan, state: WindowState) -> None:
+    def __init__(self, plan: AggregateDefinition, state: WindowState) -> None:
         super().__init__(plan, state)
         self.kernel_s = 0.0
         self._converting_s = 0.0
@@ -176,7 +178,7 @@ def _operator(ids: Ids, prices: Prices, batch: int, window: int) -> _Run:
             opened = checked = 0
         began = time.perf_counter()
         operator.begin()
-        found = list(operator.feed(table))
+        found = list(operator.feed([table]))
         position += sum(len(columns[0]) for columns in found)
         saved = operator.save(position, POLICY.limits(operator.state.open_windows, 0, None))
         whole_s += time.perf_counter() - began

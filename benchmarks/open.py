@@ -10,9 +10,9 @@ from typing import Any
 
 from benchmarks.harness import say, stopwatch, workspace
 from strandline.log.block import Block
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.local_storage import LocalStorage
 
 COMMITS = {"small": 10_000, "large": 100_000, "huge": 1_000_000}
 _TUPLES_PER_BLOCK = 1_000

@@ -26,12 +26,12 @@ from benchmarks.averages import Averages, Items, plan_of
 from benchmarks.batch_cost import batch_cost, step_cost
 from benchmarks.cold_recovery import in_new_processes
 from benchmarks.harness import KEYS, rounds, say, spread, workspace
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
-from strandline.operators.arrays import Int64s
-from strandline.operators.operator import Operator
-from strandline.operators.record import INPUT, KEY, OPENED, ROWS, START, STATE, USED
-from strandline.recovery.recover import Recovery, recover
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.open_windows.record import INPUT, KEY, OPENED, ROWS, START, STATE, USED
+from strandline.recovery.recover import Recovery, Stand, recover
 
 WINDOW = 10
 TIMES = 10
@@ -110,16 +110,16 @@ class _Stream:
     def windows(self) -> Int64s:
         """What the operator has in its state."""
         standing, plan = self.operator.log.state.standings[0], self.operator.plan
-        state = self.operator.cache.open(standing.attempt, plan.width, timed=False)
-        assert state is not None, "the operator has left no state"
-        found = _windows(Operator(plan, state))
+        arrays = self.operator.cache.open(standing.attempt)
+        assert arrays is not None, "the operator has left no state"
+        found = _windows(plan.revived(arrays))
         self.operator.cache.close()
         return found
 
 
 @dataclass(frozen=True)
 class _Recovered:
-    operator: Operator
+    operator: AggregateOperator
     recovery: Recovery
     open_s: float
     predicted_s: float
@@ -139,16 +139,17 @@ def _recover(folder: Path, window: int = WINDOW) -> _Recovered:
     items = Log.open(LocalStorage(folder / "items"))
     open_s = time.perf_counter() - began
     standing = output.state.standings[0]
-    operator, done = recover(output, items, plan_of(window), 0, standing, output.state.ends[0], None)
+    operator, done = recover(output, items, plan_of(window), Stand.of(output, 0))
+    assert isinstance(operator, AggregateOperator)
     return _Recovered(operator, done, open_s, standing.predicted_s)
 
 
-def _windows(operator: Operator) -> Int64s:
+def _windows(operator: AggregateOperator) -> Int64s:
     """The open windows, a row each: key, opening, start, tuples, state; in order of key."""
     records = operator.state.arrays.records[: operator.state.arrays.header[USED]]
     records = records[records[:, OPENED] >= 0]
     records = records[np.argsort(records[:, KEY], kind="stable")]
-    words = [KEY, OPENED, START, ROWS, *range(STATE, operator.plan.width)]
+    words = [KEY, OPENED, START, ROWS, *range(STATE, operator.definition.width)]
     return np.ascontiguousarray(records[:, words])
 
 

@@ -13,24 +13,27 @@ import pyarrow.compute as pc
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import Clock, ManualClock
 from strandline.log import block as blocks_
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND
+from strandline.log.block import Block
+from strandline.log.kinds import Kind, only_results
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage
-from strandline.operators import aggregates as agg
+from strandline.log.storage.storage import Storage
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.tuples import Columns
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.operators.expressions import schema_of
-from strandline.operators.operator import OnError, Operator
-from strandline.operators.plan import Plan
-from strandline.operators.record import OPENED, POS, USED
+from strandline.operators.open_windows.arrays import NO_BATCH
+from strandline.operators.open_windows.record import OPENED, POS, USED
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import OnError
 from strandline.operators.shape import AS_IS, Shape
-from strandline.operators.tuples import NO_BATCH, Columns
-from strandline.operators.window_state import WindowState
-from strandline.operators.windows import Window, count_window, session_window, time_window
-from strandline.recovery import partitions, step
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.step import Done, Step
+from strandline.processing import batch as batches_
+from strandline.processing import step
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import Done, Logs, Step
 from strandline.testing import MemoryStorage
 
 Row = dict[str, Any]
@@ -42,9 +45,9 @@ AT_ONCE = 1 << 40
 SCHEMA = schema_of(COLUMNS)
 
 
-def plan(window: Window, key: Sequence[str], shape: Shape = AS_IS, **aggregates: agg.Aggregate) -> Plan:
+def plan(window: Window, key: Sequence[str], shape: Shape = AS_IS, **aggregates: agg.Aggregate) -> AggregateDefinition:
     """Over an input with the columns above."""
-    return Plan.of(window, aggregates, shape.types_over(COLUMNS, SCHEMA), key, "t", shape)
+    return AggregateDefinition.of(window, aggregates, shape.types_over(COLUMNS, SCHEMA), key, "t", shape)
 
 
 def where(condition: Any, before: Shape = AS_IS) -> Shape:
@@ -113,7 +116,7 @@ def input_spec(key: Sequence[str], partitions_: int = 1) -> StreamSpec:
     return StreamSpec("input", struct([*COLUMNS.items()]), tuple(key), "t", partitions_, LATENESS)
 
 
-def output_spec(p: Plan, partitions_: int = 1, input_path: str = "") -> StreamSpec:
+def output_spec(p: AggregateDefinition, partitions_: int = 1, input_path: str = "") -> StreamSpec:
     """What the operator's stream is."""
     return StreamSpec(
         "output",
@@ -203,7 +206,7 @@ class Streams:
 
     def __init__(
         self,
-        p: Plan,
+        p: AggregateDefinition,
         cache_of: Callable[[int], StateCache],
         partitions_: int = 1,
         storages: tuple[Storage, Storage] | None = None,
@@ -232,9 +235,8 @@ class Streams:
         for s in steps:
             cache = self.cache_of(s.partition)
             try:
-                done.append(
-                    step.run(s, self.plan, policy, self.output, self.input, cache, self.clock, None, self.on_error)
-                )
+                element = Element(self.plan, policy, self.on_error)
+                done.append(step.run(s, element, Logs(self.output, self.input), cache, self.clock))
             finally:
                 cache.close()
         return done
@@ -243,14 +245,13 @@ class Streams:
         """Takes in the next commit (or more) of the input and publishes; empty if there is none."""
         self.batches += 1
         chosen = policy or cec(extent="2x", replay=1_000_000)
-        return partitions.run_batch(
+        return batches_.run_batch(
+            Element(self.plan, chosen, self.on_error, tuples_max),
             self.input,
             self.output,
             lambda steps: self.run_steps(steps, chosen),
             Writer("query", "run", self.batches),
             self.clock,
-            chosen,
-            tuples_max,
         )
 
     def drain(self, policy: Policy | None = None, tuples_max: int = 1) -> list[list[Done]]:
@@ -286,7 +287,7 @@ def published_results(log: Log, partition: int, first: int | None = None) -> pa.
     names = list(log.spec.columns)
     tables = [log.spec.arrow.empty_table()]
     for table in log.read(partition, first, columns=names):
-        tables.append(table.filter(pc.equal(table.column(KIND), int(Kind.RESULT))).select(names))
+        tables.append(only_results(table).select(names))
     return bits(pa.concat_tables(tables))
 
 
@@ -298,17 +299,19 @@ def rows_table(rows: Sequence[Row], first: int = 0) -> pa.Table:
     return pa.table([*columns, offsets], names=[*spec.arrow.names, "_offset"])
 
 
-def uninterrupted(p: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
+def uninterrupted(p: AggregateDefinition, rows: Sequence[Row], boundary: int | None) -> pa.Table:
     """The results of one operator that takes in everything in one step, as bits."""
     return uninterrupted_and_aside(p, rows, boundary)[0]
 
 
-def uninterrupted_and_aside(p: Plan, rows: Sequence[Row], boundary: int | None) -> tuple[pa.Table, list[Row]]:
+def uninterrupted_and_aside(
+    p: AggregateDefinition, rows: Sequence[Row], boundary: int | None
+) -> tuple[pa.Table, list[Row]]:
     """The same, and what it sets aside."""
-    operator = Operator.new(p, "set_aside")
+    operator = p.fresh("set_aside")
     operator.begin()
-    found = list(operator.feed(rows_table(rows))) if rows else []
-    if p.window.has_times and boundary is not None and (due := operator.close_until(boundary)):
+    found = list(operator.feed([rows_table(rows)])) if rows else []
+    if p.window.has_times and boundary is not None and (due := operator.advance(boundary)):
         found.append(due)
     schema = output_spec(p).arrow
     results = pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)])
@@ -323,12 +326,12 @@ def set_aside(log: Log) -> dict[str, list[Row]]:
     return found
 
 
-def identity(p: Plan) -> list[str]:
+def identity(p: AggregateDefinition) -> list[str]:
     """The columns that tell windows apart: a session's start may move, so it goes by the tuple that opened it."""
     return [*(c for c, _ in p.key), "_opened", *([] if p.is_session else ["window_start"])]
 
 
-def windows_of(p: Plan, state: WindowState) -> dict[tuple[Any, ...], Row]:
+def windows_of(p: AggregateDefinition, state: WindowState) -> dict[tuple[Any, ...], Row]:
     """The open windows by what tells them apart, each with its state and its last footprint."""
     records = state.arrays.records[: state.arrays.header[USED]]
     records = records[records[:, OPENED] >= 0]

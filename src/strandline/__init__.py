@@ -41,7 +41,7 @@ from strandline.errors import (
     TruncatedError,
     UnsafeFolderError,
 )
-from strandline.operators.aggregates import (
+from strandline.operators.aggregate.aggregates import (
     Aggregate,
     avg,
     count,
@@ -56,9 +56,9 @@ from strandline.operators.aggregates import (
     sum,
     variance,
 )
-from strandline.operators.windows import Window, count_window, session_window, time_window
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
+from strandline.spark.aggregation import Aggregation, Windowed
 from strandline.spark.entry import Entry, persist, source
-from strandline.spark.operator import Aggregation, Windowed
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped

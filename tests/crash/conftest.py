@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.log.columns import block_schema
-from strandline.log.local_storage import LocalStorage
+from strandline.log.audit.stream_audit import verify
+from strandline.log.column_types import block_schema
 from strandline.log.log import Log
-from strandline.log.verify import verify
+from strandline.log.storage.local_storage import LocalStorage
 
 PROGRAM = Path(__file__).with_name("program.py")
 BATCHES = 5

@@ -8,8 +8,8 @@ import time
 
 import strandline as sl
 from strandline.log.compaction import compact
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
+from strandline.log.storage.local_storage import LocalStorage
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("folder")

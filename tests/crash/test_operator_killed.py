@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from strandline.log.local_storage import LocalStorage
+from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
-from strandline.log.verify import verify
+from strandline.log.storage.local_storage import LocalStorage
 from tests.crash.conftest import finish, kill, output_of, processes
 
 PROGRAM = Path(__file__).with_name("operator_program.py")

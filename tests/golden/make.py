@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from strandline.clock import ManualClock
 from strandline.log import block as blocks_
-from strandline.log import consumers
-from strandline.log.block import Block, Kind
+from strandline.log import consumer_registry
+from strandline.log.block import Block
 from strandline.log.compaction import compact
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.retention import collect, truncate
@@ -82,7 +83,7 @@ def make(version: int = FORMAT) -> Log:
     append(log, 1, {0: [row(3, 10)]})
     append(log, 2, {0: [row(4, 12), row(5, 13)], 1: [row(6, 20)]})
     append(log, 3, {2: [row(7, 5), row(8, 3)]})  # ten seconds later than 20: these are late
-    consumers.register(log, "billing", [1, 0])
+    consumer_registry.register(log, "billing", [1, 0])
     clock.advance(1)
     compact(log, blocks_min=3, unique=lambda: "compacted")
     log.fold()
@@ -90,7 +91,7 @@ def make(version: int = FORMAT) -> Log:
     collect(log, grace_us=3_600_000_000)  # announces the three blocks that were compacted
     append(log, 4, {0: [row(9, 30)], 1: [row(10, 31)]})
     append(log, 5, {})
-    consumers.register(log, "billing", [6, 1])
+    consumer_registry.register(log, "billing", [6, 1])
     truncate(log, before_offset={1: 1})
     clock.advance(7_200)
     collect(log, grace_us=3_600_000_000)  # deletes those three, and announces what was truncated

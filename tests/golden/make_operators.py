@@ -18,15 +18,18 @@ import pyarrow.compute as pc
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
-from strandline.operators import aggregates as agg
-from strandline.operators.plan import Plan
-from strandline.operators.windows import Window, count_window
-from strandline.recovery import partitions, step
-from strandline.recovery.state_cache import StateCache
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import Window, count_window
+from strandline.processing import batch as batches_
+from strandline.processing import step
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import Logs
 from tests.operator_streams import append_rows, published_results, struct
 
 FOLDER = Path(__file__).parent / "operators"
@@ -52,9 +55,9 @@ AGGREGATES = {
 Row = dict[str, Any]
 
 
-def plan(name: str) -> Plan:
+def plan(name: str) -> AggregateDefinition:
     """The operator as a program says it."""
-    return Plan.of(WINDOWS[name], AGGREGATES[name], COLUMNS, ["k"], "t")
+    return AggregateDefinition.of(WINDOWS[name], AGGREGATES[name], COLUMNS, ["k"], "t")
 
 
 def rows(first: int, end: int) -> list[Row]:
@@ -72,17 +75,15 @@ def append(log: Log, first: int, end: int) -> None:
     append_rows(log, {0: rows(first, end)})
 
 
-def work(p: Plan, input_: Log, output: Log, cache: Path) -> None:
+def work(p: AggregateDefinition, input_: Log, output: Log, cache: Path) -> None:
     """Takes in all that the input has."""
-    clock, policy = ManualClock(1_767_268_800_000_000), cec(extent=6)
+    clock, element = ManualClock(1_767_268_800_000_000), Element(p, cec(extent=6), tuples_max=1)
 
     def run(steps: list[step.Step]) -> list[step.Done]:
-        return [step.run(s, p, policy, output, input_, StateCache(cache / s.attempt), clock) for s in steps]
+        return [step.run(s, element, Logs(output, input_), StateCache(cache / s.attempt), clock) for s in steps]
 
     number = 0
-    while partitions.run_batch(
-        input_, output, run, Writer("golden-query", "golden-run", number), clock, policy, tuples_max=1
-    ):  # type: ignore[arg-type]
+    while batches_.run_batch(element, input_, output, run, Writer("golden-query", "golden-run", number), clock):  # type: ignore[arg-type]
         number += 1
 
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.log import consumers, manifest
+from strandline.log import consumer_registry, manifest
 from strandline.log.index import ROOT_KEY, Snapshot, load_snapshot
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.local_storage import LocalStorage
 from tests.golden import make, plain_reader
 
 EXPECTED: dict[str, Any] = json.loads(make.EXPECTED.read_text())
@@ -71,7 +71,7 @@ def test_the_state_is_what_it_was(stream: Log) -> None:
     assert state.writer == Writer("golden-query", "golden-run", 5)
     assert state.source == {"offset": 50}
     assert state.boundary == state.time_max - 10_000_000 if state.time_max is not None else False
-    assert [(c.name, c.needs) for c in consumers.consumers(stream)] == [("billing", (6, 1))]
+    assert [(c.name, c.needs) for c in consumer_registry.consumers(stream)] == [("billing", (6, 1))]
 
 
 def test_the_index_says_what_the_manifests_say(stream: Log, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from strandline.log import manifest
-from strandline.log.local_storage import LocalStorage
+from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
-from strandline.log.verify import verify
+from strandline.log.storage.local_storage import LocalStorage
 from tests.golden import make, plain_reader
 from tests.golden.test_golden import masked
 

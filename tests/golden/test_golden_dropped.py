@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from strandline.log import commits, cuts, manifest
+from strandline.log.audit.stream_audit import verify
 from strandline.log.index import ROOT_KEY, Snapshot
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
 from strandline.log.milestone import mark_key
-from strandline.log.verify import verify
+from strandline.log.storage.local_storage import LocalStorage
 from tests.golden import make, make_dropped, plain_reader
 from tests.golden.test_golden import masked
 

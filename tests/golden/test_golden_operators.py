@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from strandline.log.local_storage import LocalStorage
+from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
-from strandline.log.verify import verify
-from strandline.operators.plan import Plan
-from strandline.operators.windows import session_window
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import session_window
 from strandline.recovery.checkpoint_audit import audit
-from strandline.recovery.stream_plan import continued, plan_of
+from strandline.recovery.stream_definition import continued, definition_of
 from tests.golden import make_operators as made
 from tests.operator_streams import output_spec
 
@@ -40,7 +40,7 @@ def test_it_goes_on_and_its_results_are_what_they_would_have_been(
     name: str, logs: tuple[Log, Log], tmp_path: Path
 ) -> None:
     input_, output = logs
-    asked = Plan.of(NOW[name], made.AGGREGATES[name], made.COLUMNS, ["k"], "t")
+    asked = AggregateDefinition.of(NOW[name], made.AGGREGATES[name], made.COLUMNS, ["k"], "t")
     plan = continued(asked, output.storage)
     output.spec.require_same(replace(output.spec, operator=output_spec(plan).operator), "here")
     made.append(input_, 41, 60)
@@ -52,6 +52,6 @@ def test_it_goes_on_and_its_results_are_what_they_would_have_been(
 
 def test_its_windows_are_read_by_its_own_rules(name: str, logs: tuple[Log, Log]) -> None:
     input_, output = logs
-    assert plan_of(output.spec, "here", input_.spec) == made.plan(name)
+    assert definition_of(output.spec, "here", input_.spec) == made.plan(name)
     found = audit(output)
     assert (found.open_windows, found.problems) == (sum(s.open for s in output.state.standings), ())

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.log.spec import SHAPED_FORMAT, StreamSpec
-from strandline.operators import aggregates as agg
-from strandline.operators.windows import count_window
-from strandline.recovery.stream_plan import plan_of
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.windows import count_window
+from strandline.recovery.stream_definition import definition_of
 from tests.operator_streams import output_spec, plan, rows_table, select, where
 
 FILE = Path(__file__).parent / "shaped" / "stream.json"
@@ -38,7 +38,7 @@ def test_the_golden_stream_is_that_of_todays_program() -> None:
 def test_the_golden_expressions_compute_what_they_always_did() -> None:
     golden = StreamSpec.from_json(FILE.read_bytes(), "golden")
     rows = [{"k": 1, "s": s, "v": 7, "x": x, "t": 5} for s, x in (("key1", 0.5), ("key1", -0.5), ("no", 1.0))]
-    found = plan_of(golden, "golden").shape.over(rows_table(rows))
+    found = definition_of(golden, "golden").shape.over(rows_table(rows))
     kept = {"k": 1, "t": 5, "product": 3.5, "half": 3.0, "upper": "KEY1", "_offset": 0}
     assert found == pa.Table.from_pylist([kept], schema=found.schema)
 

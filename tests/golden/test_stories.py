@@ -12,7 +12,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.log import manifest, quiet, schema_change
-from strandline.log.columns import fields_of
+from strandline.log.column_types import fields_of
 from strandline.log.index import ROOT_KEY, Snapshot
 from strandline.log.log import Log
 from strandline.log.manifest import Writer

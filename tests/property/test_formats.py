@@ -14,9 +14,9 @@ from strandline.log import manifest
 from strandline.log.block import Block
 from strandline.log.index import Child, Snapshot
 from strandline.log.leaf import Leaf
+from strandline.log.log_state import LogState, Registration
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState, Registration
 from strandline.testing.items import item_spec
 from strandline.testing.plain_codec import PlainLeaf
 from strandline.times import time_value

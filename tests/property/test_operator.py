@@ -20,16 +20,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import AggregateOverflowError
-from strandline.operators import aggregates as agg
-from strandline.operators import key_codec, operator, window_state
-from strandline.operators.columns import arrow_type
+from strandline.operators import key_codec
+from strandline.operators.aggregate import aggregate_operator
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.kernel import NO_START, bucket_of
+from strandline.operators.aggregate.plain import PlainOperator, Row
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
+from strandline.operators.arrow_words import arrow_type
 from strandline.operators.expressions import schema_of
-from strandline.operators.kernel import NO_START, bucket_of
-from strandline.operators.operator import Limits, Operator
-from strandline.operators.plain import PlainOperator, Row
-from strandline.operators.plan import Plan
-from strandline.operators.record import BYTES_END, TIMERS
-from strandline.operators.windows import Window, count_window, session_window, time_window
+from strandline.operators.open_windows import window_state
+from strandline.operators.open_windows.record import BYTES_END, TIMERS
+from strandline.operators.operator import Limits
 
 NAN, INF = math.nan, math.inf
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -80,11 +82,11 @@ def over(
     return {f"{name} {kind}": make(f"v_{kind}", where=where) for kind in kinds for name, make in functions.items()}
 
 
-def plan(window: Window, key: Sequence[str], time: str, *aggregates: dict[str, agg.Aggregate]) -> Plan:
+def plan(window: Window, key: Sequence[str], time: str, *aggregates: dict[str, agg.Aggregate]) -> AggregateDefinition:
     every = {"rows": agg.count_all()}
     for some in aggregates:
         every |= some
-    return Plan.of(window, every, TYPES, [f"k_{k}" for k in key], time)
+    return AggregateDefinition.of(window, every, TYPES, [f"k_{k}" for k in key], time)
 
 
 def few(column: str, where: Any = None) -> agg.Aggregate:
@@ -175,7 +177,7 @@ def key_value(kind: str, number: int) -> Any:
     return Decimal(number)
 
 
-def row_of(p: Plan, offset: int, key: int, time: int, seed: int) -> Row:
+def row_of(p: AggregateDefinition, offset: int, key: int, time: int, seed: int) -> Row:
     """A tuple; `seed` chooses all of its values."""
     rng = Random(seed)
     row: Row = {"_offset": offset}
@@ -183,14 +185,14 @@ def row_of(p: Plan, offset: int, key: int, time: int, seed: int) -> Row:
         row[column] = key_value(kind, key >> i)
     moment = EPOCH + dt.timedelta(microseconds=time)
     row |= {"at": time, "at_timestamp": moment, "at_ntz": moment.replace(tzinfo=None)}
-    for column in p.input_columns:
+    for column in p.reads[0]:
         if column.startswith("v_"):
             row[column] = value(TYPES[column], rng.getrandbits(16))
     return row
 
 
-def table_of(p: Plan, rows: Sequence[Row]) -> pa.Table:
-    types = {"_offset": "long", **{c: TYPES[c] for c in p.input_columns}}
+def table_of(p: AggregateDefinition, rows: Sequence[Row]) -> pa.Table:
+    types = {"_offset": "long", **{c: TYPES[c] for c in p.reads[0]}}
     return pa.table({c: pa.array([r[c] for r in rows], arrow_type(kind)) for c, kind in types.items()})
 
 
@@ -232,20 +234,20 @@ class Step:
 class Pair:
     """An operator and its specification, given the same."""
 
-    def __init__(self, p: Plan) -> None:
+    def __init__(self, p: AggregateDefinition) -> None:
         self.plan = p
-        self.fast = Operator.new(p)
-        self.plain = PlainOperator(p, schema=schema_of({c: TYPES[c] for c in p.input_columns}))
+        self.fast = p.fresh()
+        self.plain = PlainOperator(p, schema=schema_of({c: TYPES[c] for c in p.reads[0]}))
         self.position = 0
         self.results: list[Row] = []
 
     def feed(self, rows: Sequence[Row], table: pa.Table) -> None:
-        found = [r for columns in self.fast.feed(table) for r in rows_from(columns, self.plan.result_columns)]
+        found = [r for columns in self.fast.feed([table]) for r in rows_from(columns, self.plan.result_columns)]
         self._results(found, self.plain.feed(rows))
 
-    def close_until(self, boundary: int) -> None:
-        found = rows_from(self.fast.close_until(boundary), self.plan.result_columns)
-        self._results(found, self.plain.close_until(boundary))
+    def advance(self, boundary: int) -> None:
+        found = rows_from(self.fast.advance(boundary), self.plan.result_columns)
+        self._results(found, self.plain.advance(boundary))
 
     def save(self, limits: Limits | None) -> None:
         at = self.position
@@ -264,7 +266,7 @@ class Pair:
         self.results += found
 
 
-def run(p: Plan, rows: Sequence[Row], steps: Sequence[Step]) -> Pair:
+def run(p: AggregateDefinition, rows: Sequence[Row], steps: Sequence[Step]) -> Pair:
     """Feeds the rows step by step; the last step has those that are left."""
     pair = Pair(p)
     boundary, first = FIRST_TIME, 0
@@ -273,7 +275,7 @@ def run(p: Plan, rows: Sequence[Row], steps: Sequence[Step]) -> Pair:
         boundary += step.advance
         one_step(pair, rows[first:end], step.pieces, boundary, step.limits)
         first = end
-    pair.close_until(FOREVER)
+    pair.advance(FOREVER)
     return pair
 
 
@@ -286,7 +288,7 @@ def one_step(pair: Pair, rows: Sequence[Row], pieces: int, boundary: int, limits
         if i % 2 == 0:
             piece = pa.concat_tables([piece.slice(0, 2), piece.slice(2)])
         pair.feed(rows[cuts[i] : cuts[i + 1]], piece)
-    pair.close_until(boundary)
+    pair.advance(boundary)
     pair.save(limits)
     pair.fast.end()
 
@@ -315,7 +317,7 @@ tuples = st.lists(
 thorough = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-def rows_of(p: Plan, drawn: Iterable[tuple[int, int, int, int, int]]) -> list[Row]:
+def rows_of(p: AggregateDefinition, drawn: Iterable[tuple[int, int, int, int, int]]) -> list[Row]:
     rows, offset, time = [], 0, FIRST_TIME
     for key, later, ahead, gap, seed in drawn:
         time += later
@@ -324,7 +326,7 @@ def rows_of(p: Plan, drawn: Iterable[tuple[int, int, int, int, int]]) -> list[Ro
     return rows
 
 
-def many_rows(p: Plan, rng: Random, rows: int, keys: int) -> list[Row]:
+def many_rows(p: AggregateDefinition, rng: Random, rows: int, keys: int) -> list[Row]:
     """So many keys that arrays, hash table and queue have to grow."""
     return rows_of(
         p, ((rng.randrange(keys), rng.random() < 0.01, rng.randrange(12), 1, rng.getrandbits(30)) for _ in range(rows))
@@ -385,7 +387,7 @@ def test_results_do_not_depend_on_how_the_input_is_cut_into_steps(
     for first, end in pairwise(places):
         to_come = [r["at"] for r in rows[end:]]
         one_step(in_steps, rows[first:end], 1, min(to_come, default=FIRST_TIME), save)
-    in_steps.close_until(FOREVER)
+    in_steps.advance(FOREVER)
     assert bits(in_steps.results) == bits(at_once.results)
 
 
@@ -451,7 +453,7 @@ def test_bytes_that_nothing_refers_to_are_dropped(name: str, monkeypatch: pytest
 
 
 def test_a_table_larger_than_what_goes_through_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "_ROWS_MAX", 8)
+    monkeypatch.setattr(aggregate_operator, "_ROWS_MAX", 8)
     for name, p in PLANS.items():
         pair = run(p, many_rows(p, Random(17), 150, 8), [Step(70, 1, 4, Limits(extent=9)), Step(80, 2, 5, None)])
         assert pair.results, name
@@ -466,16 +468,16 @@ def test_sessions_that_keep_joining_leave_timers_that_close_nothing() -> None:
         one_step(pair, rows[first : first + 300], 1, times[first // 2], Limits(extent=5))
         state = pair.fast.state
         assert state.arrays.header[TIMERS] > state.open_windows
-    pair.close_until(FOREVER)
+    pair.advance(FOREVER)
     assert len(pair.results) == 400
 
 
 # ---------------------------------------------------------------------- what Spark SQL says, in so many words
 
 
-def only(p: Plan, column: str, values: Sequence[Any]) -> Row:
+def only(p: AggregateDefinition, column: str, values: Sequence[Any]) -> Row:
     """The result of one window that has these values in the column, and none in any other."""
-    nothing = {c: None for c in p.input_columns if c.startswith("v_")}
+    nothing = {c: None for c in p.reads[0] if c.startswith("v_")}
     rows = [{**row_of(p, i, 2, 0, 0), **nothing, column: v} for i, v in enumerate(values)]
     (result,) = run(p, rows, [Step(0, 1, 0, None)]).results
     return result
@@ -543,19 +545,19 @@ def test_an_integer_sum_that_overflows_is_an_error_that_names_key_and_window(
     name: str, column: str, big: Any, times: list[int], where: str
 ) -> None:
     p = PLANS[name]
-    nothing = {c: None for c in p.input_columns if c.startswith("v_")}
+    nothing = {c: None for c in p.reads[0] if c.startswith("v_")}
     rows = [{**row_of(p, 40 + i, 2, t, 0), **nothing, column: big} for i, t in enumerate(times)]
     with pytest.raises(AggregateOverflowError) as problem:
-        list(Operator.new(p).feed(table_of(p, rows)))
+        list(p.fresh().feed([table_of(p, rows)]))
     assert where in problem.value.where
     with pytest.raises(AggregateOverflowError):
         PlainOperator(p).feed(rows)
-    fast, plain = Operator.new(p, "set_aside"), PlainOperator(p, "set_aside")
+    fast, plain = p.fresh("set_aside"), PlainOperator(p, "set_aside")
     fast.begin()
     more = [{**row_of(p, 40 + len(rows) + i, 2, 0, 0), **nothing} for i in range(60 if p.window.kind == "count" else 0)]
-    found = [r for columns in fast.feed(table_of(p, [*rows, *more])) for r in rows_from(columns, p.result_columns)]
-    found += rows_from(fast.close_until(FOREVER), p.result_columns)
-    assert bits(found) == bits([*plain.feed([*rows, *more]), *plain.close_until(FOREVER)])
+    found = [r for columns in fast.feed([table_of(p, [*rows, *more])]) for r in rows_from(columns, p.result_columns)]
+    found += rows_from(fast.advance(FOREVER), p.result_columns)
+    assert bits(found) == bits([*plain.feed([*rows, *more]), *plain.advance(FOREVER)])
     columns = [*(c for c, _ in p.key), "window_start", "window_end", "_rows", "_opened"]
     assert fast.aside.tables["overflow"].select(columns).to_pylist() == plain.aside != []
 
@@ -568,13 +570,13 @@ def test_an_integer_sum_may_use_all_of_its_64_bits(one: int, other: int) -> None
 def test_kernels_are_compiled_once_whatever_the_data_looks_like() -> None:
     """A kernel that is compiled again in mid-stream would hold up the stream for seconds."""
     types = {"k": "long", "v": "double", "t": "long", "_offset": "long"}
-    plan = Plan.of(count_window(2), {"s": agg.sum("v"), "m": agg.max("t")}, types, ["k"], "t")
-    operator = Operator.new(plan)
+    plan = AggregateDefinition.of(count_window(2), {"s": agg.sum("v"), "m": agg.max("t")}, types, ["k"], "t")
+    operator = plan.fresh()
     for first, keys in ((0, [1, 2, 1]), (3, [None, 2, 1]), (6, [1, None, None])):
         operator.begin()
         columns = {"k": keys, "v": [1.0, None, 2.0] if first else [1.0, 2.0, 3.0], "t": [1, 2, 3]}
         schema = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("t", pa.int64()), ("_offset", pa.int64())])
         table = pa.table({**columns, "_offset": range(first, first + 3)}, schema=schema)
-        list(operator.feed(table))
+        list(operator.feed([table]))
         operator.save(0, Limits())
     assert len(plan.step.signatures) == 1  # type: ignore[attr-defined]

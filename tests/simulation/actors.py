@@ -21,14 +21,14 @@ from strandline.errors import (
     StrandlineError,
     TruncatedError,
 )
-from strandline.log import consumers, dropping, quiet
+from strandline.log import consumer_registry, dropping, quiet
 from strandline.log.appends import appends_after
 from strandline.log.compaction import compact
 from strandline.log.levels import Levels
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.retention import collect, truncate
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 from strandline.testing.items import append_items, items_of
 from tests.simulation.ledger import LATE, PARTITIONS, Disk, Ledger, require
 
@@ -193,7 +193,7 @@ class Consumer:
                 require(any(n < s for n, s in zip(wanted, starts, strict=False)), "refused", wanted, starts)
         elif rng.random() < 0.05:
             promises.pop(self._name)
-            consumers.unregister(log, self._name)
+            consumer_registry.unregister(log, self._name)
         elif rng.random() < 0.5:
             self._register(process, log, self._needs)
         else:
@@ -205,7 +205,7 @@ class Consumer:
             # From here on, whatever becomes of the call, only what both words ask for is sure to be kept.
             promises[self._name] = tuple(max(n, o) for n, o in zip(needs, promises[self._name], strict=True))
             self._needs = list(promises[self._name])
-        consumers.register(log, self._name, needs)
+        consumer_registry.register(log, self._name, needs)
         process.ledger.promises[self._name] = tuple(needs)
         self._needs = list(needs)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from threading import Lock
 
-from strandline.log.storage import Listed, Storage
+from strandline.log.storage.storage import Listed, Storage
 from strandline.testing import Crash
 
 _POOL = ThreadPoolExecutor(max_workers=16)

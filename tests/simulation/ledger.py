@@ -16,9 +16,9 @@ from strandline.log import commits, manifest
 from strandline.log.block import Block, checksum
 from strandline.log.index import Index, Snapshot
 from strandline.log.log import END
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
 from strandline.log.milestone import Milestone, is_mark, mark_key
-from strandline.log.state import LogState
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, item_spec
 

@@ -33,27 +33,30 @@ import pyarrow as pa
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CollectedError, ConflictError, DroppedError, StorageError, TruncatedError
-from strandline.log import consumers, cuts, index, manifest, quiet
+from strandline.log import consumer_registry, cuts, index, manifest, quiet
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
 from strandline.log.levels import Levels
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.retention import apply_retention, collect, truncate
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
-from strandline.log.storage import Listed, Storage
-from strandline.operators import operator
-from strandline.operators.arrays import State
-from strandline.operators.plain import PlainOperator
-from strandline.operators.plan import Plan
-from strandline.operators.window_state import WindowState
-from strandline.recovery import partitions, recover, state_file, step
-from strandline.recovery.partitions import publish
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.step import Done, Step
+from strandline.log.storage.storage import Listed, Storage
+from strandline.operators.aggregate import aggregate_operator
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.plain import PlainOperator
+from strandline.operators.operator import StateImage
+from strandline.processing import batch as batches_
+from strandline.processing import state_file, step
+from strandline.processing.batch import publish
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.state_file import Arrays
+from strandline.processing.step import Done, Logs, Step
+from strandline.recovery import recover
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.operator_streams import (
     FAILING,
@@ -116,7 +119,7 @@ def small_steps(rng: Random) -> Iterator[None]:
     """Tuples go in a few at a time, and steps stop after a few windows, as they do with millions."""
     rows = rng.choice([7, 25, 1 << 20])
     with (
-        mock.patch.multiple(operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
+        mock.patch.multiple(aggregate_operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
     ):
         yield
@@ -169,13 +172,13 @@ class KeptStates:
     """A state cache in memory, with the rules of the real one: a state by the attempt that left it, or nothing."""
 
     def __init__(self) -> None:
-        self.states: dict[str, State] = {}
+        self.states: dict[str, Arrays] = {}
 
-    def open(self, attempt: str, width: int, *, timed: bool) -> WindowState | None:
+    def open(self, attempt: str) -> Arrays | None:
         arrays = self.states.get(attempt)
-        return None if arrays is None else WindowState(_copy(arrays), timed=timed)
+        return None if arrays is None else _copy(arrays)
 
-    def leave(self, attempt: str, parent: str, state: WindowState, *, whole: bool = False) -> int:
+    def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
         self.states[attempt] = _copy(state.arrays)
         return 1
 
@@ -183,9 +186,8 @@ class KeptStates:
         pass
 
 
-def _copy(arrays: State) -> State:
-    copies = {name: getattr(arrays, name).copy() for name in State._fields if name != "floats"}
-    return State(floats=copies["records"].view("f8"), **copies)
+def _copy(arrays: Arrays) -> Arrays:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 class Machine:
@@ -195,7 +197,7 @@ class Machine:
         self._folder = folder
         self._rng = rng
         self._kept = KeptStates()
-        self._old: dict[str, State] = {}
+        self._old: dict[str, Arrays] = {}
 
     def cache(self) -> StateCache:
         """As a process finds it that is new to the machine, and so believes nothing unread."""
@@ -234,7 +236,7 @@ class World:
         self.seed = seed
         self.rng = rng = Random(seed)
         self.clock = ManualClock(1_000_000, tick_us=rng.choice([0, 1, 3_000]))
-        self.plan: Plan = rng.choice([*PLANS.values(), FAILING])
+        self.plan: AggregateDefinition = rng.choice([*PLANS.values(), FAILING])
         self.partitions = rng.randint(1, 3)
         self.faulty = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
         self.keys = [c for c, _ in self.plan.key]
@@ -264,11 +266,11 @@ class World:
         """Failpoints kill the process at hand; names of attempts are numbers."""
         with (
             mock.patch.object(step, "failpoint", self._pass),
-            mock.patch.object(partitions, "failpoint", self._pass),
-            mock.patch.object(partitions, "publish", self._publish),
+            mock.patch.object(batches_, "failpoint", self._pass),
+            mock.patch.object(batches_, "publish", self._publish),
             mock.patch.object(recover, "failpoint", self._pass),
             mock.patch.object(log_module, "failpoint", self._pass),
-            mock.patch.object(partitions, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
+            mock.patch.object(batches_, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
         ):
             yield
 
@@ -352,14 +354,13 @@ class World:
         for number in range(batches):
             self.clock.advance(self.rng.choice([0.001, 0.02]))
             self.input.refresh()
-            done = partitions.run_batch(
+            done = batches_.run_batch(
+                Element(self.plan, policy, "set_aside", self.rng.choice([1, 60, 100_000])),
                 self.input,
                 self.output,
                 lambda steps: self._run_steps(steps, policy),
                 Writer("query", f"run{self.names}", number),
                 self.clock,
-                policy,
-                self.rng.choice([1, 60, 100_000]),
             )
             if not done:
                 break
@@ -406,17 +407,8 @@ class World:
         if self.rng.random() < 0.02:
             self._compact_away()
         try:
-            return step.run(
-                s,
-                self.plan,
-                policy,
-                Share(output.storage, output.spec),
-                share,
-                cache,
-                self.clock,
-                lambda: (output, input_),
-                "set_aside",
-            )
+            logs = Logs(Share(output.storage, output.spec), share, lambda: (output, input_))
+            return step.run(s, Element(self.plan, policy, "set_aside"), logs, cache, self.clock)
         finally:
             cache.close()
 
@@ -492,7 +484,7 @@ class World:
         """As the driver does."""
         starts = self.input.state.starts[: self.partitions]
         needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
-        consumers.register(self.input, CONSUMER, needs)
+        consumer_registry.register(self.input, CONSUMER, needs)
 
     def _tidy_up(self) -> None:
         """Somebody else compacts, truncates, collects and drops commits, while the process at hand works."""
@@ -594,12 +586,12 @@ class World:
         require(sorted(kept, key=repr) == sorted(aside, key=repr), len(kept), "are set aside, it should be", len(aside))
 
 
-def _plain(plan: Plan, rows: Sequence[Row], boundary: int | None) -> pa.Table:
+def _plain(plan: AggregateDefinition, rows: Sequence[Row], boundary: int | None) -> pa.Table:
     """What the specification says."""
     operator = PlainOperator(plan, "set_aside", SCHEMA)
     found = operator.feed({**row, "_offset": offset} for offset, row in enumerate(rows))
     if boundary is not None:
-        found += operator.close_until(boundary)
+        found += operator.advance(boundary)
     return bits(pa.Table.from_pylist(found, schema=output_spec(plan).arrow))
 
 

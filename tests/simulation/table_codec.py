@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from strandline.log import block as blocks_
 from strandline.log import index
-from strandline.log.block import Block, Kind, checksum
-from strandline.log.columns import KIND, OFFSET
+from strandline.log.block import Block, checksum
+from strandline.log.column_types import KIND, OFFSET
+from strandline.log.kinds import Kind
 from strandline.log.spec import StreamSpec
 from strandline.testing.plain_codec import PlainLeaf
 

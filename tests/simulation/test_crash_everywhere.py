@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log import consumers
+from strandline.log import consumer_registry
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
@@ -37,14 +37,14 @@ class Stream:
         process = Process(f"life-{self._lives}", storage, self.disk, self.clock, Random(0), flips=False)
         log = Log.create(storage, item_spec(PARTITIONS, lateness=LATENESS), self.clock)
         self._write(process, log, until=3)
-        consumers.register(log, "consumer", log.state.starts[:PARTITIONS])
+        consumer_registry.register(log, "consumer", log.state.starts[:PARTITIONS])
         compact(log, target_bytes=100_000, blocks_min=2, unique=process.unique)
         self._drop(process, log)
         self._write(process, log, until=5)
-        consumers.register(log, "consumer", [1, 1])
+        consumer_registry.register(log, "consumer", [1, 1])
         truncate(log, before_time=6, yield_to_consumers=True)
         self._collect(log)
-        consumers.unregister(log, "consumer")
+        consumer_registry.unregister(log, "consumer")
         truncate(log, before_offset=2)
         log.fold()
         self._write(process, log, until=BATCHES)

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
+from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
-from strandline.log.verify import verify
+from strandline.log.storage.storage_url import open_storage
 from tests.unit.conftest import s3_endpoint  # noqa: F401 - a fixture
 
 Row = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 import strandline as sl
 from strandline.log import block_sequence
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage_url import open_storage
 
 pytestmark = pytest.mark.spark
 

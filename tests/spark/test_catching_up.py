@@ -5,7 +5,7 @@ import pytest
 import strandline as sl
 from strandline.log import compaction
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage_url import open_storage
 from strandline.spark.operator_batches import OperatorBatches
 from strandline.spark.read_options import ReadOptions
 from strandline.spark.source import BatchReader, spark_schema

@@ -7,11 +7,11 @@ import pytest
 from strandline.errors import SparkCheckpointError
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
-from strandline.spark.spark_checkpoint import Plan, SparkCheckpoint
+from strandline.spark.spark_checkpoint import SourcePlan, SparkCheckpoint
 from strandline.testing import Crash, MemoryStorage
 from strandline.testing.items import item_spec
 
-KAFKA = Plan(("kafka", "kafka"), stateful=False)
+KAFKA = SourcePlan(("kafka", "kafka"), stateful=False)
 FILES = {
     "sources/0/0": '\0v1\n{"clicks":{"0":0,"1":0}}',
     "sources/1/0": '\0v1\n{"orders":{"0":100}}',
@@ -214,10 +214,10 @@ def test_spark_goes_on_after_the_last_published_batch_wherever_mending_was_inter
 
 
 REFUSED = [
-    (Plan(("kafka", "kafka"), stateful=True), "a stateful operator"),
-    (Plan(("FileSource[in]",), stateful=False), "written from kafka, kafka, this query reads FileSource"),
-    (Plan(("rate",), stateful=False), "written from kafka, kafka, this query reads rate"),
-    (Plan(("kafka",), stateful=False), "written from kafka, kafka, this query reads kafka"),
+    (SourcePlan(("kafka", "kafka"), stateful=True), "a stateful operator"),
+    (SourcePlan(("FileSource[in]",), stateful=False), "written from kafka, kafka, this query reads FileSource"),
+    (SourcePlan(("rate",), stateful=False), "written from kafka, kafka, this query reads rate"),
+    (SourcePlan(("kafka",), stateful=False), "written from kafka, kafka, this query reads kafka"),
 ]
 
 

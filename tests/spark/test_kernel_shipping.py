@@ -16,9 +16,9 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 import strandline as sl
-from strandline.log.columns import fields_of
-from strandline.recovery.stream_plan import plan_of
-from strandline.recovery.warm_up import Kernels
+from strandline.log.column_types import fields_of
+from strandline.recovery.stream_definition import definition_of
+from strandline.processing.kernel_warm_up import Kernels
 
 folder = Path(sys.argv[1])
 elsewhere = {"spark.executorEnv.NUMBA_CACHE_DIR": str(folder / "executor")}
@@ -32,7 +32,7 @@ averages = sl.stream(items).window(sl.count_window(7)).aggregate(mean=sl.avg("x"
 query = averages.start(spark, str(folder / "averages"), trigger="available-now")
 query.await_termination()
 output = sl.stream(str(folder / "averages"))
-kernels = Kernels(averages._plan, sl.stream(items).input_spec)
+kernels = Kernels(averages.plan, (sl.stream(items).input_spec,))
 print(json.dumps({"names": kernels.names, "recovery": output.recovery(), "results": output.read(spark).count()}))
 spark.stop()
 """

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
+from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
-from strandline.log.verify import verify
+from strandline.log.storage.storage_url import open_storage
 from strandline.spark import operator_job
 from strandline.spark import query as query_
 from strandline.spark.affinity import on_hosts

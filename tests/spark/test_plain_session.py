@@ -121,7 +121,7 @@ print("running", flush=True)
 RIVAL = """
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage_url import open_storage
 
 other, published = Log.open(open_storage(sys.argv[1])), False
 while not published:

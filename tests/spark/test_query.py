@@ -8,7 +8,7 @@ import strandline as sl
 from strandline.log import index
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage_url import open_storage
 
 pytestmark = pytest.mark.spark
 

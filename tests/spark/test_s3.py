@@ -5,9 +5,9 @@ import uuid
 import pytest
 
 import strandline as sl
+from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
-from strandline.log.verify import verify
+from strandline.log.storage.storage_url import open_storage
 
 pytestmark = pytest.mark.spark
 

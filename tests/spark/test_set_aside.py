@@ -10,9 +10,9 @@ import strandline as sl
 from strandline.clock import SystemClock
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage_url import open_storage
 from strandline.spark import set_aside
-from strandline.spark.rows import time_literal
+from strandline.spark.batch_layout import time_literal
 
 pytestmark = pytest.mark.spark
 

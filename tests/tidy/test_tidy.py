@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LINES_MAX = 400
 # To be split by what the kernels do; `kernel_cache` stamps all files of the package, so nothing stands against it.
-MAY_BE_LONG = {"strandline/operators/kernel.py"}
+MAY_BE_LONG = {"strandline/operators/aggregate/kernel.py"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 # Written in two pieces, so that this file does not find itself.
 FOREIGN_TEXTS = ["pypi" + ".org", "python" + "hosted.org", "index" + "-url", "/wo" + "rk/", "/ro" + "ot/"]

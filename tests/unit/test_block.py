@@ -13,7 +13,7 @@ import pytest
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
 from strandline.log import block as blocks_
 from strandline.log.block import Block
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.column_types import KIND, OFFSET, block_schema
 from strandline.log.spec import StreamSpec
 from strandline.testing.items import encode, item_spec, item_table
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.log.block import Kind, decode
+from strandline.log.block import decode
 from strandline.log.block_sequence import Part, pieces, write_blocks
+from strandline.log.kinds import Kind
 from strandline.log.spec import StreamSpec
 from strandline.testing.items import item_spec
 

@@ -10,11 +10,11 @@ import pytest
 
 from strandline.arrow_types import SIMPLE, decimal_of, simple_type
 from strandline.errors import AggregateOverflowError, SchemaError
-from strandline.operators import aggregates as agg
-from strandline.operators.operator import Operator
-from strandline.operators.plain import PlainOperator
-from strandline.operators.plan import Plan
-from strandline.operators.windows import count_window
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.plain import PlainOperator
+from strandline.operators.aggregate.windows import count_window
 
 SUMS = {"sum": agg.sum, "avg": agg.avg, "variance": agg.variance, "stddev": agg.stddev}
 PICKS = {"min": agg.min, "max": agg.max, "first": agg.first, "last": agg.last, "count": agg.count}
@@ -62,22 +62,24 @@ def test_decimals_grow_as_in_spark(function: str, kind: str, result: str) -> Non
     assert result_of(function, kind) == result
 
 
-def operator(kind: str, size: int, on_error: str = "stop") -> tuple[Operator, PlainOperator]:
+def operator(kind: str, size: int, on_error: str = "stop") -> tuple[AggregateOperator, PlainOperator]:
     types = {"k": "long", "t": "long", "c": kind}
     aggregates = {"total": agg.sum("c"), "mean": agg.avg("c"), "least": agg.min("c")}
-    plan = Plan.of(count_window(size), aggregates, types, ["k"], "t")
-    return Operator.new(plan, on_error), PlainOperator(plan, on_error)  # type: ignore[arg-type]
+    plan = AggregateDefinition.of(count_window(size), aggregates, types, ["k"], "t")
+    return plan.fresh(on_error), PlainOperator(plan, on_error)  # type: ignore[arg-type]
 
 
-def fed(made: tuple[Operator, PlainOperator], kind: str, values: list[Decimal | None]) -> list[dict[str, object]]:
+def fed(
+    made: tuple[AggregateOperator, PlainOperator], kind: str, values: list[Decimal | None]
+) -> list[dict[str, object]]:
     """The results of both, which are the same."""
     fast, plain = made
     rows = [{"k": 1, "t": 0, "c": v, "_offset": i} for i, v in enumerate(values)]
     long = pa.int64()
     schema = pa.schema([("k", long), ("t", long), ("c", simple_type(kind)), ("_offset", long)])
-    names = [c for c, _ in fast.plan.result_columns]
+    names = [c for c, _ in fast.definition.result_columns]
     fast.begin()
-    columns = list(fast.feed(pa.Table.from_pylist(rows, schema=schema)))
+    columns = list(fast.feed([pa.Table.from_pylist(rows, schema=schema)]))
     found = [r for c in columns for r in pa.table(c, names=names).to_pylist()]
     assert found == plain.feed(rows)
     return found
@@ -96,13 +98,13 @@ def test_a_sum_may_have_38_digits_and_no_more(sign: int) -> None:
     kind = "decimal(38,0)"
     most, half, more = (Decimal(sign * x) for x in (10**38 - 1, 5 * 10**37 - 1, 5 * 10**37))
     types = {"k": "long", "t": "long", "c": kind}
-    plan = Plan.of(count_window(2), {"total": agg.sum("c"), "least": agg.min("c")}, types, ["k"], "t")
-    (result,) = fed((Operator.new(plan), PlainOperator(plan)), kind, [half, more])
+    plan = AggregateDefinition.of(count_window(2), {"total": agg.sum("c"), "least": agg.min("c")}, types, ["k"], "t")
+    (result,) = fed((plan.fresh(), PlainOperator(plan)), kind, [half, more])
     assert result["total"] == most
     for too_much in ([most, Decimal(sign)], [most, most]):
         with pytest.raises(AggregateOverflowError, match="38 digits"):
-            fed((Operator.new(plan), PlainOperator(plan)), kind, too_much)  # type: ignore[arg-type]
-        made = Operator.new(plan, "set_aside"), PlainOperator(plan, "set_aside")
+            fed((plan.fresh(), PlainOperator(plan)), kind, too_much)  # type: ignore[arg-type]
+        made = plan.fresh("set_aside"), PlainOperator(plan, "set_aside")
         assert [r["total"] for r in fed(made, kind, [*too_much, half, half])] == [Decimal(sign * (10**38 - 2))]
         assert made[0].aside.tables["overflow"].num_rows == len(made[1].aside) == 1
 

@@ -9,13 +9,15 @@ from unittest import mock
 import pytest
 from typer.testing import CliRunner
 
+from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.cli.app import app
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.retention import truncate
-from strandline.operators.plan import Plan
-from strandline.recovery import partitions, step
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.processing import batch as batches_
+from strandline.processing import step
 from strandline.recovery.checkpoint_audit import audit
 from tests.operator_streams import PLANS, Streams, Tuples
 from tests.simulation.operator_world import KeptStates
@@ -24,7 +26,7 @@ from tests.unit.test_policy_changes import unwritten
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 
 
-def written(tmp_path: Path, plan: Plan, *policies: Policy) -> Streams:
+def written(tmp_path: Path, plan: AggregateDefinition, *policies: Policy) -> Streams:
     """An operator between two streams on the disk, a few batches under each policy."""
     kept, tuples = KeptStates(), Tuples(Random(5))
     storages = (LocalStorage(tmp_path / "in", "os"), LocalStorage(tmp_path / "out", "os"))
@@ -38,7 +40,7 @@ def written(tmp_path: Path, plan: Plan, *policies: Policy) -> Streams:
 
 @every_plan
 @pytest.mark.parametrize("policy", [cec(), cec(extent="1x"), instant("1 hour"), none()], ids=str)
-def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: Plan, policy: Policy) -> None:
+def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: AggregateDefinition, policy: Policy) -> None:
     case = written(tmp_path, plan, cec(), policy)
     found = audit(Log.open(case.output_storage))
     standings = case.output.state.standings
@@ -49,9 +51,9 @@ def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: Plan, polic
 
 
 @every_plan
-def test_a_checkpoint_that_was_never_written_is_named(tmp_path: Path, plan: Plan) -> None:
+def test_a_checkpoint_that_was_never_written_is_named(tmp_path: Path, plan: AggregateDefinition) -> None:
     case = written(tmp_path, plan, instant("1 ms"))
-    with mock.patch.object(step, "_since_the_last_whole", unwritten):
+    with mock.patch.object(saving, "_since_the_last_whole", unwritten):
         case.append(Tuples(Random(6)).batch(0, 2), {0: [_row(case)], 1: []})
         case.drain(instant("1 hour"))
     result = CliRunner().invoke(app, ["verify", str(tmp_path / "out"), "--json"])
@@ -69,14 +71,14 @@ def _row(case: Streams) -> dict[str, object]:
 @pytest.mark.parametrize("field", ["oldest", "extent"])
 def test_a_standing_that_speaks_of_other_footprints_is_named(tmp_path: Path, field: str) -> None:
     case = written(tmp_path, PLANS["tumbling count"], cec(extent=1000))
-    publish = partitions.publish
+    publish = batches_.publish
 
     def lying(output: Log, base: object, done: list[step.Done], *rest: object, **more: object) -> object:
         standing = done[0].standing
         wrong = replace(standing, **{field: getattr(standing, field) + (1 if field == "oldest" else -1)})
         return publish(output, base, [replace(done[0], standing=wrong), *done[1:]], *rest, **more)  # type: ignore[arg-type]
 
-    with mock.patch.object(partitions, "publish", lying):
+    with mock.patch.object(batches_, "publish", lying):
         case.append({0: [_row(case)], 1: []})
         case.drain(cec(extent=1000))
     assert audit(Log.open(case.output_storage)).problems

@@ -19,15 +19,15 @@ from strandline.cli.app import app
 from strandline.cli.arguments import size_value
 from strandline.cli.chart import bars
 from strandline.cli.replay import paced
-from strandline.cli.rows import RowPrinter, json_lines
 from strandline.cli.terminal import duration, out, rate, size
+from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.clock import ManualClock, SystemClock
 from strandline.errors import OptionError
-from strandline.log.consumers import register
-from strandline.log.local_storage import LocalStorage
+from strandline.log.consumer_registry import register
 from strandline.log.log import Log
 from strandline.log.manifest import Writer, commit_key
-from strandline.log.merge import Run
+from strandline.log.merge import BlockRun
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.testing.items import append_items, item_spec
 
 SECOND = 1_000_000
@@ -343,7 +343,7 @@ def test_replay_at_a_speed_emits_each_tuple_when_its_time_has_come() -> None:
     clock = ManualClock(77)
     began_us = clock.now_us()
     times = np.array([0, 1, 1, 2, 10, 10]) * SECOND + NOON
-    runs = [Run(pa.table({"t": times[i : i + 3]}), times[i : i + 3]) for i in (0, 3)]
+    runs = [BlockRun(pa.table({"t": times[i : i + 3]}), times[i : i + 3]) for i in (0, 3)]
     emitted = [
         ((clock.now_us() - began_us) / SECOND, t)
         for table in paced(iter(runs), 2.0, clock)

@@ -9,7 +9,7 @@ from strandline.clock import ManualClock
 from strandline.errors import OptionError
 from strandline.log import block as blocks_
 from strandline.log import compaction
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.column_types import KIND, OFFSET, block_schema
 from strandline.log.compaction import Compacted, compact
 from strandline.log.log import Log
 from strandline.log.retention import collect, truncate

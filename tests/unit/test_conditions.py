@@ -13,12 +13,11 @@ import pytest
 from strandline.errors import FormatVersionError, InputError, OptionError, SchemaError, StreamMismatchError
 from strandline.log import spec as spec_
 from strandline.log.log import Log
-from strandline.operators import aggregates as agg
-from strandline.operators.operator import Operator
-from strandline.operators.plan import Plan
-from strandline.operators.windows import count_window, session_window
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.stream_plan import plan_of
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import count_window, session_window
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.stream_definition import definition_of
 from strandline.testing import MemoryStorage
 from tests.operator_streams import Row, Streams, output_spec, plan, rows_table, set_aside, uninterrupted
 
@@ -29,7 +28,7 @@ def row(v: int | None, x: float | None = 1.0, time: int = 0) -> Row:
     return {"k": 1, "s": None if v is None else f"s{v}", "v": v, "x": x, "t": time}
 
 
-def result(p: Plan, rows: list[Row]) -> Row:
+def result(p: AggregateDefinition, rows: list[Row]) -> Row:
     (found,) = uninterrupted(p, rows, 1_000).to_pylist()
     return {name: found[name] for name in (a.name for a in p.accumulators)}
 
@@ -83,8 +82,8 @@ def test_a_condition_is_part_of_what_a_stream_is() -> None:
     assert p.to_json()["aggregates"] == {"total": ["sum", "v", "long", {"where": "(v > 0)"}]}
     storage = MemoryStorage()
     log = Log.create(storage, output_spec(p))
-    assert plan_of(log.spec, "here").accumulators == p.accumulators
-    assert plan_of(log.spec, "here").conditions[0].columns == ("v",)
+    assert definition_of(log.spec, "here").accumulators == p.accumulators
+    assert definition_of(log.spec, "here").conditions[0].columns == ("v",)
     Log.create(storage, output_spec(plan(count_window(2), ["k"], total=agg.sum("v", where=pc.field("v") > 0))))
     for where in (None, pc.field("v") > 1):
         with pytest.raises(StreamMismatchError, match="another operator"):
@@ -103,7 +102,7 @@ def test_a_tuple_for_which_it_cannot_be_computed_stops_the_operator_or_is_set_as
     p = plan(count_window(2), ["k"], total=agg.sum("v", where=pc.scalar(10) / pc.field("v") > 0))
     rows: list[Any] = [row(2), row(0), row(5)]
     with pytest.raises(InputError, match="divide by zero"):
-        list(Operator.new(p).feed(rows_table(rows)))
+        list(p.fresh().feed([rows_table(rows)]))
     s = Streams(p, lambda _: StateCache(tmp_path / "cache"), on_error="set_aside")
     s.append(rows)
     s.drain()
@@ -113,10 +112,10 @@ def test_a_tuple_for_which_it_cannot_be_computed_stops_the_operator_or_is_set_as
 
 def test_kernels_are_compiled_once_whatever_is_true() -> None:
     p = plan(count_window(2), ["k"], total=agg.sum("v", where=POSITIVE))
-    operator = Operator.new(p)
+    operator = p.fresh()
     for first, rows in ((0, [row(1), row(2)]), (2, [row(None), row(-1)]), (4, [row(0)])):
         operator.begin()
-        list(operator.feed(pa.concat_tables([rows_table(rows, first).slice(0, 1), rows_table(rows, first).slice(1)])))
+        list(operator.feed([pa.concat_tables([rows_table(rows, first).slice(0, 1), rows_table(rows, first).slice(1)])]))
     assert len(p.step.signatures) == 1  # type: ignore[attr-defined]
 
 
@@ -124,4 +123,4 @@ def test_conditions_that_differ_in_a_type_only_are_two() -> None:
     whole, halves = agg.count_all(where=pc.field("v") / 2 > 1), agg.count_all(where=pc.field("v") / 2.0 > 1)
     p = plan(count_window(3), ["k"], n=whole, m=halves)
     assert result(p, [row(3), row(3), row(4)]) == {"n": 1, "m": 3}
-    assert plan_of(output_spec(p), "here").conditions == p.conditions
+    assert definition_of(output_spec(p), "here").conditions == p.conditions

@@ -6,8 +6,8 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError, TruncatedError
-from strandline.log import consumers
-from strandline.log.consumers import Consumer, register, unregister
+from strandline.log import consumer_registry
+from strandline.log.consumer_registry import Consumer, register, unregister
 from strandline.log.log import Log
 from strandline.log.retention import truncate
 from strandline.testing import MemoryStorage
@@ -40,12 +40,12 @@ def log(storage: MemoryStorage, clock: ManualClock) -> Log:
 
 
 def known(log: Log) -> dict[str, tuple[int, ...]]:
-    return {c.name: c.needs for c in consumers.consumers(log)}
+    return {c.name: c.needs for c in consumer_registry.consumers(log)}
 
 
 def test_a_consumer_is_known_to_everybody(log: Log, storage: MemoryStorage) -> None:
     assert register(log, "billing", [1, 2]) == Consumer("billing", (1, 2), 5)
-    assert list(consumers.consumers(Log.open(storage))) == [Consumer("billing", (1, 2), 5)]
+    assert list(consumer_registry.consumers(Log.open(storage))) == [Consumer("billing", (1, 2), 5)]
 
 
 def test_reading_on_costs_no_commit(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
@@ -54,7 +54,7 @@ def test_reading_on_costs_no_commit(log: Log, storage: MemoryStorage, clock: Man
     clock.advance(1)
     register(log, "billing", [2, 1])
     assert log.state.seq == seq
-    assert list(consumers.consumers(Log.open(storage))) == [Consumer("billing", (2, 1), 1_000_005)]
+    assert list(consumer_registry.consumers(Log.open(storage))) == [Consumer("billing", (2, 1), 1_000_005)]
 
 
 def test_a_consumer_may_go_back_to_what_is_still_there(log: Log, storage: MemoryStorage) -> None:

@@ -1,5 +1,6 @@
 """The eventual checkpoint, read back from the output, and what replay makes of it: the state as it was."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -12,12 +13,14 @@ from strandline.errors import CorruptManifestError, OptionError, TruncatedError
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
-from strandline.operators.plan import Plan
-from strandline.operators.record import INPUT, POS, T
-from strandline.operators.window_state import WindowState
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.open_windows.record import INPUT, POS, T
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import StateImage
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.open_windows import saved_windows
-from strandline.recovery.recover import recover
+from strandline.recovery.recover import Stand, recover
+from strandline.recovery.window_report import saved_windows
 from tests.operator_streams import PLANS, Streams, Tuples, identity, windows_of
 
 POLICIES = {
@@ -39,13 +42,13 @@ class Kept:
 
     def __init__(self) -> None:
         self.attempt = ""
-        self.state: WindowState | None = None
+        self.arrays: Mapping[str, Any] | None = None
 
-    def open(self, attempt: str, width: int, *, timed: bool) -> WindowState | None:
-        return self.state if attempt == self.attempt else None
+    def open(self, attempt: str) -> Mapping[str, Any] | None:
+        return self.arrays if attempt == self.attempt else None
 
-    def leave(self, attempt: str, parent: str, state: WindowState, *, whole: bool = False) -> int:
-        self.attempt, self.state = attempt, state
+    def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
+        self.attempt, self.arrays = attempt, state.arrays
         return 1
 
     def close(self) -> None:
@@ -55,7 +58,7 @@ class Kept:
 class Case(Streams):
     """Streams with that cache and a source of tuples."""
 
-    def __init__(self, plan: Plan, seed: int = 1) -> None:
+    def __init__(self, plan: AggregateDefinition, seed: int = 1) -> None:
         self.kept = Kept()
         super().__init__(plan, lambda _: self.kept)  # type: ignore[arg-type,return-value]
         self.tuples = Tuples(Random(seed))
@@ -69,26 +72,28 @@ class Case(Streams):
 
     @property
     def live(self) -> WindowState:
-        assert self.kept.state is not None
-        return self.kept.state
+        assert self.kept.arrays is not None
+        return self.plan.revived(self.kept.arrays).state
 
     def load(self, log: Log | None = None, **changes: Any) -> WindowState:
         log = log or self.output
         standing = replace(log.state.standings[0], **changes)
-        return eventual_checkpoint.load(log, self.plan, 0, standing, log.state.ends[0])
+        operator = eventual_checkpoint.load(log, self.plan, 0, standing, log.state.ends[0])
+        assert isinstance(operator, AggregateOperator)
+        return operator.state
 
     def recovered(self) -> WindowState:
-        state = self.output.state
-        operator, _ = recover(
-            self.output, self.input, self.plan, 0, state.standings[0], state.ends[0], state.boundaries[0]
-        )
+        operator, _ = recover(self.output, self.input, self.plan, Stand.of(self.output, 0))
+        assert isinstance(operator, AggregateOperator)
         return operator.state
 
 
 @every_policy
 @every_plan
 @pytest.mark.parametrize("compacted", [False, True], ids=["as written", "compacted"])
-def test_checkpoint_and_replay_give_back_the_state_as_it_was(plan: Plan, policy: Policy, compacted: bool) -> None:
+def test_checkpoint_and_replay_give_back_the_state_as_it_was(
+    plan: AggregateDefinition, policy: Policy, compacted: bool
+) -> None:
     case = Case(plan)
     for _ in range(3):
         case.run(policy, commits=2)
@@ -107,7 +112,7 @@ def test_checkpoint_and_replay_give_back_the_state_as_it_was(plan: Plan, policy:
 
 
 @every_plan
-def test_a_window_in_the_checkpoint_is_its_newest_footprint(plan: Plan) -> None:
+def test_a_window_in_the_checkpoint_is_its_newest_footprint(plan: AggregateDefinition) -> None:
     case = Case(plan)
     case.run(cec(extent="2x"))
     rows = [r for t in case.output.read(0) for r in t.to_pylist() if r["_kind"] != 0]
@@ -126,7 +131,7 @@ def test_a_window_in_the_checkpoint_is_its_newest_footprint(plan: Plan) -> None:
 
 
 @every_plan
-def test_windows_come_in_the_order_of_their_footprints(plan: Plan) -> None:
+def test_windows_come_in_the_order_of_their_footprints(plan: AggregateDefinition) -> None:
     case = Case(plan)
     case.run(cec(extent="2x"))
     loaded = case.load()
@@ -153,7 +158,7 @@ def test_without_a_policy_recovery_begins_with_nothing() -> None:
 
 
 @every_plan
-def test_output_that_was_truncated_too_far_is_reported_as_such(plan: Plan) -> None:
+def test_output_that_was_truncated_too_far_is_reported_as_such(plan: AggregateDefinition) -> None:
     case = Case(plan)
     case.run(cec(extent="2x"))
     end = case.output.state.ends[0]
@@ -172,7 +177,7 @@ def test_output_that_was_truncated_too_far_is_reported_as_such(plan: Plan) -> No
 
 @every_plan
 @pytest.mark.parametrize("change", [{"open": 1}, {"extent": 1}, {"open": 0}], ids=["N", "extent", "none open"])
-def test_a_checkpoint_that_does_not_add_up_to_n_is_not_used(plan: Plan, change: dict[str, Any]) -> None:
+def test_a_checkpoint_that_does_not_add_up_to_n_is_not_used(plan: AggregateDefinition, change: dict[str, Any]) -> None:
     case = Case(plan)
     case.run(cec(extent="2x"))
     assert case.output.state.standings[0].open > 1
@@ -197,14 +202,14 @@ def test_replay_that_does_not_lead_to_n_windows_is_not_used() -> None:
     state = case.output.state
     wrong = replace(state.standings[0], open=state.standings[0].open + 1)
     with pytest.raises(CorruptManifestError, match="after replay"):
-        recover(case.output, case.input, case.plan, 0, wrong, state.ends[0], state.boundaries[0])
+        recover(case.output, case.input, case.plan, Stand(0, wrong, state.ends[0], state.boundaries[0]))
 
 
 # ---------------------------------------------------------------------- the table of open windows
 
 
 @every_plan
-def test_open_windows_are_a_table_that_anybody_can_read(plan: Plan) -> None:
+def test_open_windows_are_a_table_that_anybody_can_read(plan: AggregateDefinition) -> None:
     case = Case(plan)
     assert saved_windows(case.output).num_rows == 0
     empty = saved_windows(case.output)

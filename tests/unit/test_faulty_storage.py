@@ -6,7 +6,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import KeyExistsError, NoSpaceError, OptionError, StorageError
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 from strandline.testing import NO_FAULTS, Crash, FaultPlan, FaultyStorage, MemoryStorage
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import KeyExistsError, KeyMissingError, NoAccessError, NoSpaceError, OptionError, StorageError
-from strandline.log import fsspec_backends, fsspec_storage
-from strandline.log.fsspec_backends import BACKENDS, S3Backend
-from strandline.log.fsspec_storage import FsspecStorage
+from strandline.log.storage import fsspec_backends, fsspec_storage
+from strandline.log.storage.fsspec_backends import BACKENDS, S3Backend
+from strandline.log.storage.fsspec_storage import FsspecStorage
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, commit_key, encode
-from strandline.operators import operator
-from strandline.operators.arrays import RECORDS
-from strandline.operators.operator import Operator
-from strandline.operators.plan import Plan
-from strandline.operators.record import HINT, NEWER, START
-from strandline.recovery import step
+from strandline.operators.aggregate import aggregate_operator
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.open_windows.arrays import RECORDS
+from strandline.operators.open_windows.record import HINT, NEWER, START
+from strandline.processing import step
 from strandline.recovery.intake import pieces
 from tests.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted
 from tests.simulation.operator_world import KeptStates
@@ -37,21 +37,21 @@ def history(count: int, *, in_order: bool = True) -> list[Row]:
     return rows
 
 
-def streams(plan: Plan) -> Streams:
+def streams(plan: AggregateDefinition) -> Streams:
     kept = KeptStates()
     return Streams(plan, lambda _: kept)  # type: ignore[arg-type,return-value]
 
 
 def small(monkeypatch: pytest.MonkeyPatch, rows: int, windows: int = 1 << 20) -> None:
-    monkeypatch.setattr(operator, "_ROWS_MAX", rows)
-    monkeypatch.setattr(operator, "_WINDOWS_MAX", rows)
+    monkeypatch.setattr(aggregate_operator, "_ROWS_MAX", rows)
+    monkeypatch.setattr(aggregate_operator, "_WINDOWS_MAX", rows)
     monkeypatch.setattr(step, "WINDOWS_MAX", windows)
 
 
 @every_plan
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "shuffled"])
 def test_one_commit_is_taken_in_by_several_steps_with_the_same_results(
-    plan: Plan, in_order: bool, monkeypatch: pytest.MonkeyPatch
+    plan: AggregateDefinition, in_order: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = history(400, in_order=in_order)
     small(monkeypatch, 32)
@@ -67,7 +67,7 @@ def test_one_commit_is_taken_in_by_several_steps_with_the_same_results(
 
 
 @every_plan
-def test_a_step_stops_after_so_many_windows(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_stops_after_so_many_windows(plan: AggregateDefinition, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = history(300)
     small(monkeypatch, 10, windows=20)
     case = streams(plan)
@@ -78,18 +78,20 @@ def test_a_step_stops_after_so_many_windows(plan: Plan, monkeypatch: pytest.Monk
 
 
 @timed_plan
-def test_open_windows_of_a_history_in_order_stay_few(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_windows_of_a_history_in_order_stay_few(
+    plan: AggregateDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small(monkeypatch, 50)
     most = 0
-    run = Operator._run
+    run = AggregateOperator._run
 
-    def counted(self: Operator, batch: object) -> object:
+    def counted(self: AggregateOperator, batch: object) -> object:
         nonlocal most
         found = run(self, batch)  # type: ignore[arg-type]
         most = max(most, self.state.open_windows)
         return found
 
-    monkeypatch.setattr(Operator, "_run", counted)
+    monkeypatch.setattr(AggregateOperator, "_run", counted)
     case = streams(plan)
     case.append(history(3_000))
     case.drain(cec(), tuples_max=1 << 40)
@@ -98,7 +100,9 @@ def test_open_windows_of_a_history_in_order_stay_few(plan: Plan, monkeypatch: py
 
 
 @timed_plan
-def test_nothing_earlier_follows_a_piece_than_it_says(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_earlier_follows_a_piece_than_it_says(
+    plan: AggregateDefinition, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small(monkeypatch, 7)
     case = streams(plan)
     commits: Sequence[list[Row]] = [history(40), [{**r, "t": r["t"] + 80} for r in history(40, in_order=False)]]
@@ -117,15 +121,15 @@ def test_nothing_earlier_follows_a_piece_than_it_says(plan: Plan, monkeypatch: p
 def test_sessions_of_one_key_are_found_without_a_look_at_all_of_them() -> None:
     """Twelve thousand open sessions of one key: each opening touches its neighbours only."""
     plan = PLANS["session"]
-    work = Operator.new(plan)
+    work = plan.fresh()
     rows = [{"k": 1, "s": "one", "v": 1, "x": 1.0, "t": 100 * i} for i in range(12_000)]
-    list(work.feed(rows_table(rows)))
+    list(work.feed([rows_table(rows)]))
     assert work.state.open_windows == 12_000
     work.begin()
-    list(work.feed(rows_table([{**rows[-1], "t": 100 * 12_000}], 12_000)))
+    list(work.feed([rows_table([{**rows[-1], "t": 100 * 12_000}], 12_000)]))
     assert work.state.trace.counts[RECORDS] <= 3
     work.begin()
-    closed = work.close_until(100 * 12_000 + 50)
+    closed = work.advance(100 * 12_000 + 50)
     assert closed is not None
     assert len(closed[0]) == 12_001
 
@@ -137,16 +141,16 @@ def test_sessions_that_come_newest_first_are_found_near_to_each_other(day_by_day
     numbers = [first + i for first in range(many - day, -1, -day) for i in range(day)] if day_by_day else range(many)
     times = [100 * i if day_by_day else 100 * (many - i) for i in numbers]
     rows = [{"k": 1, "s": "one", "v": 1, "x": 1.0, "t": t} for t in times]
-    work = Operator.new(plan)
+    work = plan.fresh()
     work.begin()
-    list(work.feed(rows_table(rows[:-2])))
+    list(work.feed([rows_table(rows[:-2])]))
     records = work.state.arrays.records
     (newest,) = np.flatnonzero(records[: many - 2, NEWER] == -1)
     found = records[records[newest, HINT], START]
     assert found in (times[-3], times[-4])
-    list(work.feed(rows_table(rows[-2:], many - 2)))
+    list(work.feed([rows_table(rows[-2:], many - 2)]))
     assert work.state.open_windows == many
-    closed = work.close_until(1 << 60)
+    closed = work.advance(1 << 60)
     assert closed is not None
     assert closed[1].to_pylist() == sorted(times)
 

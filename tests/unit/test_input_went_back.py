@@ -7,9 +7,9 @@ import pytest
 from strandline.errors import InputWentBackError
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
-from strandline.log.storage import Storage
-from strandline.recovery.partitions import require_same_input
-from strandline.recovery.state_cache import StateCache
+from strandline.log.storage.storage import Storage
+from strandline.processing.batch import require_same_input
+from strandline.processing.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from tests.operator_streams import PLANS, Row, Streams, Tuples, append_rows
 from tests.simulation.operator_world import KeptStates
@@ -76,7 +76,7 @@ def test_an_input_that_was_put_back_and_went_on_is_refused() -> None:
 def test_an_input_that_was_put_back_in_the_middle_of_a_commit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step may stop half-way into a commit: then it has seen a commit that it is not done with."""
     case = Case()
-    monkeypatch.setattr("strandline.operators.operator._ROWS_MAX", 4)
+    monkeypatch.setattr("strandline.operators.aggregate.aggregate_operator._ROWS_MAX", 4)
     case.append(case.tuples.batch(60, 2))
     case.batch(tuples_max=8)
     standing = case.output.state.standings[0]

@@ -25,14 +25,14 @@ from random import Random
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 from strandline.operators import key_codec
-from strandline.operators.operator import Operator
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from tests.operator_streams import PLANS, Tuples, rows_table
 
 results = []
 for name in sys.argv[1:]:
-    operator = Operator.new(PLANS[name])
+    operator = PLANS[name].fresh()
     operator.begin()
-    for columns in operator.feed(rows_table(Tuples(Random(1), keys=5).rows(200), 0)):
+    for columns in operator.feed([rows_table(Tuples(Random(1), keys=5).rows(200), 0)]):
         results += [column.to_pylist() for column in columns]
 if not sys.argv[1:]:
     words = np.empty(1, np.int64)
@@ -116,7 +116,7 @@ def test_kernels_with_another_constant_of_another_file_are_not_loaded(
     warm: tuple[Path, dict[str, Any]], elsewhere: Path
 ) -> None:
     # Where the bytes of a key lie is a number that compiled code has frozen in.
-    record = elsewhere / "copy" / "strandline" / "operators" / "record.py"
+    record = elsewhere / "copy" / "strandline" / "operators" / "open_windows" / "record.py"
     text = record.read_text()
     assert "LENGTH_BITS: Final = 24" in text
     record.write_text(text.replace("LENGTH_BITS: Final = 24", "LENGTH_BITS: Final = 20"))

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.errors import StrandlineWarning
 from strandline.operators.kernel_bundle import KernelBundle
-from strandline.recovery.warm_up import Kernels
+from strandline.processing.kernel_warm_up import Kernels
 from strandline.spark.kernel_shipping import KernelShipping, unpacked
 from tests.operator_streams import PLANS, input_spec
 
@@ -23,7 +23,7 @@ class Context(SimpleNamespace):
 
 def shipping(master: str) -> KernelShipping:
     context: Any = Context(master=master, destroyed=[])
-    return KernelShipping(context, Kernels(PLANS["sliding time"], input_spec(["k"])))
+    return KernelShipping(context, Kernels(PLANS["sliding time"], (input_spec(["k"]),)))
 
 
 @pytest.fixture

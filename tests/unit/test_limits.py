@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.log.block import Block
+from strandline.log.log_state import LogState
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
 from strandline.operators.key_codec import KeyCodec
-from strandline.operators.record import LENGTH_MAX
-from strandline.spark.set_aside import Expected, Limits
+from strandline.operators.open_windows.record import LENGTH_MAX
+from strandline.spark.set_aside import EntryLimits, Expected
 
 NOW = 1_790_000_000_000_000
 HOUR = 3_600_000_000
@@ -23,9 +23,11 @@ def spec_of(time: str, **keys: str) -> StreamSpec:
     return StreamSpec("s", {"type": "struct", "fields": fields}, tuple(keys or ["k"]), "t", 2)
 
 
-def limits(spec: StreamSpec, boundaries: tuple[int | None, ...] = (None, None), max_ahead: int | None = HOUR) -> Limits:
+def limits(
+    spec: StreamSpec, boundaries: tuple[int | None, ...] = (None, None), max_ahead: int | None = HOUR
+) -> EntryLimits:
     base = LogState(0, (0, 0, 0), (0, 0, 0), boundaries)
-    return Limits.of(spec, base, max_ahead, NOW)
+    return EntryLimits.of(spec, base, max_ahead, NOW)
 
 
 def test_the_boundary_and_the_clock_part_what_is_late_and_what_is_ahead() -> None:

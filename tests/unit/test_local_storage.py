@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from strandline.errors import KeyExistsError, KeyMissingError, NoSpaceError, OptionError, StorageError
-from strandline.log import durable_file
-from strandline.log.local_storage import LocalStorage
+from strandline.log.storage import durable_file
+from strandline.log.storage.local_storage import LocalStorage
 
 
 @pytest.fixture

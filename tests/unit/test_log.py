@@ -23,10 +23,10 @@ from strandline.errors import (
 )
 from strandline.log import index
 from strandline.log.compaction import compact
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.manifest import Writer, commit_key, seal
 from strandline.log.retention import collect, truncate
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.testing import FaultyStorage, MemoryStorage
 from strandline.testing.items import append_items, item_spec, items_of, read_items, write_items
 

@@ -22,19 +22,19 @@ from strandline.clock import ManualClock
 from strandline.errors import StreamMismatchError
 from strandline.log import block as blocks_
 from strandline.log import operator_words
-from strandline.log.block import Kind
 from strandline.log.compaction import compact
-from strandline.log.consumers import operator_name, register, unregister
-from strandline.log.local_storage import LocalStorage
+from strandline.log.consumer_registry import operator_name, register, unregister
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import Writer, commit_key
 from strandline.log.retention import apply_retention
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.summary import summary
-from strandline.operators import aggregates as agg
-from strandline.operators.plan import Plan
-from strandline.operators.windows import Window, count_window, session_window, time_window
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.testing.items import append_items, item_spec
 from strandline.wording import exact_duration, plural
 from tests.operator_streams import struct
@@ -49,7 +49,7 @@ UUID = "5c7d1bba-98f3-44ff-9fb8-0123456789ab"
 
 def operator_spec(window: Window, partitions: int, **aggregates: agg.Aggregate) -> StreamSpec:
     chosen = aggregates or {"average": agg.avg("item_price"), "n": agg.count_all(), "most": agg.max("item_price")}
-    plan = Plan.of(window, chosen, COLUMNS, ["item_id"], "item_time")
+    plan = AggregateDefinition.of(window, chosen, COLUMNS, ["item_id"], "item_time")
     return StreamSpec(
         UUID,
         struct(plan.result_columns),

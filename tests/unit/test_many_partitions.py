@@ -14,12 +14,13 @@ import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
 from strandline.log.block import Block
-from strandline.log.columns import fields_of, type_name
+from strandline.log.column_types import fields_of, type_name
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.standing import Standing
-from strandline.operators.plan import Plan
-from strandline.recovery.step import Done
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.processing.element import Element
+from strandline.processing.step import Done
 from strandline.spark import operator_job
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_job import OperatorJob
@@ -53,7 +54,7 @@ class Driver:
         clock = ManualClock(1)
         spec = item_spec(partitions)
         types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-        plan = Plan.of(sl.count_window(10), {"n": sl.count_all()}, types, spec.key, spec.time)
+        plan = AggregateDefinition.of(sl.count_window(10), {"n": sl.count_all()}, types, spec.key, spec.time)
         operator = {**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]}
         output = Log.create(MemoryStorage(clock), replace(spec, id="averages", operator=operator), clock)
         place = Place(tempfile.gettempdir())
@@ -63,7 +64,7 @@ class Driver:
             master="local[2]", getLocalProperty=lambda _: None, setJobDescription=lambda _: None
         )
         idle = Housekeeping(place, None, "off")
-        self.job = OperatorJob(context, plan, cec(), (place, input_), (place, output), 10**9, idle)
+        self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), (place, input_), (place, output), idle)
         self.batches: list[Sequence[OperatorTask]] = []
         self.work: Any = None
         monkeypatch.setattr(operator_job, "on_hosts", self._on_hosts)
@@ -140,5 +141,5 @@ def test_what_travels_comes_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> N
         assert pickle.loads(pickle.dumps(task)) == task
         assert pickle.loads(pickle.dumps(done(task, 3))) == done(task, 3)
     again = pickle.loads(pickle.dumps(driver.work))
-    assert again.plan == driver.work.plan
+    assert again.element == driver.work.element
     assert again.output == driver.work.output

@@ -9,7 +9,7 @@ from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, TruncatedError
 from strandline.log.compaction import compact
 from strandline.log.log import Log
-from strandline.log.merge import Run, merged
+from strandline.log.merge import BlockRun, merged
 from strandline.log.retention import truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
@@ -31,7 +31,7 @@ def stream(seed: int, partitions: int = 3, commits: int = 20, lateness: int = 30
     return log
 
 
-def places(runs: list[Run]) -> list[tuple[int, int]]:
+def places(runs: list[BlockRun]) -> list[tuple[int, int]]:
     tables = [run.table.select(["_partition", "_offset"]).to_pylist() for run in runs]
     return [(row["_partition"], row["_offset"]) for table in tables for row in table]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import NoSpaceError, StorageError
-from strandline.log import durable_file
+from strandline.log.storage import durable_file
 from strandline.spark.native_blocks import _seal, _Written
 from strandline.spark.place import Place
 from strandline.testing.items import encode, item_spec, item_table

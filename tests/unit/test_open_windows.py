@@ -12,10 +12,9 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import StreamMismatchError, TruncatedError
 from strandline.log import retention
-from strandline.log.local_storage import LocalStorage
-from strandline.operators.operator import Operator
-from strandline.recovery.open_windows import current_windows, saved_windows
-from strandline.recovery.state_cache import StateCache
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.window_report import current_windows, saved_windows
 from tests.operator_streams import PLANS, Streams, Tuples, bits, identity, rows_table, windows_of
 
 POLICIES = {"cec": cec(extent="4x"), "instant": instant("1 hour"), "none": none()}
@@ -43,13 +42,13 @@ class Case:
     @property
     def expected(self) -> dict[Any, Any]:
         """What one operator has open that took everything in."""
-        operator = Operator.new(self.plan, "set_aside")
+        operator = self.plan.fresh("set_aside")
         operator.begin()
-        for _ in operator.feed(rows_table(self.rows)):
+        for _ in operator.feed([rows_table(self.rows)]):
             pass
         boundary = self.streams.output.state.boundaries[0]
         if self.plan.window.has_times and boundary is not None:
-            operator.close_until(boundary)
+            operator.advance(boundary)
         return {key: _told(row) for key, row in windows_of(self.plan, operator.state).items()}
 
     def found(self, table: pa.Table) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""Batches of an operator without Spark: what is taken in, who has to work for it, what becomes of idle partitions."""
+"""Batches of an operator without Spark: what is taken in, who has to work for it, what becomes of idle batches."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.retention import collect
-from strandline.operators import aggregates as agg
-from strandline.operators.windows import Window, count_window, session_window, time_window
-from strandline.recovery import eventual_checkpoint, partitions
-from strandline.recovery.state_cache import StateCache
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
+from strandline.processing import batch as batches_
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.recovery import eventual_checkpoint
 from strandline.units import END_OF_TIME
 from tests.operator_streams import PLANS, Row, Streams, plan, uninterrupted
 
@@ -162,11 +164,13 @@ def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
     streams.append(rows(5))
     other = Log.open(streams.output_storage)
     streams.batch()
-    taken = partitions.next_commits(streams.input, other.state, 1)
+    taken = batches_.next_commits(streams.input, other.state, 1)
     assert taken is not None
-    done = streams.run_steps(partitions.steps_of(taken, streams.input, other, 0, 1, "late"), cec())
+    done = streams.run_steps(
+        batches_.steps_of(taken, Element(streams.plan, cec(), tuples_max=1), streams.input, other, 0, "late"), cec()
+    )
     with pytest.raises(SecondWriterError):
-        partitions.publish(other, other.state, done, Writer("query", "other", 1))
+        batches_.publish(other, other.state, done, Writer("query", "other", 1))
     assert [d.tuples for d in done] == [5]
     assert streams.output.state.standings == Log.open(streams.output_storage).state.standings
 

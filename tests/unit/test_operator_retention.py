@@ -12,14 +12,14 @@ import pytest
 
 from strandline.checkpoint.policy import cec
 from strandline.log import block as blocks_
+from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.retention import apply_retention
 from strandline.log.seek import offsets_at
-from strandline.log.verify import verify
-from strandline.operators import aggregates as agg
-from strandline.operators.windows import Window, count_window, session_window, time_window
-from strandline.recovery.state_cache import StateCache
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
+from strandline.processing.state_cache import StateCache
 from tests.operator_streams import LATENESS, Row, Streams, plan
 
 HORIZON = 1_000

@@ -37,7 +37,7 @@ def test_other_errors_are_not_waited_out():
 
 def test_a_handle_on_a_stream_whose_writer_starts_later(tmp_path):
     from strandline.log.log import Log
-    from strandline.log.storage_url import open_storage
+    from strandline.log.storage.storage_url import open_storage
     from tests.operator_streams import PLANS, Streams
 
     spec = Streams(PLANS["tumbling count"], lambda _: None, 2).input.spec

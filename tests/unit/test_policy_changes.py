@@ -6,19 +6,19 @@ from unittest import mock
 
 import pytest
 
+from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import TruncatedError
 from strandline.log import log
 from strandline.log.retention import truncate
 from strandline.log.standing import Standing
-from strandline.operators import window_state
-from strandline.operators.plan import Plan
-from strandline.operators.record import BYTES_END
-from strandline.recovery import step
-from strandline.recovery.recover import recover
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.step import Step
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.open_windows import window_state
+from strandline.operators.open_windows.record import BYTES_END
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.recover import Stand, recover
 from tests.operator_streams import PLANS, Streams, Tuples, uninterrupted, windows_of
 from tests.simulation.operator_world import KeptStates
 
@@ -28,7 +28,7 @@ every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 class Case(Streams):
     """An operator whose state is kept in memory; recovery can be asked for at any time."""
 
-    def __init__(self, plan: Plan, tick_us: int = 0) -> None:
+    def __init__(self, plan: AggregateDefinition, tick_us: int = 0) -> None:
         self.kept = KeptStates()
         super().__init__(plan, self._cache, clock=ManualClock(1_000_000, tick_us))
         self.tuples = Tuples(Random(1), keys=40)  # so many that some windows stay open for long
@@ -44,11 +44,11 @@ class Case(Streams):
     def require_recoverable(self) -> None:
         """What is in the streams gives the state that the operator has."""
         standing = self.output.state.standings[0]
-        ends, boundaries = self.output.state.ends, self.output.state.boundaries
-        back, _ = recover(self.output, self.input, self.plan, 0, standing, ends[0], boundaries[0])
-        live = self.kept.open(standing.attempt, self.plan.width, timed=self.plan.window.has_times)
+        back, _ = recover(self.output, self.input, self.plan, Stand.of(self.output, 0))
+        assert isinstance(back, AggregateOperator)
+        live = self.kept.open(standing.attempt)
         assert live is not None
-        found, wanted = windows_of(self.plan, back.state), windows_of(self.plan, live)
+        found, wanted = windows_of(self.plan, back.state), windows_of(self.plan, self.plan.revived(live).state)
         saved_at = ("_input", "_open", "position")
         for window in wanted:
             for row in (found[window], wanted[window]):
@@ -61,7 +61,7 @@ class Case(Streams):
 
 @every_plan
 @pytest.mark.parametrize("tick_us", [1, 700, 2_000])
-def test_a_whole_checkpoint_that_is_published_was_written(plan: Plan, tick_us: int) -> None:
+def test_a_whole_checkpoint_that_is_published_was_written(plan: AggregateDefinition, tick_us: int) -> None:
     case = Case(plan, tick_us)
     for _ in range(40):
         case.run(instant("5 ms"), rows=8)
@@ -71,7 +71,9 @@ def test_a_whole_checkpoint_that_is_published_was_written(plan: Plan, tick_us: i
 @every_plan
 @pytest.mark.parametrize("first", [cec(), cec(extent="1x"), instant("1 ms"), instant("1 hour")], ids=str)
 @pytest.mark.parametrize("then", [cec(), cec(extent=10_000), instant("1 ms"), instant("1 hour")], ids=str)
-def test_a_policy_after_one_that_let_go_saves_every_window_anew(plan: Plan, first: Policy, then: Policy) -> None:
+def test_a_policy_after_one_that_let_go_saves_every_window_anew(
+    plan: AggregateDefinition, first: Policy, then: Policy
+) -> None:
     case = Case(plan)
     case.run(first, commits=3)
     case.run(none(), commits=2)
@@ -84,18 +86,18 @@ def test_a_policy_after_one_that_let_go_saves_every_window_anew(plan: Plan, firs
         assert case.output.state.ends[0] - standing.extent >= before.ends[0] - let_go.extent
 
 
-def unwritten(standing: Standing, step_: Step, end: int, saved: object) -> Standing:
+def unwritten(standing: Standing, before: Standing, written: int, saved: object) -> Standing:
     """What version 0.1 could say: that everything was saved, when nothing was."""
-    extent = min(standing.open, end)
+    extent = min(standing.open, before.extent + written)
     return replace(standing, oldest=standing.input, extent=extent, replay=0, saved=standing.open, saved_us=1)
 
 
-def with_an_unwritten_checkpoint(plan: Plan, first: Policy, steps_since: int) -> Case:
+def with_an_unwritten_checkpoint(plan: AggregateDefinition, first: Policy, steps_since: int) -> Case:
     case = Case(plan)
     case.run(first, commits=3)
     case.run(instant("1 ms"))
     with (
-        mock.patch.object(step, "_since_the_last_whole", unwritten),
+        mock.patch.object(saving, "_since_the_last_whole", unwritten),
         mock.patch.object(log, "require_forward"),  # nor did it look whether that goes back
     ):
         case.run(instant("1 hour"))
@@ -108,7 +110,7 @@ def with_an_unwritten_checkpoint(plan: Plan, first: Policy, steps_since: int) ->
 @pytest.mark.parametrize("first", [instant("1 ms"), cec()], ids=str)
 @pytest.mark.parametrize("then", [instant("1 hour"), cec(), none()], ids=str)
 def test_a_stream_whose_last_checkpoint_was_never_written_goes_on_from_an_older_one(
-    plan: Plan, steps_since: int, first: Policy, then: Policy
+    plan: AggregateDefinition, steps_since: int, first: Policy, then: Policy
 ) -> None:
     case = with_an_unwritten_checkpoint(plan, first, steps_since)
     case.require_recoverable()
@@ -125,7 +127,7 @@ def test_a_stream_whose_last_checkpoint_was_never_written_goes_on_from_an_older_
 
 
 @every_plan
-def test_without_the_input_such_a_stream_says_what_is_missing(plan: Plan) -> None:
+def test_without_the_input_such_a_stream_says_what_is_missing(plan: AggregateDefinition) -> None:
     case = with_an_unwritten_checkpoint(plan, instant("1 ms"), 1)
     case.kept.states.clear()
     truncate(case.input, before_offset=case.output.state.standings[0].oldest)
@@ -140,4 +142,4 @@ def test_bytes_that_no_window_refers_to_go_whatever_the_policy(policy: Policy, m
     case = Case(PLANS["tumbling count, strings"])
     case.run(policy, commits=40)
     state = case.kept.states[case.output.state.standings[0].attempt]
-    assert state.header[BYTES_END] < 2_000  # of some 16,000 that came
+    assert state["header"][BYTES_END] < 2_000  # of some 16,000 that came

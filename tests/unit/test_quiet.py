@@ -6,12 +6,12 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, SecondWriterError, StreamFinishedError
-from strandline.log import consumers, manifest, quiet
+from strandline.log import consumer_registry, manifest, quiet
+from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.retention import truncate
-from strandline.log.verify import verify
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 from strandline.units import END_OF_TIME, time_text
@@ -126,9 +126,9 @@ def test_a_finished_stream_is_looked_after_as_ever(log: Log) -> None:
     for i in range(3):
         append_items(log, {0: [(1, i, 100 + i)]}, writer=replace(WRITER, batch=i))
     quiet.finish(log, "run")
-    consumers.register(log, "report", [1, 0])
+    consumer_registry.register(log, "report", [1, 0])
     compact(log, blocks_min=2)
-    consumers.unregister(log, "report")
+    consumer_registry.unregister(log, "report")
     truncate(log, before_offset={0: 3})
     state = Log.open(log.storage).state
     assert state.finished

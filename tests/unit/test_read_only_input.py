@@ -14,11 +14,12 @@ import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
 from strandline.errors import NoAccessError, StorageError, StrandlineWarning
-from strandline.log.columns import fields_of, type_name
-from strandline.log.consumers import consumers, operator_name, register
-from strandline.log.local_storage import LocalStorage
+from strandline.log.column_types import fields_of, type_name
+from strandline.log.consumer_registry import consumers, operator_name, register
 from strandline.log.log import Log
-from strandline.operators.plan import Plan
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.processing.element import Element
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
@@ -58,14 +59,14 @@ class Setting:
         self.input = Log.create(self.storage, spec, clock)
         append_items(self.input, {0: [(1, 1, 1), (2, 2, 2)]})
         types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-        plan = Plan.of(sl.count_window(10), {"n": sl.count_all()}, types, spec.key, spec.time)
+        plan = AggregateDefinition.of(sl.count_window(10), {"n": sl.count_all()}, types, spec.key, spec.time)
         operator = {**plan.to_json(), "footprints": [list(c) for c in plan.control_columns]}
         output = Log.create(MemoryStorage(clock), replace(spec, id="averages", operator=operator), clock)
         place = Place(str(tmp_path / "hourly"))
         context: Any = SimpleNamespace(master="local[2]")
         idle = Housekeeping(place, None, "off")
         logs = (place, self.input), (place, output)
-        self.job = OperatorJob(context, plan, cec(), *logs, 10**9, idle, name=name)
+        self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), *logs, idle, name=name)
 
 
 def test_an_operator_over_an_input_that_may_not_be_written_works_and_warns_once(tmp_path: Path) -> None:

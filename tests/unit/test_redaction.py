@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import strandline as sl
 from strandline.cli.app import app
 from strandline.errors import OptionError, StorageError
-from strandline.log.fsspec_storage import FsspecStorage
-from strandline.log.redaction import redacted_url
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.fsspec_storage import FsspecStorage
+from strandline.log.storage.redaction import redacted_url
+from strandline.log.storage.storage_url import open_storage
 from strandline.spark.place import Place
 from strandline.spark.read_options import ReadOptions
 

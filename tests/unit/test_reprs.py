@@ -8,7 +8,7 @@ import pytest
 import strandline as sl
 from strandline.card import bars, card, spans
 from strandline.checkpoint.policy import Policy
-from strandline.operators.windows import Window
+from strandline.operators.aggregate.windows import Window
 from strandline.spark.query import Query
 from tests.operator_streams import PLANS, Streams
 
@@ -119,7 +119,7 @@ def test_a_query_shows_where_it_stands_and_no_secret():
 
 def test_builders_and_streams_show_what_they_are(tmp_path):
     from strandline.log.log import Log
-    from strandline.log.storage_url import open_storage
+    from strandline.log.storage.storage_url import open_storage
 
     spec = Streams(PLANS["tumbling count"], lambda _: None, 2).input.spec
     Log.create(open_storage(str(tmp_path / "s")), spec)

@@ -15,18 +15,18 @@ from strandline.checkpoint.policy import cec
 from strandline.cli.app import app
 from strandline.clock import ManualClock
 from strandline.log import block as blocks_
-from strandline.log import consumers
-from strandline.log.block import Kind
+from strandline.log import consumer_registry
 from strandline.log.compaction import compact
 from strandline.log.entries import tuples_kept
 from strandline.log.index import FOLD_EVERY, ROOT_KEY, Index
-from strandline.log.local_storage import LocalStorage
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import seal, unseal
 from strandline.log.retention import truncate
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.summary import summary
-from strandline.recovery.state_cache import StateCache
+from strandline.processing.state_cache import StateCache
 from tests.operator_streams import AT_ONCE, COLUMNS, PLANS, Streams, Tuples, struct
 
 SAVING = cec(extent=0)
@@ -119,11 +119,11 @@ def test_what_a_consumer_waits_for_is_counted_in_results(streams: Streams) -> No
     log = streams.output
     blocks = [list(log.blocks(p)) for p in range(2)]
     needs = [found[1].first for found in blocks]
-    consumers.register(log, "reader", needs)
+    consumer_registry.register(log, "reader", needs)
     (c,) = summary(log).consumers
     assert c.lag == tuple(sum(b.results for b in found[1:]) for found in blocks)
     assert (c.lag_tuples, c.held_tuples) == (sum(c.lag), sum(c.lag))
-    consumers.register(log, "reader", log.state.ends[:2])
+    consumer_registry.register(log, "reader", log.state.ends[:2])
     assert summary(log).consumers[0].lag == (0, 0)
 
 

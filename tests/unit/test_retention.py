@@ -7,7 +7,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError
 from strandline.log.compaction import compact
-from strandline.log.consumers import register, unregister
+from strandline.log.consumer_registry import register, unregister
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
 from strandline.log.retention import GRACE_US, apply_retention, collect, truncate

@@ -20,6 +20,7 @@ from strandline.errors import (
     StreamFinishedError,
 )
 from strandline.log import manifest, quiet, schema_change
+from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
 from strandline.log.index import Snapshot
@@ -27,12 +28,10 @@ from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage
-from strandline.log.verify import verify
-from strandline.operators import aggregates as agg
-from strandline.operators.operator import Operator
-from strandline.operators.plan import Plan
-from strandline.operators.windows import count_window
+from strandline.log.storage.storage import Storage
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import count_window
 from strandline.recovery.intake import pieces
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.operator_streams import append_rows, input_spec, struct, write_rows
@@ -125,12 +124,12 @@ def test_a_task_that_gets_the_stream_as_text_reads_old_and_new_blocks(storage: M
 
 def test_an_operator_over_the_stream_takes_the_new_column_in(storage: MemoryStorage) -> None:
     aggregates = {"mean": agg.avg("w"), "n": agg.count_all(), "least": agg.min("v")}
-    operator = Operator.new(Plan.of(count_window(5), aggregates, dict(MORE), ["k"], "t"))
+    operator = AggregateDefinition.of(count_window(5), aggregates, dict(MORE), ["k"], "t").fresh()
     operator.begin()
     found = [
-        pa.table(columns, names=[name for name, _ in operator.plan.result_columns]).to_pylist()
-        for piece in pieces(evolved(storage), operator.plan, 0, 0, 5, None, rows=2)
-        for columns in operator.feed(piece.tuples)
+        pa.table(columns, names=[name for name, _ in operator.definition.result_columns]).to_pylist()
+        for piece in pieces(evolved(storage), operator.definition, 0, 0, 5, None, rows=2)
+        for columns in operator.feed([piece.tuples])
     ]
     assert found == [[{"k": 1, "window_start": 0, "window_end": 4, "mean": 1.0, "n": 5, "least": 0}]]
 

@@ -9,10 +9,10 @@ import pytest
 
 from strandline.errors import StreamMismatchError
 from strandline.log.log import Log
-from strandline.operators import aggregates as agg
-from strandline.operators.windows import Window, session_window
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.stream_plan import continued, plan_of
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.windows import Window, session_window
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.stream_definition import continued, definition_of
 from strandline.testing import MemoryStorage
 from tests.operator_streams import LATENESS, Row, Streams, output_spec, plan, uninterrupted
 
@@ -74,7 +74,7 @@ def test_a_new_stream_says_by_which_rule_and_an_older_program_is_refused() -> No
     assert old.to_json()["window"] == {"kind": "session", "gap": GAP}, "as older versions wrote and write it"
     storage = MemoryStorage()
     log = Log.create(storage, output_spec(new))
-    assert plan_of(log.spec, "here").window == session_window(GAP)
+    assert definition_of(log.spec, "here").window == session_window(GAP)
     with pytest.raises(StreamMismatchError, match="another operator"):
         Log.create(storage, output_spec(old))
 

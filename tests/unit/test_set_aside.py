@@ -7,10 +7,11 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import AggregateOverflowError, InputError
 from strandline.log.compaction import compact
-from strandline.operators import aggregates as agg
-from strandline.operators import aside, columns, key_codec
-from strandline.operators.plan import Plan
-from strandline.operators.windows import count_window, session_window, time_window
+from strandline.operators import arrow_words, key_codec
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate import aside
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import count_window, session_window, time_window
 from tests.operator_streams import (
     LATENESS,
     Row,
@@ -44,7 +45,7 @@ def rows(count: int, first: int = 0, **changes: Any) -> list[Row]:
 class Case(Streams):
     """An operator that may set aside, and loses its state whenever a test wants."""
 
-    def __init__(self, p: Plan, on_error: Any = "set_aside") -> None:
+    def __init__(self, p: AggregateDefinition, on_error: Any = "set_aside") -> None:
         self.kept = KeptStates()
         super().__init__(p, lambda _: self.kept, on_error=on_error)  # type: ignore[arg-type,return-value]
 
@@ -53,7 +54,7 @@ class Case(Streams):
 
 
 @every_sum
-def test_a_sum_that_overflows_stops_the_operator_and_says_how_to_go_on(p: Plan) -> None:
+def test_a_sum_that_overflows_stops_the_operator_and_says_how_to_go_on(p: AggregateDefinition) -> None:
     case = Case(p, "stop")
     case.append(rows(6, v=BIG))
     with pytest.raises(AggregateOverflowError, match="does not fit 64 bits") as raised:
@@ -67,7 +68,7 @@ def test_a_sum_that_overflows_stops_the_operator_and_says_how_to_go_on(p: Plan) 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 @pytest.mark.parametrize("lossy", [False, True], ids=["kept", "lost"])
 def test_a_window_that_overflows_is_set_aside_once_and_all_others_have_their_results(
-    p: Plan, policy: Policy, lossy: bool
+    p: AggregateDefinition, policy: Policy, lossy: bool
 ) -> None:
     commits = [rows(7), rows(4, 7, v=BIG), rows(9, 11), rows(3, 20, v=-BIG), rows(40, 23), rows(1, 63)]
     commits = [[{**row, "t": row["t"] + 20 * (n // 2)} for row in commit] for n, commit in enumerate(commits)]
@@ -107,7 +108,7 @@ def test_a_window_that_overflowed_stops_an_operator_that_is_to_stop_when_it_clos
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> int:
     """Values of more than 100 bytes are too long, keys a little before."""
-    for module in (aside, columns, key_codec):
+    for module in (aside, arrow_words, key_codec):
         monkeypatch.setattr(module, "LENGTH_MAX", 100)
     return 100
 
@@ -125,7 +126,7 @@ POISON = {
 @pytest.mark.parametrize(("change", "reason", "p"), POISON.values(), ids=POISON)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_a_tuple_that_no_window_takes_is_set_aside_once_and_changes_nothing_else(
-    change: Row, reason: str, p: Plan, policy: Policy, short: int
+    change: Row, reason: str, p: AggregateDefinition, policy: Policy, short: int
 ) -> None:
     good = [*rows(9), *rows(9, 9), *rows(9, 18)]
     bad = {**rows(1)[0], **change}
@@ -157,7 +158,7 @@ def _append(case: Case, commit: list[Row]) -> None:
 
 @pytest.mark.parametrize(("change", "reason", "p"), POISON.values(), ids=POISON)
 def test_without_leave_such_a_tuple_stops_the_operator_and_says_where_it_is(
-    change: Row, reason: str, p: Plan, short: int
+    change: Row, reason: str, p: AggregateDefinition, short: int
 ) -> None:
     case = Case(p, "stop")
     _append(case, [*rows(5), {**rows(1)[0], **change}])

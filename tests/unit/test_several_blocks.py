@@ -7,15 +7,15 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log import index, manifest
+from strandline.log.audit.history import History
+from strandline.log.audit.stream_audit import verify
 from strandline.log.block import Block
 from strandline.log.compaction import compact
-from strandline.log.history import History
 from strandline.log.log import Log
 from strandline.log.merge import merged
 from strandline.log.retention import collect, truncate
 from strandline.log.seek import offsets_at
 from strandline.log.summary import summary
-from strandline.log.verify import verify
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, append_items, item_spec, read_items, write_items
 

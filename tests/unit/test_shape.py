@@ -14,12 +14,12 @@ import pytest
 from strandline.errors import FormatVersionError, InputError, OptionError, SchemaError, StreamMismatchError
 from strandline.log import spec as spec_module
 from strandline.log.spec import SHAPED_FORMAT, StreamSpec
-from strandline.operators import aggregates as agg
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+from strandline.operators.aggregate.windows import count_window
 from strandline.operators.expressions import Formula
-from strandline.operators.operator import Operator
 from strandline.operators.shape import AS_IS, Shape, Where
-from strandline.operators.windows import count_window
-from strandline.recovery.stream_plan import plan_of
+from strandline.recovery.stream_definition import definition_of
 from tests.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, struct, where
 
 K, V, X = pc.field("k"), pc.field("v"), pc.field("x")
@@ -29,13 +29,13 @@ def _rows(*values: int) -> list[dict[str, Any]]:
     return [{"k": 1, "s": "a", "v": v, "x": float(v), "t": i} for i, v in enumerate(values)]
 
 
-def _results(operator: Operator, table: pa.Table) -> list[dict[str, Any]]:
-    names = [name for name, _ in operator.plan.result_columns]
-    return [row for columns in operator.feed(table) for row in pa.table(columns, names=names).to_pylist()]
+def _results(operator: AggregateOperator, table: pa.Table) -> list[dict[str, Any]]:
+    names = [name for name, _ in operator.definition.result_columns]
+    return [row for columns in operator.feed([table]) for row in pa.table(columns, names=names).to_pylist()]
 
 
 def test_a_count_window_counts_the_tuples_that_pass_and_keeps_their_offsets() -> None:
-    operator = Operator.new(plan(count_window(2), ["k"], where(V > 0), total=agg.sum("v")))
+    operator = plan(count_window(2), ["k"], where(V > 0), total=agg.sum("v")).fresh()
     operator.begin()
     found = _results(operator, rows_table(_rows(-1, 5, -1, -1, 7, -2, 3, -1), first=100))
     assert found == [{"k": 1, "window_start": 101, "window_end": 104, "total": 12}]
@@ -52,7 +52,7 @@ def test_steps_follow_each_other_in_any_order() -> None:
 def test_only_the_columns_that_are_needed_are_read_and_computed() -> None:
     shape = where(pc.field("a") > 0, select("k", a=V + 1, b=X * 2, c="s"))
     p = plan(count_window(2), ["k"], shape, n=agg.count("c"))
-    assert sorted(p.input_columns) == ["k", "s", "t", "v"]
+    assert sorted(p.reads[0]) == ["k", "s", "t", "v"]
     assert p.shaping.over(rows_table(_rows(1))).column_names == ["k", "t", "a", "c", "_offset"]
 
 
@@ -91,16 +91,16 @@ def test_what_is_no_expression_is_refused() -> None:
 
 def test_a_tuple_that_cannot_be_computed_stops_the_operator_or_is_set_aside() -> None:
     rows = rows_table(_rows(900, 5, 600, 0, -900))
-    operator = Operator.new(FAILING)
+    operator = FAILING.fresh()
     operator.begin()
     with pytest.raises(InputError, match="divide by zero") as error:
-        list(operator.feed(rows))
+        list(operator.feed([rows]))
     assert error.value.where == "input offset 1: k=1, s=a, v=5, x=5.0, t=1"
     with pytest.raises(InputError, match="divide by zero"):
         FAILING.shape.read(rows.drop_columns(["_offset"]))
-    operator = Operator.new(FAILING, "set_aside")
+    operator = FAILING.fresh("set_aside")
     operator.begin()
-    list(operator.feed(rows))
+    list(operator.feed([rows]))
     assert operator.aside.tables["value"].column("_input").to_pylist() == [1, 3]
     assert operator.input_end == 5
 
@@ -118,10 +118,10 @@ def test_to_stop_takes_a_few_tries_however_many_tuples_cannot_be_computed(monkey
     over = Formula.over
     monkeypatch.setattr(Formula, "over", lambda formula, table: tries.append(1) or over(formula, table))
     table = rows_table(_rows(*[5] * 1_000, *[0] * 3_000))
-    operator = Operator.new(FAILING)
+    operator = FAILING.fresh()
     operator.begin()
     with pytest.raises(InputError, match="divide by zero"):
-        list(operator.feed(table))
+        list(operator.feed([table]))
     assert len(tries) < 200
 
 
@@ -133,10 +133,10 @@ def test_tuples_are_not_blamed_for_an_expression_that_works_for_none(on_error: A
         if given is not None:
             broken = replace(p.accumulators[0].aggregate, where=Formula.of(given, "x"))
             p = replace(p, accumulators=(replace(p.accumulators[0], aggregate=broken),))
-        operator = Operator.new(replace(p, shape=shape), on_error)
+        operator = replace(p, shape=shape).fresh(on_error)
         operator.begin()
         with pytest.raises(SchemaError, match="cannot be computed"):
-            list(operator.feed(rows_table(_rows(1, 2, 3))))
+            list(operator.feed([rows_table(_rows(1, 2, 3))]))
         assert not operator.aside.tables
 
 
@@ -156,7 +156,7 @@ def test_the_advice_about_a_division_by_zero_works() -> None:
 def test_a_plan_comes_back_from_stream_json_and_from_a_pickle(name: str) -> None:
     p = PLANS[name]
     data = replace(output_spec(p), format=SHAPED_FORMAT).to_json()
-    again = plan_of(StreamSpec.from_json(data, "here"), "here")
+    again = definition_of(StreamSpec.from_json(data, "here"), "here")
     assert again.shape == p.shape
     rows = rows_table(_rows(1, -600, 30))
     assert again.shape.over(rows).equals(p.shape.over(rows))
@@ -184,7 +184,7 @@ def test_another_expression_over_an_old_stream_is_refused() -> None:
 def test_expressions_that_differ_in_a_type_only_are_two() -> None:
     shape = select("k", whole=V / 2, exact=V / 2.0)
     p = plan(count_window(1), ["k"], shape, whole=agg.sum("whole"), exact=agg.sum("exact"))
-    again = plan_of(replace(output_spec(p), format=SHAPED_FORMAT), "here")
+    again = definition_of(replace(output_spec(p), format=SHAPED_FORMAT), "here")
     for one in (p.shape, again.shape):
         assert [(r["whole"], r["exact"]) for r in one.over(rows_table(_rows(3))).to_pylist()] == [(1, 1.5)]
     shapes = [where(e) for e in (V > 2, V > 2.0, pc.greater(V, pa.scalar(2, pa.int8())))]

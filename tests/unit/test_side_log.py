@@ -4,13 +4,13 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.log import manifest
+from strandline.log.audit.stream_audit import verify
 from strandline.log.block import Block
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.reason import AHEAD, KEY, LATE, TIME, reason_of
 from strandline.log.retention import apply_retention
 from strandline.log.summary import summary
-from strandline.log.verify import verify
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, append_items, item_spec, read_items, write_items
 

@@ -12,15 +12,15 @@ import pytest
 
 from strandline.errors import OptionError, SchemaError, StreamMismatchError
 from strandline.log.log import Log
-from strandline.operators import aggregates as agg
-from strandline.operators import operator as operator_module
-from strandline.operators import window_state
-from strandline.operators.operator import Limits, Operator
-from strandline.operators.plan import Plan
-from strandline.operators.record import BYTES_END
-from strandline.operators.windows import count_window, session_window
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.stream_plan import plan_of
+from strandline.operators.aggregate import aggregate_operator as operator_module
+from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import count_window, session_window
+from strandline.operators.open_windows import window_state
+from strandline.operators.open_windows.record import BYTES_END
+from strandline.operators.operator import Limits
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.stream_definition import definition_of
 from strandline.testing import MemoryStorage
 from tests.operator_streams import Row, Streams, output_spec, plan, rows_table, uninterrupted
 
@@ -40,11 +40,11 @@ def row(v: int | None, x: float | None = 1.0, time: int = 0) -> Row:
     return {"k": 1, "s": None if v is None else f"s{v}", "v": v, "x": x, "t": time}
 
 
-def results(p: Plan, rows: list[Row]) -> list[Row]:
-    operator = Operator.new(p)
+def results(p: AggregateDefinition, rows: list[Row]) -> list[Row]:
+    operator = p.fresh()
     operator.begin()
     names = [c for c, _ in p.result_columns]
-    found = [dict(zip(names, values, strict=True)) for c in operator.feed(rows_table(rows)) for values in zip(*(
+    found = [dict(zip(names, values, strict=True)) for c in operator.feed([rows_table(rows)]) for values in zip(*(
         column.to_pylist() for column in c), strict=True)]  # fmt: skip
     return found
 
@@ -98,11 +98,11 @@ def test_zero_infinity_and_nan_stay_what_they_are_in_buckets() -> None:
 
 def test_values_over_many_magnitudes_need_no_more_room() -> None:
     p = plan(count_window(TUPLES), ["k"], one=agg.percentile("x", 0.5))
-    operator = Operator.new(p)
+    operator = p.fresh()
     operator.begin()
     rng = Random(2)
     rows = [row(0, math.exp(rng.uniform(-300, 300))) for _ in range(TUPLES - 1)]
-    assert not list(operator.feed(rows_table(rows)))
+    assert not list(operator.feed([rows_table(rows)]))
     (sketch,) = operator.save(0, Limits()).opened[-1].to_pylist()
     assert len(sketch) <= 8 + 16 * 2048
 
@@ -119,10 +119,10 @@ def test_a_sketch_does_not_depend_on_the_order_of_values_nor_on_where_they_are_c
     saved = set()
     for at_once in (7, 1 << 17, 1):
         monkeypatch.setattr(operator_module, "_WINDOWS_MAX", at_once)
-        operator = Operator.new(p)
+        operator = p.fresh()
         operator.begin()
         rng.shuffle(rows)
-        list(operator.feed(rows_table(rows)))
+        list(operator.feed([rows_table(rows)]))
         saved.add(tuple(c.to_pylist()[0] for c in operator.save(0, Limits()).opened[-3:]))
     assert len(saved) == 1
 
@@ -131,9 +131,9 @@ def test_what_sketches_leave_behind_is_dropped_within_a_step(monkeypatch: pytest
     monkeypatch.setattr(operator_module, "_WINDOWS_MAX", 10)
     monkeypatch.setattr(window_state, "BYTES_MIN", 10_000)
     p = plan(count_window(TUPLES), ["k"], distinct=agg.count_distinct("v"))
-    operator = Operator.new(p)
+    operator = p.fresh()
     operator.begin()
-    list(operator.feed(rows_table([row(i) for i in range(2_000)])))
+    list(operator.feed([rows_table([row(i) for i in range(2_000)])]))
     assert operator.state.arrays.header[BYTES_END] < 50_000, "200 pieces have left a sketch of four kilobytes each"
 
 
@@ -176,7 +176,7 @@ def test_its_options_are_part_of_what_a_stream_is() -> None:
     p = plan(count_window(2), ["k"], one=agg.percentile("x", 0.5))
     assert p.to_json()["aggregates"] == {"one": ["percentile", "x", "double", {"p": 0.5, "exact_up_to": 1000}]}
     log = Log.create(storage, output_spec(p))
-    assert plan_of(log.spec, "here").accumulators == p.accumulators
+    assert definition_of(log.spec, "here").accumulators == p.accumulators
     for other in (agg.percentile("x", 0.6), agg.percentile("x", 0.5, exact_up_to=10)):
         with pytest.raises(StreamMismatchError, match="another operator"):
             Log.create(storage, output_spec(plan(count_window(2), ["k"], one=other)))

@@ -7,8 +7,8 @@ import pytest
 
 from strandline.errors import CorruptManifestError
 from strandline.log.block import Block
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
-from strandline.log.state import LogState
 
 
 def block(first: int, end: int, partition: int = 0, time: int = 100, rows: int | None = None) -> Block:

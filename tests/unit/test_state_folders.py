@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import UnsafeFolderError
-from strandline.recovery import state_folders
-from strandline.recovery.state_folders import FOLDER_VARIABLE, default_folder
+from strandline.processing import state_folders
+from strandline.processing.state_folders import FOLDER_VARIABLE, default_folder
 
 STREAM = str(uuid.UUID(int=1))
 OTHER = str(uuid.UUID(int=2))

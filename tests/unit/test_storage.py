@@ -1,4 +1,4 @@
-"""One behaviour suite over every storage: what `strandline.log.storage.Storage` promises."""
+"""One behaviour suite over every storage: what `strandline.log.storage.storage.Storage` promises."""
 
 import multiprocessing
 import pickle
@@ -12,9 +12,9 @@ import pytest
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import KeyExistsError, KeyMissingError, OptionError
-from strandline.log.fsspec_storage import FsspecStorage
-from strandline.log.local_storage import LocalStorage
-from strandline.log.storage import Storage, create_once
+from strandline.log.storage.fsspec_storage import FsspecStorage
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.storage.storage import Storage, create_once
 from strandline.testing import FaultyStorage, MemoryStorage
 
 KINDS = ["local-fsync", "local-os", "memory", "faulty", "fsspec-memory", "fsspec-s3", "fsspec-webhdfs"]

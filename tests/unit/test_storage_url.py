@@ -6,9 +6,9 @@ import fsspec
 import pytest
 
 from strandline.errors import OptionError
-from strandline.log.fsspec_storage import FsspecStorage
-from strandline.log.local_storage import LocalStorage
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.fsspec_storage import FsspecStorage
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.storage.storage_url import open_storage
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file://localhost{}", "file:{}", "local://{}", "{}/"])

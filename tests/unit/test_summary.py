@@ -7,7 +7,7 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.log.compaction import compact
-from strandline.log.consumers import register
+from strandline.log.consumer_registry import register
 from strandline.log.index import ROOT_KEY
 from strandline.log.log import Log
 from strandline.log.manifest import Writer

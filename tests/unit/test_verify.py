@@ -11,17 +11,18 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import NotAStreamError, StreamNotFoundError
 from strandline.log import block as blocks_
-from strandline.log import history, manifest
+from strandline.log import manifest
+from strandline.log.audit import history
+from strandline.log.audit.problem import Problem
+from strandline.log.audit.stream_audit import VerifyReport, open_unread, verify
 from strandline.log.block import Block
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.column_types import KIND, OFFSET, block_schema
 from strandline.log.compaction import compact
-from strandline.log.consumers import register
+from strandline.log.consumer_registry import register
 from strandline.log.index import ROOT_KEY, Index, Snapshot, load_snapshot
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key, seal
-from strandline.log.problem import Problem
 from strandline.log.retention import collect, truncate
-from strandline.log.verify import VerifyReport, open_unread, verify
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, encode, item_spec, write_items
 

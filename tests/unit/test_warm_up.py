@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from strandline.arrow_types import SIMPLE
 from strandline.cli.app import app
-from strandline.log.local_storage import LocalStorage
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.kernel_bundle import KernelBundle, pack
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.warm_up import COMMON, Kernels, _values, live_in_small
+from strandline.processing.kernel_warm_up import COMMON, Kernels, _values, live_in_small
+from strandline.processing.state_cache import StateCache
 from tests.operator_streams import PLANS, Streams, input_spec
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ from pathlib import Path
 from random import Random
 from strandline.checkpoint.policy import cec, instant
 from strandline.operators.kernel_cache import TALLY
-from strandline.recovery.state_cache import StateCache
+from strandline.processing.state_cache import StateCache
 from tests.operator_streams import PLANS, Streams, Tuples
 
 recovered = 0
@@ -48,7 +48,7 @@ EVERY = [pytest.param(name, marks=() if name == "sliding time" else pytest.mark.
 
 
 def kernels(name: str) -> Kernels:
-    return Kernels(PLANS[name], input_spec([column for column, _ in PLANS[name].key]))
+    return Kernels(PLANS[name], (input_spec([column for column, _ in PLANS[name].key]),))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -67,26 +67,26 @@ def test_an_operator_whose_kernels_were_compiled_beforehand_compiles_nothing(nam
 
 
 def test_kernels_that_are_kept_are_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.recovery.warm_up.live_in_small", lambda *_: pytest.fail("they are there"))
-    monkeypatch.setattr("strandline.recovery.warm_up.kept_names", lambda _: ["some.kernel"])
+    monkeypatch.setattr("strandline.processing.kernel_warm_up.live_in_small", lambda *_: pytest.fail("they are there"))
+    monkeypatch.setattr("strandline.processing.kernel_warm_up.kept_names", lambda _: ["some.kernel"])
     kernels("sliding time").compile()
 
 
 def test_kernels_do_not_depend_on_how_large_windows_are_but_on_what_is_computed() -> None:
     plan = PLANS["sliding time"]
     spec = input_spec(["k"])
-    purpose = Kernels(plan, spec)._purpose
+    purpose = Kernels(plan, (spec,))._purpose
     longer = replace(plan, window=replace(plan.window, size=3_600_000_000, advance=1_000_000))
-    assert Kernels(longer, spec)._purpose == purpose
+    assert Kernels(longer, (spec,))._purpose == purpose
     tumbling = replace(plan, window=replace(plan.window, advance=plan.window.size))
-    assert Kernels(tumbling, spec)._purpose != purpose
-    assert Kernels(replace(plan, accumulators=plan.accumulators[:1]), spec)._purpose != purpose
+    assert Kernels(tumbling, (spec,))._purpose != purpose
+    assert Kernels(replace(plan, accumulators=plan.accumulators[:1]), (spec,))._purpose != purpose
 
 
 @pytest.mark.parametrize("name", ["tumbling count", "session"])
 def test_a_life_in_small_leaves_nothing_behind(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    live_in_small(PLANS[name], input_spec([column for column, _ in PLANS[name].key]))
+    live_in_small(PLANS[name], (input_spec([column for column, _ in PLANS[name].key]),))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +112,7 @@ def test_the_command_compiles_what_is_common_or_what_an_operator_runs(
     storages = (LocalStorage(tmp_path / "input", durability="os"), LocalStorage(tmp_path / "output", durability="os"))
     streams = Streams(PLANS["session"], lambda partition: StateCache(tmp_path / "state"), storages=storages)
     assert CliRunner().invoke(app, ["warm-up", str(tmp_path / "output")]).exit_code == 0
-    assert compiled[-1] == Kernels(PLANS["session"], streams.input.spec)
+    assert compiled[-1] == Kernels(PLANS["session"], (streams.input.spec,))
     refused = CliRunner().invoke(app, ["warm-up", str(tmp_path / "input")])
     assert refused.exit_code == 1
     assert "no operator writes this stream" in refused.output

@@ -10,7 +10,7 @@ import pytest
 
 import strandline as sl
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage_url import open_storage
 from strandline.spark import worker_python
 from strandline.spark.preconditions import require_classic
 from strandline.testing.items import item_spec

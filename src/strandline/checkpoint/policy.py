@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from strandline.card import card
 from strandline.errors import OptionError
-from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Standing
+from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Mode, Standing
 from strandline.operators.operator import Limits
 from strandline.units import Duration, duration_us
 from strandline.wording import exact_duration
@@ -54,9 +55,19 @@ class Policy:
         return card(repr(self), {"a recovery": _RECOVERIES[self.mode]})
 
     @property
-    def mode(self) -> Literal["eventual", "instant", "none"]:
-        """How a recovery under this policy goes."""
-        return "eventual" if self.kind == "cec" else self.kind
+    def starts_from(self) -> Literal["footprints", "whole state", "nothing"]:
+        """What a recovery under this policy starts from."""
+        return _STARTS[self.kind]
+
+    @property
+    def replays(self) -> bool:
+        """Whether it then takes in again what came since."""
+        return self.kind != "none"
+
+    @property
+    def mode(self) -> Mode:
+        """Both answers, as standings have them."""
+        return _MODES[self.starts_from]
 
     def limits(self, open_windows: int, elapsed_us: int, costs: Standing | None) -> Limits:
         """When G-checks are due at the end of a step, `elapsed_us` after the one before."""
@@ -109,6 +120,12 @@ class Policy:
         return now_us - standing.saved_us >= self.every_us
 
 
+_STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
+    "cec": "footprints",
+    "instant": "whole state",
+    "none": "nothing",
+}
+_MODES: Mapping[str, Mode] = {"footprints": "eventual", "whole state": "instant", "nothing": "none"}
 _RECOVERIES = {
     "eventual": "reads the newest footprints of open windows, and replays what came since the oldest of them",
     "instant": "reads the last whole checkpoint, and replays what came since",

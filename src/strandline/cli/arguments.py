@@ -39,7 +39,7 @@ def open_log(path: str) -> Log:
     """The stream at a path or URL."""
     # Here and not above: `strandline --help` should not wait for Arrow.
     from strandline.log.log import Log
-    from strandline.log.storage_url import open_storage
+    from strandline.log.storage.storage_url import open_storage
 
     return Log.open(open_storage(path))
 

@@ -57,7 +57,7 @@ def consumers(
 
 
 def _forget(log: Log, name: str, known: Sequence[ConsumerSummary]) -> ConsumerSummary:
-    from strandline.log.consumers import unregister
+    from strandline.log.consumer_registry import unregister
 
     found = next(([c] for c in known if c.name == name), None) or [c for c in known if name in (c.label, c.writes)]
     if not found:
@@ -105,7 +105,7 @@ def _table(known: Sequence[ConsumerSummary], now_us: int) -> RenderableType:
 
 
 def _what(c: ConsumerSummary) -> str:
-    from strandline.log.consumers import OPERATOR_PREFIX
+    from strandline.log.consumer_registry import OPERATOR_PREFIX
 
     if c.writes:
         return f"operator that writes {c.writes}"

@@ -21,9 +21,9 @@ from strandline.cli.demo_history import draw, history, sketch
 from strandline.cli.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
-from strandline.log.local_storage import LocalStorage
+from strandline.log.kinds import only_results
 from strandline.log.log import Log
-from strandline.recovery.intake import only_results
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.wording import plural
 
 _PATH = "streams/demo"

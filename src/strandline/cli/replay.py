@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from strandline.cli.replay_output import Output
     from strandline.log.log import Log
-    from strandline.log.merge import Run
+    from strandline.log.merge import BlockRun
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
 _NAP_US = 20_000
@@ -130,7 +130,7 @@ def _progress(sink: Output) -> AbstractContextManager[Progress]:
     )
 
 
-def paced(runs: Iterator[Run], factor: float | None, clock: Clock) -> Iterator[pa.Table]:
+def paced(runs: Iterator[BlockRun], factor: float | None, clock: Clock) -> Iterator[pa.Table]:
     """The tuples of the runs, each when its time has come: `factor` seconds of the stream a second."""
     begin: tuple[int, int] | None = None
     for run in runs:

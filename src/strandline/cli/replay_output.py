@@ -11,10 +11,10 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.cli.rows import RowPrinter, json_lines
 from strandline.cli.terminal import out
+from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.errors import OptionError, StorageError
-from strandline.log.columns import OFFSET
+from strandline.log.column_types import OFFSET
 from strandline.log.merge import PARTITION
 from strandline.log.spec import StreamSpec
 

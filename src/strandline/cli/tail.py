@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.log.log import Log
-    from strandline.log.merge import Run
+    from strandline.log.merge import BlockRun
 
 _POLL_S = 0.2
 
@@ -37,7 +37,7 @@ def tail(
     offsets that do not compare. Columns that the terminal has no room for are left out. Times are UTC. With --json,
     one object a line, with the tuple's partition and offset.
     """
-    from strandline.log.columns import OFFSET
+    from strandline.log.column_types import OFFSET
     from strandline.log.merge import PARTITION, merged
 
     log = open_log(path)
@@ -82,14 +82,14 @@ def _newest(log: Log, partitions: Sequence[int], number: int) -> pa.Table | None
     return pa.concat_tables([run.table for _, run in found]).combine_chunks().take(pa.array(order[-number:]))
 
 
-def _last_of(log: Log, partition: int, number: int) -> Run | None:
+def _last_of(log: Log, partition: int, number: int) -> BlockRun | None:
     """The last tuples of one partition, in the order of its log."""
     import numpy as np
     import pyarrow as pa
 
-    from strandline.log.merge import Run, merged
+    from strandline.log.merge import BlockRun, merged
 
-    runs: deque[Run] = deque()
+    runs: deque[BlockRun] = deque()
     held = 0
     for run in merged(log, [partition], firsts={partition: _first_of_last(log, partition, number)}):
         runs.append(run)
@@ -99,7 +99,7 @@ def _last_of(log: Log, partition: int, number: int) -> Run | None:
     if not runs:
         return None
     table, times = pa.concat_tables([r.table for r in runs]), np.concatenate([r.times for r in runs])
-    return Run(table.slice(max(0, held - number)), times[-number:])
+    return BlockRun(table.slice(max(0, held - number)), times[-number:])
 
 
 def _first_of_last(log: Log, partition: int, number: int) -> int:
@@ -130,8 +130,8 @@ def _most_telling_first(log: Log) -> list[str]:
 def _printer(as_json: bool, columns: list[str]) -> tuple[Callable[[pa.Table], None], Callable[[], Sequence[str]]]:
     import sys
 
-    from strandline.cli.rows import RowPrinter, json_lines
     from strandline.cli.terminal import out
+    from strandline.cli.tuple_lines import RowPrinter, json_lines
 
     rows = RowPrinter(out())
 

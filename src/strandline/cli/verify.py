@@ -15,8 +15,8 @@ from strandline.cli.terminal import QUIET, aside, count, facts_table, out, panel
 from strandline.wording import plural
 
 if TYPE_CHECKING:
-    from strandline.log.problem import Problem
-    from strandline.log.verify import VerifyReport
+    from strandline.log.audit.problem import Problem
+    from strandline.log.audit.stream_audit import VerifyReport
     from strandline.recovery.checkpoint_audit import CheckpointAudit
 
 
@@ -26,10 +26,10 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
     Checks checksums, offsets, order, times, the index and the consumers; of an operator's stream also that it could
     recover. Changes nothing, and may run while others write. The exit code is 1 if there is a problem.
     """
+    from strandline.log.audit.stream_audit import open_unread
+    from strandline.log.audit.stream_audit import verify as verify_log
     from strandline.log.log import Log
-    from strandline.log.storage_url import open_storage
-    from strandline.log.verify import open_unread
-    from strandline.log.verify import verify as verify_log
+    from strandline.log.storage.storage_url import open_storage
     from strandline.recovery import checkpoint_audit
 
     storage = open_storage(path)

@@ -24,7 +24,7 @@ def warm_up(
     """
     from strandline.clock import stopwatch_s
     from strandline.operators.kernel_cache import TALLY, kernel_folder
-    from strandline.recovery.warm_up import COMMON, kernels_of
+    from strandline.processing.kernel_warm_up import COMMON, kernels_of
 
     began_s = stopwatch_s()
     folder = kernel_folder()

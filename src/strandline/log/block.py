@@ -9,7 +9,6 @@ written on the path of the stream, and its bytes are read once or twice.
 
 from __future__ import annotations
 
-import enum
 import io
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,25 +21,14 @@ import pyarrow.parquet as pq
 import xxhash
 
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
-from strandline.log.columns import CONTROL_FIELDS, KIND, OFFSET
+from strandline.log.column_types import CONTROL_FIELDS, KIND, OFFSET
+from strandline.log.kinds import Kind
 from strandline.log.reason import reason_of
 from strandline.log.spec import StreamSpec
 from strandline.wording import plural
 
 COMPRESSION = "lz4"
 ROWS_PER_GROUP = 1 << 18
-
-
-class Kind(enum.IntEnum):
-    """What a tuple is."""
-
-    RESULT = 0
-    G_OPEN = 1
-    """The state of a window that opened."""
-    G_CHECK = 2
-    """The state of a window that had been saved before."""
-    CLOSED = 3
-    """A window that closed and has no result: its footprints do not count any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from strandline.log import block as blocks_
-from strandline.log.block import Block, Kind
+from strandline.log.block import Block
+from strandline.log.kinds import Kind
 from strandline.log.spec import StreamSpec
 
 BYTES_MAX = 128 << 20

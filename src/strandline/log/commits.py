@@ -20,7 +20,7 @@ from strandline.log.cuts import CutFile
 from strandline.log.index import Index, Snapshot
 from strandline.log.manifest import FORMAT_2, Manifest, commit_key
 from strandline.log.milestone import FOLDER, Milestone, mark_key
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 
 
 class Commits:

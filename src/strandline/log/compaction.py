@@ -17,14 +17,15 @@ import pyarrow.compute as pc
 from strandline.errors import ConflictError, KeyMissingError, OptionError
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND
-from strandline.log.failures import lost_block
+from strandline.log.block import Block
+from strandline.log.column_types import KIND
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
+from strandline.log.log_errors import lost_block
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
 from strandline.log.profile import profile_of
-from strandline.log.state import LogState
-from strandline.log.storage import create_once
+from strandline.log.storage.storage import create_once
 
 TARGET_BYTES = 128 << 20
 BLOCKS_MIN = 8
@@ -54,7 +55,7 @@ class Compacted:
 NOTHING = Compacted(0, 0, 0, 0, 0)
 
 
-class _SupersededError(ConflictError):
+class _CompactedMeanwhileError(ConflictError):
     """Somebody else compacted or dropped these blocks in the meantime."""
 
 
@@ -180,7 +181,7 @@ def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
         kept[:] = [b for b in joined if not _is_superseded(b, state, seen)]
         if not kept:
-            raise _SupersededError("compacted or dropped by somebody else")
+            raise _CompactedMeanwhileError("compacted or dropped by somebody else")
         return Manifest(
             seq=state.seq + 1,
             kind="compact",
@@ -191,7 +192,7 @@ def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
 
     try:
         log.publish(make, since=base_seq)
-    except _SupersededError:
+    except _CompactedMeanwhileError:
         return []
     return kept
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from strandline.errors import CorruptManifestError
 from strandline.log.block import checksum
 from strandline.log.manifest import Manifest
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 
 TUPLES_MAX = 100_000
 TUPLES_MAX_PER_PARTITION = 1_000

@@ -29,11 +29,11 @@ from strandline.log.commits import write_mark
 from strandline.log.cuts import CutFile
 from strandline.log.index import Child, Index, children_json
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
 from strandline.log.manifest import FORMAT_2, Manifest, commit_key, seal
 from strandline.log.milestone import FOLDER, Milestone, mark_key
-from strandline.log.power_loss import make_durable
-from strandline.log.state import LogState
-from strandline.log.storage import Storage, create_once
+from strandline.log.storage.power_loss import make_durable
+from strandline.log.storage.storage import Storage, create_once
 
 KEEP_COMMITS = 4_096
 KEEP_US = 24 * 3_600_000_000
@@ -50,7 +50,7 @@ class Dropped:
     """Commits that were deleted."""
 
 
-class _SupersededError(ConflictError):
+class _MilestoneMadeError(ConflictError):
     """Somebody else made a milestone in the meantime, or took ours for garbage."""
 
 
@@ -72,7 +72,7 @@ def drop_commits(
     kept_before = log.kept
     folded = log.state.milestone.folded if log.state.milestone else -1
     # Not worth more than a try: what goes wrong with the index, or because of others, is done the next time.
-    with contextlib.suppress(_SupersededError, CorruptManifestError, KeyMissingError):
+    with contextlib.suppress(_MilestoneMadeError, CorruptManifestError, KeyMissingError):
         log.index_files()  # mends an index that has lost a file
         if log.snapshot.state.seq - folded >= every:
             made = _make(log, log.clock.now_us() - keep_us, keep_commits, unique())
@@ -104,7 +104,7 @@ def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone
 
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
         if state.milestone != previous or any(written.names.intersection(m.files) for m in seen):
-            raise _SupersededError("another milestone was made, or the files of this one were collected")
+            raise _MilestoneMadeError("another milestone was made, or the files of this one were collected")
         return Manifest(
             seq=state.seq + 1,
             kind="milestone",

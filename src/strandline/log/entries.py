@@ -17,8 +17,8 @@ from strandline.errors import CorruptionError, KeyMissingError
 from strandline.log.index import Child, Index, outermost
 from strandline.log.leaf import Ints, Leaf
 from strandline.log.log import END, Log
+from strandline.log.log_state import LogState
 from strandline.log.profile import Spans, profiles_of
-from strandline.log.state import LogState
 
 
 @dataclass(frozen=True, slots=True)

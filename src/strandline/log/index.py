@@ -23,9 +23,9 @@ import numpy as np
 from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.block import Block, checksum
 from strandline.log.leaf import Leaf
+from strandline.log.log_state import LogState
 from strandline.log.manifest import FORMAT, Manifest, commit_key, seal, unseal
-from strandline.log.state import LogState
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 
 FOLD_EVERY = 64
 FANOUT = 64

@@ -26,17 +26,17 @@ from strandline.errors import (
 )
 from strandline.failpoint import failpoint
 from strandline.log import block as blocks_
-from strandline.log import failures, index, manifest, spec
+from strandline.log import index, log_errors, manifest, spec
 from strandline.log.block import Block
 from strandline.log.commits import Commits
 from strandline.log.index import Index, Snapshot
+from strandline.log.log_state import LogState, require_forward
 from strandline.log.manifest import Manifest, Writer, commit_key
 from strandline.log.rebuild import rebuilt
+from strandline.log.recent_commits import Tail
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
-from strandline.log.state import LogState, require_forward
-from strandline.log.storage import Durability, Storage, create_once, is_temporary
-from strandline.log.tail import Tail
+from strandline.log.storage.storage import Durability, Storage, create_once, is_temporary
 from strandline.units import END_OF_TIME, earlier
 
 END = (1 << 63) - 1
@@ -90,7 +90,7 @@ class Log:
         except KeyMissingError:
             # What a crash left of the first write is not worth a word.
             other = next((listed for listed in storage.list("") if not is_temporary(listed.key)), None)
-            raise failures.no_stream(other.key if other else None, storage.url) from None
+            raise log_errors.no_stream(other.key if other else None, storage.url) from None
         log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
         log.reload()
         return log
@@ -181,7 +181,7 @@ class Log:
 
     def _apply(self, m: Manifest) -> None:
         if m.stream != self.spec.id:
-            raise failures.another_stream(m.seq, m.stream, self.storage.url)
+            raise log_errors.another_stream(m.seq, m.stream, self.storage.url)
         self.state = self.state.apply(m)
         self._tail.append(m)
         self.commits.note(m.milestone)
@@ -200,7 +200,7 @@ class Log:
         shown_until = 0
         for block in self._walk(partition, first, end, time_from, time_until):
             if block.first < shown_until:
-                raise failures.compacted_meanwhile(partition, shown_until, self.storage.url)
+                raise log_errors.compacted_meanwhile(partition, shown_until, self.storage.url)
             yield block
             shown_until = block.end
 
@@ -263,7 +263,7 @@ class Log:
                     table = self.read_block(block, columns)
                 except KeyMissingError as problem:
                     if missing == block:
-                        raise failures.lost_block(block, self.storage.url) from problem
+                        raise log_errors.lost_block(block, self.storage.url) from problem
                     missing = block
                     break
                 yield table.slice(first - block.first, min(end, block.end) - first)
@@ -272,13 +272,13 @@ class Log:
                 self.refresh()
                 self.require_kept(partition, first)
                 if first == before and missing is missing_before:
-                    raise failures.unindexed(partition, first, self.storage.url)
+                    raise log_errors.unindexed(partition, first, self.storage.url)
 
     def require_kept(self, partition: int, first: int) -> None:
         """Raises if the offset was dropped by retention."""
         start = self.state.starts[partition]
         if first < start:
-            raise failures.truncated(partition, first, start, self.storage.url)
+            raise log_errors.truncated(partition, first, start, self.storage.url)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -323,12 +323,12 @@ class Log:
 
         def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
             if base.finished:
-                raise failures.finished(self.storage.url)
+                raise log_errors.finished(self.storage.url)
             for m in seen:
                 if m.kind in ("append", "schema"):
-                    raise failures.second_writer(m.seq, m.writer, self.storage.url)
+                    raise log_errors.second_writer(m.seq, m.writer, self.storage.url)
                 if m.kind == "collect" and (gone := {b.file for b in blocks}.intersection(m.files)):
-                    raise failures.collected(gone, self.storage.url)
+                    raise log_errors.collected(gone, self.storage.url)
             ends = list(base.ends)
             for b in blocks:
                 ends[b.partition] = max(ends[b.partition], b.end)

@@ -26,7 +26,7 @@ from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log.block import Block
 from strandline.log.milestone import Milestone
 from strandline.log.standing import Standing
-from strandline.log.storage import Durability
+from strandline.log.storage.storage import Durability
 
 FORMAT = 1
 FORMAT_2 = 2

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from strandline.log.columns import OFFSET
+from strandline.log.column_types import OFFSET
 from strandline.log.leaf import Ints
 from strandline.log.log import Log
 from strandline.log.results import result_blocks
@@ -24,7 +24,7 @@ PARTITION = "_partition"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BlockRun:
     """Tuples that follow each other in the merged order."""
 
     table: pa.Table
@@ -41,7 +41,7 @@ def merged(
     firsts: Mapping[int, int] | None = None,
     since: int | None = None,
     until: int | None = None,
-) -> Iterator[Run]:
+) -> Iterator[BlockRun]:
     """The results of these partitions up to what is published now, in the order of time.
 
     `firsts` says per partition at which offset to begin; `since` and `until` bound the tuples' times, the end excluded.
@@ -85,26 +85,26 @@ class _Source:
                 self._latest = int(self.times[-1])
         return True
 
-    def take(self, horizon: int, *, including: bool) -> Run:
+    def take(self, horizon: int, *, including: bool) -> BlockRun:
         """The tuples before a time, or up to and including it, which are then no longer here."""
         assert self._table is not None
         many = int(np.searchsorted(self.times, horizon, side="right" if including else "left"))
         taken = self._table.slice(0, many)
         numbers = pa.repeat(pa.scalar(self.partition, pa.int32()), many)
-        run = Run(taken.append_column(PARTITION, numbers), self.times[:many])
+        run = BlockRun(taken.append_column(PARTITION, numbers), self.times[:many])
         self._table, self.times = self._table.slice(many), self.times[many:]
         return run
 
 
-def _joined(pieces: Sequence[Run], names: list[str], late: int) -> Run:
+def _joined(pieces: Sequence[BlockRun], names: list[str], late: int) -> BlockRun:
     table = pa.concat_tables([piece.table for piece in pieces]).select(names)
     if pieces[0].table.column(PARTITION)[0].as_py() == late:
         table = table.set_column(len(names) - 2, PARTITION, pa.nulls(len(table), pa.int32()))
     if len(pieces) == 1:
-        return Run(table, pieces[0].times)
+        return BlockRun(table, pieces[0].times)
     times = np.concatenate([piece.times for piece in pieces])
     order = np.argsort(times, kind="stable")  # the pieces stand in the order of their partitions
-    return Run(table.combine_chunks().take(pa.array(order)), times[order])
+    return BlockRun(table.combine_chunks().take(pa.array(order)), times[order])
 
 
 def _tables(

@@ -7,9 +7,9 @@ checkpoint with the newest manifest finds there what it would have found without
 from __future__ import annotations
 
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest, Writer
-from strandline.log.state import LogState
-from strandline.log.storage import Durability
+from strandline.log.storage.storage import Durability
 
 
 def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> Manifest | None:

@@ -6,8 +6,8 @@ from strandline.errors import DroppedError
 from strandline.log import index
 from strandline.log.commits import Commits
 from strandline.log.index import Index, Snapshot
+from strandline.log.log_state import LogState
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
 
 
 def rebuilt(spec: StreamSpec, commits: Commits, tree: Index, seq: int) -> Snapshot:

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import KeyMissingError, OptionError
-from strandline.log import failures
-from strandline.log.block import Block, Kind
+from strandline.log import log_errors
+from strandline.log.block import Block
 from strandline.log.bounds import Bounds
-from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
+from strandline.log.column_types import OFFSET, PARTITION, REASON
+from strandline.log.kinds import is_result
 from strandline.log.log import END, Log
 
 ROWS_PER_BATCH = 1 << 16
@@ -48,7 +49,7 @@ def result_blocks(
                     table = log.read_block(block, read)
                 except KeyMissingError as problem:
                     if block == missing:
-                        raise failures.lost_block(block, log.storage.url) from problem
+                        raise log_errors.lost_block(block, log.storage.url) from problem
                     missing = block
                     break
                 cut = max(0, first - block.first)
@@ -63,7 +64,7 @@ def result_blocks(
 
 def _within(table: pa.Table, time: str, since: int | None, until: int | None) -> pa.Table:
     """The results among the tuples, of these times."""
-    keep = pc.equal(table.column(KIND), Kind.RESULT.value)
+    keep = is_result(table)
     for bound, compare in ((since, pc.greater_equal), (until, pc.less)):
         if bound is not None:
             keep = pc.and_(keep, compare(table.column(time).cast(pa.int64()), bound))

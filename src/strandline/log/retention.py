@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.errors import ConsumerError, OptionError
-from strandline.log import consumers, milestone
+from strandline.log import consumer_registry, milestone
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
 from strandline.log.milestone import is_mark
 from strandline.log.reason import AHEAD, TIME
-from strandline.log.state import LogState
-from strandline.log.storage import is_temporary
+from strandline.log.storage.storage import is_temporary
 from strandline.units import earlier
 
 GRACE_US = 3_600_000_000
@@ -94,7 +94,7 @@ def planned(
     starts = [max(old, new) for old, new in zip(state.starts, wanted, strict=True)]
     free = list(starts)
     refusal = None
-    for consumer in consumers.consumers(log):
+    for consumer in consumer_registry.consumers(log):
         for p, need in enumerate(consumer.needs):
             if need >= starts[p] or starts[p] == state.starts[p]:
                 continue
@@ -104,7 +104,7 @@ def planned(
     return Truncation(tuple(starts), tuple(free), refusal)
 
 
-def _refusal(log: Log, consumer: consumers.Consumer, partition: int, need: int, start: int) -> ConsumerError:
+def _refusal(log: Log, consumer: consumer_registry.Consumer, partition: int, need: int, start: int) -> ConsumerError:
     return ConsumerError(
         f"{consumer.text} still needs partition {partition} from offset {need:,}; "
         f"truncating would drop up to offset {start - 1:,}",

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import ConflictError, OptionError, StreamNotFoundError
-from strandline.log import failures
+from strandline.log import log_errors
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 
 
 def checked_evolution(value: str | None) -> str | None:
@@ -48,7 +48,7 @@ def add_columns(log: Log, asked: StreamSpec) -> Manifest | None:
         if not columns:
             raise _OvertakenError("somebody else has added columns in the meantime")
         if state.finished:
-            raise failures.finished(log.storage.url)
+            raise log_errors.finished(log.storage.url)
         return Manifest(state.seq + 1, "schema", log.spec.id, log.clock.now_us(), columns=columns)
 
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log.block import Kind
-from strandline.log.columns import KIND
+from strandline.log.kinds import is_result
 from strandline.log.log import Log
 
 
@@ -23,7 +22,7 @@ def _offset_at(log: Log, partition: int, time: int) -> int:
         table = log.read_block(block, columns=[log.spec.time])
         is_in_time = pc.greater_equal(table.column(log.spec.time).cast(pa.int64()), time)
         # A footprint may speak of a window that ends long after the results around it.
-        hits = pc.indices_nonzero(pc.and_(is_in_time, pc.equal(table.column(KIND), int(Kind.RESULT))))
+        hits = pc.indices_nonzero(pc.and_(is_in_time, is_result(table)))
         if len(hits):
             return block.first + int(hits[0].as_py())
     return log.state.ends[partition]

@@ -8,9 +8,9 @@ from dataclasses import replace
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
+from strandline.log.recent_commits import Tail
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage
-from strandline.log.tail import Tail
+from strandline.log.storage.storage import Storage
 
 
 class Share(Log):

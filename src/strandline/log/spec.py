@@ -18,7 +18,7 @@ from strandline.errors import (
     SchemaError,
     StreamMismatchError,
 )
-from strandline.log.columns import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
+from strandline.log.column_types import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
 from strandline.log.operator_words import differences, origin_text
 from strandline.log.reason import ending
 from strandline.times import TimeKind

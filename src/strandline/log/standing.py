@@ -61,6 +61,11 @@ class Standing:
     """Its checksum: should the input be put back and go on otherwise, it will be another one."""
 
     @property
+    def lets_go(self) -> bool:
+        """Whether a failure after it loses state: nothing is kept to get back from."""
+        return self.mode == "none"
+
+    @property
     def unit_costs(self) -> tuple[float, float]:
         """Nanoseconds to read a tuple of the extent and to replay a tuple, as measured or as assumed."""
         return self.extent_ns or EXTENT_NS, self.replay_ns or REPLAY_NS

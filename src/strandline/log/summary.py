@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from strandline.errors import DroppedError
-from strandline.log.columns import fields_of, type_name
-from strandline.log.consumers import Consumer, consumers
+from strandline.log.column_types import fields_of, type_name
+from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer

@@ -9,9 +9,12 @@ now is put on: nothing else has to be read.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from strandline.operators.arrays import Bytes, Int32s, Int64s
+import numpy as np
+import numpy.typing as npt
+
+from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
 from strandline.operators.kernel_cache import njit
 
 _PLACE, _ONE, _TWO = -7046029254386353131, -4658895280553007687, -7723592293110705685
@@ -31,7 +34,7 @@ def checksum(array: Int64s | Int32s | Bytes) -> int:
     return int(_sum_of(words, 0) + _sum_of(rest.view(np.int64), whole)) % MODULUS
 
 
-def checksum_of_rows(array: Int64s | Int32s, rows: Int32s) -> int:
+def checksum_of_rows(array: Int64s | Int32s, rows: npt.NDArray[np.integer[Any]]) -> int:
     """What these rows, each named once, add to the checksum of the array."""
     return int(_sum_at(array if array.ndim == 2 else array.reshape(-1, 1), rows)) % MODULUS
 

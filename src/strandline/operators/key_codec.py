@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError
-from strandline.operators.aggregates import BYTES, WORDS
-from strandline.operators.arrays import Bytes, Int64s
-from strandline.operators.columns import Column, bytes_of, from_bytes, from_words, sealed, words_of
+from strandline.operators.aggregate.aggregates import BYTES, WORDS
+from strandline.operators.arrow_words import Column, bytes_of, from_bytes, from_words, words_of
+from strandline.operators.kernel_arrays import Bytes, Int64s, sealed
 from strandline.operators.kernel_cache import njit
-from strandline.operators.record import LENGTH_BITS, LENGTH_MAX
+from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 from strandline.operators.wide import WORD_DIGITS_MAX
 
 BYTES_A_PART = 21
@@ -39,7 +39,7 @@ class KeyCodec:
         if self.fits_word:
             words, valid = words_of(columns[0], self._types[0])
             return words, sealed((1 - valid).astype(np.int64)), sealed(np.empty(0, np.uint8))
-        parts = [_Part(c, kind) for c, kind in zip(columns, self._types, strict=True)]
+        parts = [_KeyPart(c, kind) for c, kind in zip(columns, self._types, strict=True)]
         lengths = np.zeros(len(columns[0]), np.int64)
         for part in parts:
             lengths += part.lengths
@@ -68,7 +68,7 @@ def _is_word(kind: str) -> bool:
     return kind in WORDS or (decimal is not None and decimal[0] <= WORD_DIGITS_MAX)
 
 
-class _Part:
+class _KeyPart:
     """One column of a key: a byte that says null or not, then eight bytes, or a length and that many."""
 
     def __init__(self, column: Column, kind: str) -> None:

@@ -1,34 +1,36 @@
-"""The operator at work on one partition: tuples in, results and footprints out. A step is a function of its input."""
+"""The protocol of operators: all that the driver, a step, recovery and whoever looks at an operator know of one.
+
+A `Definition` says what an operator is; it is part of the identity of the stream that the operator writes. An
+`Operator` is one partition of it at work: tuples in, results and footprints out, a function of its input. Aggregates,
+joins and barriers are peers behind it.
+
+What an operator takes in is one sequence of tuples a partition, in an order that everybody agrees on. It comes as one
+table for each of its inputs; the column `_offset` says where in the sequence a tuple stands. Over one stream that is
+the offset in the stream.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.errors import AggregateOverflowError
-from strandline.operators import kernel
-from strandline.operators.aggregates import Op
-from strandline.operators.arrays import FRESH, OVERFLOWS, RESULTS, Batch, Int32s, Int64s
-from strandline.operators.aside import Aside, unfit, unfit_error
-from strandline.operators.expressions import VALUE_ERRORS
-from strandline.operators.plan import Plan
-from strandline.operators.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, N, T
-from strandline.operators.sketching import room_for_hits, sketched
-from strandline.operators.tuples import NO_BATCH, OFFSET, Columns, held_bytes, input_batch, key_and_window
-from strandline.operators.window_state import WindowState
+OFFSET = "_offset"
+"""The column that says where in the sequence of input tuples a tuple stands."""
 
-_ROWS_MAX = 1 << 20
-"""Rows that go through a kernel at once: bounds what a step needs beside the state."""
-_WINDOWS_MAX = 1 << 17
-"""Windows that rows which go through a kernel at once may open. Few, so that those which are over close soon."""
+TAKEN_IN = "_input"
+"""The column of footprints that says which input tuples they hold: those before this place. Every operator has it."""
 
 OnError = Literal["stop", "set_aside"]
 """What to do about a tuple or a window that cannot be computed."""
+
+Rows = npt.NDArray[np.integer[Any]] | slice
+"""Some rows of an array: their numbers, or those from one to another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,255 +64,177 @@ class Extent:
     """The output offset of the oldest footprint."""
 
 
-class Operator:
-    """A plan with its open windows."""
+@dataclass(frozen=True, slots=True)
+class StateImage:
+    """The state of an operator as arrays, and what of it has changed since the step began."""
 
-    def __init__(self, plan: Plan, state: WindowState, on_error: OnError = "stop") -> None:
-        self.plan = plan
-        self.state = state
-        self.on_error = on_error
-        self.aside = Aside(plan)
-        """What this step has set aside."""
-        self.opened = 0
-        """How many windows were opened in this step."""
-        self._fresh: list[Int32s] = []
+    arrays: Mapping[str, npt.NDArray[Any]]
+    changed: Mapping[str, Rows] | None
+    """Of each array, the rows that have changed; None if arrays were replaced, so that all of it has."""
 
-    @classmethod
-    def new(cls, plan: Plan, on_error: OnError = "stop") -> Operator:
-        """Without windows."""
-        return cls(plan, WindowState.empty(plan.width, plan.layout, timed=plan.window.has_times), on_error)
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a stretch of the output says of windows, in the columns that `Definition.loads` names, and `_offset`."""
+
+    closed: pa.Table
+    """Results, and windows that closed without one."""
+    footprints: pa.Table
+
+
+class SetAside(Protocol):
+    """What a step could not compute."""
 
     @property
-    def input_end(self) -> int:
-        """The state holds the input tuples before this offset."""
-        return int(self.state.arrays.header[INPUT])
+    def tables(self) -> Mapping[str, pa.Table]:
+        """By reason, in the columns of the results."""
 
-    @input_end.setter
-    def input_end(self, offset: int) -> None:
-        self.state.arrays.header[INPUT] = offset
+    @property
+    def closed(self) -> Sequence[list[pa.Array]]:
+        """Columns of windows that closed without a result: their footprints do not count any more."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all that."""
+
+
+class Definition(Protocol):
+    """What an operator is. Immutable, equal by value; it travels to tasks without what is compiled of it."""
+
+    @property
+    def kind(self) -> str:
+        """What stream.json calls it."""
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that it reads, of each input."""
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of each input."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it matters to it that time passes."""
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """Names and types of the key columns."""
+
+    @property
+    def result_columns(self) -> list[tuple[str, Any]]:
+        """Names and Spark types of the results' columns."""
+
+    @property
+    def result_time(self) -> str:
+        """The column among them that is the time of a result."""
+
+    @property
+    def control_columns(self) -> list[tuple[str, Any]]:
+        """Names and types of the columns that only footprints fill."""
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Those of the results' columns that say nothing of a window while it is open."""
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The columns of the output that `Operator.load` reads."""
+
+    @property
+    def needs_newer_format(self) -> bool:
+        """Whether versions before streams of format 3 would misunderstand it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What stream.json says of it: all that must stay the same for as long as the stream lives."""
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[Definition, Sequence[Mapping[str, Any]]]:
+        """One that runs the same kernels over windows which a few tuples fill, and the columns that it reads.
+
+        Columns are names and types, a mapping an input; those given are what the inputs have.
+        """
+
+    def continuing(self, stored: Mapping[str, Any] | None) -> Definition:
+        """The definition by the rules of the stream of which stream.json says this; they may be older than today's."""
+
+    def fresh(self, on_error: OnError = "stop") -> Operator:
+        """An operator without state."""
+
+    def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> Operator:
+        """The operator that these arrays are the state of, which it may write to; ValueError if they cannot be."""
+
+
+class Operator(Protocol):
+    """One partition of an operator at work."""
+
+    on_error: OnError
+    input_end: int
+    """The state holds the input tuples before this place."""
+
+    @property
+    def definition(self) -> Definition:
+        """What it is."""
+
+    @property
+    def aside(self) -> SetAside:
+        """What this step has set aside."""
+
+    @property
+    def opened(self) -> int:
+        """How many windows were opened in this step."""
+
+    @property
+    def open_windows(self) -> int:
+        """N."""
 
     @property
     def rows_at_once(self) -> int:
-        """How many tuples to feed before windows are closed."""
-        if self.plan.window.has_times or self.plan.sketches:
-            return max(1, _WINDOWS_MAX // self.plan.window.overlap)
-        return _ROWS_MAX
-
-    def begin(self) -> None:
-        """Begins a step."""
-        self.state.begin()
-        self.aside = Aside(self.plan)
-        self.opened = 0
-        self._fresh = []
-
-    # ------------------------------------------------------------------ tuples
-
-    def feed(self, table: pa.Table) -> Iterator[list[pa.Array]]:
-        """Takes in input tuples; the results of the count windows they complete."""
-        for first in range(0, table.num_rows, self.rows_at_once):
-            piece = table.slice(first, self.rows_at_once)
-            end = int(piece.column(OFFSET)[-1].as_py()) + 1
-            piece = self.healthy(self.shaped(piece))
-            if piece.num_rows:
-                batch = input_batch(self.plan, piece, held_bytes(self.state.arrays))
-                closed, batch = self._run(batch)
-                records = self._results(closed, batch)
-                if len(records):
-                    yield Columns(self.plan, records, self.state.arrays, batch).results()
-                self.state.keep_bytes(self.plan.bytes_words, batch)
-                if self.plan.sketches:  # each piece leaves new ones; a step may have many pieces
-                    self.state.drop_dead_bytes(self.plan.bytes_words)
-            self.input_end = end
-
-    def shaped(self, table: pa.Table) -> pa.Table:
-        """The tuples as the plan's shape makes them; those that it cannot compute are kept in `aside`, or raised."""
-        shape = self.plan.shaping
-        if not shape or not table.num_rows:
-            return table
-        if self.on_error == "stop":
-            return shape.read(table)
-        try:
-            return shape.over(table)
-        except VALUE_ERRORS:
-            shape.require_computable(table.schema)  # as when it was defined: but this may be another machine
-            rows = shape.failing(table)
-            if not len(rows):
-                raise  # it is not the tuples
-        self.aside.add_tuples("value", table.take(pa.array(rows)))
-        keep = np.ones(table.num_rows, bool)
-        keep[rows] = False
-        return shape.over(table.filter(pa.array(keep)))
-
-    def healthy(self, table: pa.Table) -> pa.Table:
-        """The tuples that can be computed with; what is wrong with the others is kept in `aside`, or raised."""
-        wrong = unfit(self.plan, table)
-        if not wrong:
-            return table
-        if self.on_error == "stop":
-            raise unfit_error(self.plan, table, wrong)
-        keep = np.ones(table.num_rows, bool)
-        for reason, rows in wrong.items():
-            self.aside.add_tuples(reason, table.take(pa.array(rows)))
-            keep[rows] = False
-        return table.filter(pa.array(keep))
-
-    def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
-        """The records of windows that closed, and the batch with all that they refer to."""
-        window, state = self.plan.window, self.state
-        rows = len(batch.keys)
-        by_count = window.kind == "count"
-        results = np.empty((rows if by_count else 0, self.plan.width), np.int64)
-        fresh = np.empty(rows if by_count else rows * (window.overlap + 1), np.int32)
-        state.trace.counts[RESULTS] = state.trace.counts[FRESH] = 0
-        state.trace = room_for_hits(state.trace, self.plan, rows)
-        row = 0
-        while True:
-            row, code = self.plan.step(
-                window.reach, window.advance, state.arrays, batch, row, results, fresh, state.trace
-            )
-            if code == kernel.DONE:
-                break
-            state.grow(state.room + window.overlap)
-        self._fresh.append(fresh[: state.trace.counts[FRESH]].copy())
-        self.opened += len(self._fresh[-1])
-        if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
-            self._refuse_overflow(results[: state.trace.counts[RESULTS]], batch)
-        results = results[: state.trace.counts[RESULTS]]
-        return results, sketched(self.plan, state.arrays, batch, state.trace, results)
-
-    def _results(self, records: Int64s, batch: Batch) -> Int64s:
-        """Those of the closed windows that have a result; the others are kept in `aside`, or raised."""
-        overflowed = self.plan.overflowed(records)
-        if not overflowed.any():
-            return records
-        if self.on_error == "stop":
-            self._refuse_overflow(records, batch)
-        self.aside.add_windows("overflow", Columns(self.plan, records[overflowed], self.state.arrays, batch))
-        return records[~overflowed]
-
-    def _refuse_overflow(self, closed: Int64s, batch: Batch) -> None:
-        """Raises with the first window that overflowed, among those just closed or those that are open."""
-        used = self.state.arrays.records[: self.state.arrays.header[USED]]
-        every = np.concatenate([closed, used[used[:, OPENED] >= 0]])
-        found = every[self.plan.overflowed(every)][:1]
-        sums = [a for a in self.plan.accumulators if a.count_place is not None]
-        fits = [s for s, op in (("64 bits", Op.SUM_INT), ("38 digits", Op.SUM_WIDE)) if any(a.op is op for a in sums)]
-        raise AggregateOverflowError(
-            f"a sum ({', '.join(a.name for a in sums)}) does not fit {' or '.join(fits)} any more",
-            where=f"window {key_and_window(self.plan, found, self.state.arrays, batch)}",
-            todo='sum a double or smaller units, use smaller windows, or start(…, on_error="set_aside"); '
-            "the stream stays as it was",
-        )
-
-    def close_until(self, boundary: int) -> list[pa.Array] | None:
-        """Closes windows that end at this time or before: their results, ordered by end, then by opening."""
-        state = self.state
-        due = int(kernel.count_due(state.arrays, boundary, np.empty(128, np.int64)))
-        if due == 0:
-            return None
-        records = np.empty((due, self.plan.width), np.int64)
-        state.trace.counts[RESULTS] = 0
-        kernel.close_due(self.plan.is_session, state.arrays, boundary, records, state.trace)
-        records = records[: state.trace.counts[RESULTS]]
-        order = np.lexsort((records[:, START], records[:, OPENED], records[:, END]))
-        records = self._results(records[order], NO_BATCH)
-        return Columns(self.plan, records, state.arrays, NO_BATCH).results() if len(records) else None
-
-    def replay(self, table: pa.Table) -> None:
-        """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
-        table = self.healthy(self.shaped(table))
-        if not table.num_rows:
-            return
-        batch = input_batch(self.plan, table, held_bytes(self.state.arrays))
-        window = self.plan.window
-        self.state.trace = room_for_hits(self.state.trace, self.plan, len(batch.keys))
-        self.plan.replay(window.reach, window.advance, self.state.arrays, batch, self.state.trace)
-        nothing = np.empty((0, self.plan.width), np.int64)
-        batch = sketched(self.plan, self.state.arrays, batch, self.state.trace, nothing)
-        if len(self.plan.bytes_words):
-            self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
-            self.state.keep_bytes(self.plan.bytes_words, batch)
-            if self.plan.sketches:
-                self.state.drop_dead_bytes(self.plan.bytes_words)
+        """How many tuples to feed before time may pass."""
 
     @property
     def due(self) -> int | None:
-        """No window that is open ends before this time; None if there is none, or windows end by count."""
-        arrays = self.state.arrays
-        return int(arrays.timers[0, 0]) if arrays.header[TIMERS] > 0 else None
+        """Nothing happens before time reaches this; None if that is not known, or time does not matter."""
 
-    # ------------------------------------------------------------------ footprints
+    def begin(self) -> None:
+        """Begins a step: from now on changes are noted."""
+
+    def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
+        """Takes in tuples, a table an input; yields the columns of results that they complete."""
+
+    def advance(self, boundary: int) -> list[pa.Array] | None:
+        """Takes in that no tuple before this time will follow; the columns of results that this completes."""
+
+    def replay(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes tuples that were seen before into windows whose footprints did not have them yet."""
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
-        state, plan, begin = self.state, self.plan, position
-        fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
-        chosen = np.empty(len(fresh), np.int32)
-        count = int(kernel.still_open(state.arrays, fresh, chosen))
-        opened = self._save_these(chosen[len(chosen) - count :], position)
-        position += count
-        self.state.reserve_queue(state.open_windows)
-        records = np.empty((state.open_windows, plan.width), np.int64)
-        written = int(
-            kernel.save_oldest(
-                state.arrays,
-                state.trace,
-                self.input_end,
-                begin,
-                position,
-                records,
-                float(limits.extent),
-                float(limits.replay),
-                float(limits.cost),
-                float(limits.extent_cost),
-                float(limits.replay_cost),
-                limits.budget,
-            )
-        )
-        self._fresh = []
-        return Footprints(opened, self._footprints(records[:written]))
+        """Footprints of what is new, then of the oldest windows, as the limits ask; the first goes to `position`."""
 
     def save_all(self, position: int) -> Footprints:
-        """A footprint of every window: an instant checkpoint."""
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        slots = np.flatnonzero(records[:, OPENED] >= 0)
-        order = np.lexsort((records[slots, START], records[slots, OPENED]))
-        nothing = self.save_nothing().opened
-        return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
+        """Footprints of the whole state: an instant checkpoint."""
 
     def save_nothing(self) -> Footprints:
         """No footprints."""
-        nothing = self._footprints(np.empty((0, self.plan.width), np.int64))
-        self._fresh = []
-        return Footprints(nothing, nothing)
-
-    def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
-        self.state.reserve_queue(len(slots))
-        records = np.empty((len(slots), self.plan.width), np.int64)
-        kernel.save_open(self.state.arrays, self.state.trace, slots, self.input_end, position, records)
-        return self._footprints(records)
-
-    def _footprints(self, records: Int64s) -> list[pa.Array]:
-        return Columns(self.plan, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)
 
     def mark_unsaved(self, *, every: bool = False) -> None:
         """Treats windows without a footprint as just opened; with `every`, those with one too: it does not count."""
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        is_open = records[:, OPENED] >= 0
-        if every:
-            records[is_open, T] = records[is_open, TICKET] = NONE
-            self.state.grown = True  # nothing less than the whole state tells it
-        found = np.flatnonzero(is_open & (records[:, T] == NONE))
-        self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
 
     def end(self) -> None:
         """Ends a step: what nobody refers to any more goes."""
-        self.state.drop_dead_bytes(self.plan.bytes_words)
 
     def extent(self, position: int) -> Extent:
         """Where recovery would begin if the output ended at this offset."""
-        slot = int(kernel.oldest(self.state.arrays))
-        if slot < 0:
-            return Extent(self.state.open_windows, self.input_end, position)
-        record = self.state.arrays.records[slot]
-        return Extent(int(self.state.arrays.header[N]), int(record[T]), int(record[POS]))
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Takes the newest footprint of every window that is open into a fresh state."""
+
+    def oldest_footprint(self) -> tuple[int, int] | None:
+        """T and output offset of the oldest footprint that counts; None if there is none."""
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        """Every open window in the columns of a footprint; with `now`, of one that would be made now."""
+
+    def image(self) -> StateImage:
+        """The state as arrays."""

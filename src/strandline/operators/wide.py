@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.operators.arrays import OVERFLOWS, Int64s, State, Trace
+from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.kernel_cache import njit
-from strandline.operators.record import OVERFLOWED
+from strandline.operators.open_windows.arrays import OVERFLOWS, State, Trace
+from strandline.operators.open_windows.record import OVERFLOWED
 
 DIGITS_MAX = 38
 WORD_DIGITS_MAX = 18

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strandline.errors import CorruptionError, InputError, StrandlineError, StreamError
+from strandline.log.audit.problem import Problem
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
-from strandline.log.problem import Problem
 from strandline.log.standing import Standing
-from strandline.log.storage_url import open_storage
-from strandline.operators.window_state import WindowState
+from strandline.log.storage.storage_url import open_storage
+from strandline.operators.operator import Operator
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.recover import recover
-from strandline.recovery.stream_plan import plan_of
+from strandline.recovery.recover import Stand, recover
+from strandline.recovery.stream_definition import definition_of
 
 _TODO = (
     "keep the input: a recovery would look for an older checkpoint and replay more; let the operator run on, it saves "
@@ -36,18 +36,16 @@ class CheckpointAudit:
 def audit(log: Log) -> CheckpointAudit:
     """Rebuilds the eventual checkpoint of every partition and, where the input can be read, replays what came since."""
     input_ = _input_of(log)
-    plan = plan_of(log.spec, log.storage.url, input_.spec if input_ is not None else None)
+    definition = definition_of(log.spec, log.storage.url, input_.spec if input_ is not None else None)
     windows, replayed = 0, 0
     problems: list[Problem] = []
     for partition, standing in enumerate(log.state.standings):
         try:
-            state = eventual_checkpoint.load(log, plan, partition, standing, log.state.ends[partition])
-            windows += state.open_windows
-            problems += [_problem(log, partition, standing, what) for what in _contradictions(log, partition, state)]
+            operator = eventual_checkpoint.load(log, definition, partition, standing, log.state.ends[partition])
+            windows += operator.open_windows
+            problems += [_problem(log, partition, standing, what) for what in _contradictions(log, partition, operator)]
             if input_ is not None:
-                done = recover(
-                    log, input_, plan, partition, standing, log.state.ends[partition], log.state.boundaries[partition]
-                )[1]
+                done = recover(log, input_, definition, Stand.of(log, partition))[1]
                 replayed += done.replayed
         except (CorruptionError, StreamError, InputError) as problem:
             problems.append(_problem(log, partition, standing, problem.what))
@@ -64,10 +62,10 @@ def _input_of(log: Log) -> Log | None:
     return found if is_same else None
 
 
-def _contradictions(log: Log, partition: int, state: WindowState) -> Iterator[str]:
+def _contradictions(log: Log, partition: int, operator: Operator) -> Iterator[str]:
     """Where the footprints found are not those that the standing speaks of."""
     standing, end = log.state.standings[partition], log.state.ends[partition]
-    oldest = eventual_checkpoint.oldest(state)
+    oldest = operator.oldest_footprint()
     if standing.mode != "eventual" or oldest is None:
         return
     input_end, position = oldest

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from strandline.errors import ConflictError
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND
+from strandline.log.block import Block
+from strandline.log.kinds import only_results
 from strandline.log.leaf import Ints
 from strandline.log.log import Log
-from strandline.operators.plan import Plan
+from strandline.operators.operator import Definition
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -38,16 +37,16 @@ class Piece:
 
 
 def pieces(
-    log: Log, plan: Plan, partition: int, first: int, end: int, boundary: int | None, rows: int
+    log: Log, definition: Definition, partition: int, first: int, end: int, boundary: int | None, rows: int
 ) -> Iterator[Piece]:
     """The input tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows."""
     if first >= end:
         return
-    is_timed = plan.window.has_times and boundary is not None
+    is_timed = definition.has_times and boundary is not None
     later = _Later(_listed(log, partition, first, end)) if is_timed else None
-    for table in log.read(partition, first, end, plan.input_columns):
+    for table in log.read(partition, first, end, list(definition.reads[0])):
         behind = first + table.num_rows
-        least = _least_after(table, plan.time[0], later.least(behind)) if later is not None else None
+        least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
         for begin in range(0, table.num_rows, rows):
             part = table.slice(begin, rows)
             until = begin + part.num_rows
@@ -83,10 +82,3 @@ def _least_after(table: pa.Table, time: str, later: int) -> Ints:
     times = table.column(time).cast(pa.int64()).to_numpy()
     least: Ints = np.minimum.accumulate(np.append(times, later)[::-1])[::-1]
     return least
-
-
-def only_results(table: pa.Table) -> pa.Table:
-    """The table without control tuples."""
-    kinds = table.column(KIND)
-    highest = pc.max(kinds).as_py()
-    return table if not highest else table.filter(pc.equal(kinds, int(Kind.RESULT)))

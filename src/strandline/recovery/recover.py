@@ -11,9 +11,7 @@ from strandline.failpoint import failpoint
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
-from strandline.operators.operator import OnError, Operator
-from strandline.operators.plan import Plan
-from strandline.operators.window_state import WindowState
+from strandline.operators.operator import Definition, OnError, Operator
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import pieces
 from strandline.wording import plural
@@ -36,38 +34,49 @@ class Recovery:
     """Loading kernels, or compiling them; not part of the others."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where an operator stood in one partition, and its output with it."""
+
+    partition: int
+    standing: Standing
+    end: int
+    """Where the output ended."""
+    boundary: int | None = None
+    """The time up to which windows were closed."""
+
+    @classmethod
+    def of(cls, output: Log, partition: int) -> Stand:
+        """Where it stands in what was published."""
+        state = output.state
+        return cls(partition, state.standings[partition], state.ends[partition], state.boundaries[partition])
+
+
 def recover(
-    output: Log,
-    input_: Log,
-    plan: Plan,
-    partition: int,
-    standing: Standing,
-    end: int,
-    boundary: int | None,
-    on_error: OnError = "stop",
+    output: Log, input_: Log, definition: Definition, stand: Stand, on_error: OnError = "stop"
 ) -> tuple[Operator, Recovery]:
-    """The operator as it stood: the output ended at `end` then, its windows were closed up to `boundary`."""
+    """The operator as it stood, from its output and its input alone, and what that took."""
+    partition, standing = stand.partition, stand.standing
     began_s, kernels_s = stopwatch_s(), TALLY.seconds
-    found = _checkpoint(output, plan, partition, standing, end)
-    # What was set aside when it came first is left out again, whatever is to be done about what comes next.
-    operator = Operator(plan, found.state, "set_aside")
+    found = _checkpoint(output, definition, stand)
+    operator = found.operator
     failpoint("during-recovery")
     loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
-    first = operator.input_end = found.standing.oldest if standing.mode != "none" else standing.input
+    first = operator.input_end = found.standing.oldest if not standing.lets_go else standing.input
     if found.standing.mode == "eventual":
-        for piece in pieces(input_, plan, partition, first, found.standing.input, None, operator.rows_at_once):
-            operator.replay(piece.tuples)
+        for piece in pieces(input_, definition, partition, first, found.standing.input, None, operator.rows_at_once):
+            operator.replay([piece.tuples])
         operator.input_end = found.standing.input
-    repeat(operator, input_, partition, standing.input, boundary)
-    if standing.mode != "none" and operator.state.open_windows != standing.open:
+    repeat(operator, input_, partition, standing.input, stand.boundary)
+    if not standing.lets_go and operator.open_windows != standing.open:
         raise CorruptManifestError(
-            f"{plural(operator.state.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
+            f"{plural(operator.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
             where=f"{output.storage.url}, partition {partition}",
             todo="run `strandline verify` on the stream and on its input",
         )
     done = Recovery(
-        operator.state.open_windows,
-        found.standing.extent if standing.mode != "none" else 0,
+        operator.open_windows,
+        found.standing.extent if not standing.lets_go else 0,
         standing.input - first,
         max(0.0, loaded_s - began_s - (kernels_loaded_s - kernels_s)),
         max(0.0, stopwatch_s() - loaded_s - (TALLY.seconds - kernels_loaded_s)),
@@ -80,61 +89,67 @@ def recover(
 
 def repeat(operator: Operator, input_: Log, partition: int, end: int, boundary: int | None) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
-    plan = operator.plan
-    for piece in pieces(input_, plan, partition, operator.input_end, end, boundary, operator.rows_at_once):
-        for _ in operator.feed(piece.tuples):
+    definition = operator.definition
+    for piece in pieces(input_, definition, partition, operator.input_end, end, boundary, operator.rows_at_once):
+        for _ in operator.feed([piece.tuples]):
             pass
-        if piece.boundary is not None and plan.window.has_times:
-            operator.close_until(piece.boundary)
+        if piece.boundary is not None and definition.has_times:
+            operator.advance(piece.boundary)
     operator.input_end = end
-    if plan.window.has_times and boundary is not None:
-        operator.close_until(boundary)  # it may have moved without a tuple
+    if definition.has_times and boundary is not None:
+        operator.advance(boundary)  # it may have moved without a tuple
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """The windows as footprints have them, and the standing that says which."""
+    """The operator as footprints have it, and the standing that says which."""
 
-    state: WindowState
+    operator: Operator
     standing: Standing
 
 
-def _checkpoint(output: Log, plan: Plan, partition: int, standing: Standing, end: int) -> _Checkpoint:
+def _checkpoint(output: Log, definition: Definition, stand: Stand) -> _Checkpoint:
     try:
-        return _Checkpoint(eventual_checkpoint.load(output, plan, partition, standing, end), standing)
+        return _load(output, definition, stand)
     except (CorruptManifestError, TruncatedError):
-        older = _older_checkpoint(output, plan, partition, standing, end)
+        older = _older_checkpoint(output, definition, stand)
         if older is None:
             raise
         return older
 
 
-def _older_checkpoint(output: Log, plan: Plan, partition: int, standing: Standing, end: int) -> _Checkpoint | None:
+def _load(output: Log, definition: Definition, stand: Stand) -> _Checkpoint:
+    # What was set aside when it came first is left out again, whatever is to be done about what comes next.
+    operator = eventual_checkpoint.load(output, definition, stand.partition, stand.standing, stand.end, "set_aside")
+    return _Checkpoint(operator, stand.standing)
+
+
+def _older_checkpoint(output: Log, definition: Definition, stand: Stand) -> _Checkpoint | None:
     """The newest checkpoint before the one of this standing that is really there; None if there is none.
 
     Early versions could publish a standing whose checkpoint had not been written, or not been kept. Older commits know
     of older checkpoints.
     """
-    tried = {_place(standing, end)}
+    partition, tried = stand.partition, {_place(stand)}
     for m in output.before(output.state.seq + 1):
         if m.kind != "append" or not m.standings:
             continue
-        older, older_end = m.standings[partition], m.ends[partition]
-        if older.input > standing.input or older_end > end:
+        older = Stand(partition, m.standings[partition], m.ends[partition])
+        if older.standing.input > stand.standing.input or older.end > stand.end:
             continue  # others have gone on since: this attempt is not the newest
-        if older.mode == "none":
+        if older.standing.lets_go:
             return None
-        if older_end - older.extent < output.state.starts[partition]:
+        if older.end - older.standing.extent < output.state.starts[partition]:
             return None  # from here on back all is gone
-        place = _place(older, older_end)
+        place = _place(older)
         if place not in tried:
             tried.add(place)
             with contextlib.suppress(CorruptManifestError):
-                return _Checkpoint(eventual_checkpoint.load(output, plan, partition, older, older_end), older)
+                return _load(output, definition, older)
     return None
 
 
-def _place(standing: Standing, end: int) -> tuple[int, ...]:
+def _place(stand: Stand) -> tuple[int, ...]:
     """What tells a checkpoint from others: a whole one is the same until the next, an eventual one grows."""
-    place = (standing.oldest, end - standing.extent)
-    return place if standing.mode == "instant" else (*place, end)
+    place = (stand.standing.oldest, stand.end - stand.standing.extent)
+    return place if stand.standing.mode == "instant" else (*place, stand.end)

@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from strandline.failpoint import failpoint
 from strandline.log import block_sequence
-from strandline.log.block import Block, Kind
+from strandline.log.block import Block
 from strandline.log.block_sequence import Part, write_blocks
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import block_from_json, block_json
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import create_once
+from strandline.log.storage.storage import create_once
+from strandline.spark.batch_layout import REASON_NUMBER, Rows
 from strandline.spark.place import Place
-from strandline.spark.rows import REASON_NUMBER, Rows
-from strandline.spark.set_aside import Expected, Limits
+from strandline.spark.set_aside import EntryLimits, Expected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +44,7 @@ class ArrowBlocks:
         self._expected = Expected()
         self._configured = False
 
-    def write(self, df: DataFrame, limits: Limits, ends: Sequence[int], name: str) -> list[Block]:
+    def write(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[Block]:
         """The batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
         if not self._configured:  # in the session that Spark made for this query: its plans are small, always the same
             df.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
@@ -56,7 +57,7 @@ class ArrowBlocks:
                 self._expected.met(b for b in blocks if b.partition == self._log.spec.late)
                 return blocks
 
-    def _answers(self, df: DataFrame, limits: Limits, ends: Sequence[int], name: str) -> list[dict[str, Any]]:
+    def _answers(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[dict[str, Any]]:
         """What the tasks say: each block, or what they have found that must be set aside."""
         from pyspark.sql import functions as F
 
@@ -83,7 +84,7 @@ class _Job:
     spec_json: bytes
     ends: tuple[int, ...]
     name: str
-    limits: Limits
+    limits: EntryLimits
     reasons: tuple[str, ...]
     sizes: Mapping[str, int]
 

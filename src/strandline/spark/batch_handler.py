@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import OptionError, StrandlineError
-from strandline.log.failures import unfinished
-from strandline.spark.failure import failure_in
+from strandline.log.log_errors import unfinished
+from strandline.spark.error_in_text import failure_in
 from strandline.spark.place import Place
 from strandline.spark.ticker import Ticker
 

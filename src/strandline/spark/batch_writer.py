@@ -11,20 +11,20 @@ from strandline.errors import OptionError
 from strandline.failpoint import failpoint
 from strandline.log import quiet
 from strandline.log.block import Block
-from strandline.log.failures import finished, second_writer
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
+from strandline.log.log_errors import finished, second_writer
+from strandline.log.log_state import LogState
 from strandline.log.manifest import Writer
 from strandline.log.reason import LATE
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.spark.arrow_blocks import ArrowBlocks
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.heartbeat import Heartbeat
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.native_blocks import NativeBlocks
 from strandline.spark.place import Place
-from strandline.spark.set_aside import Limits
+from strandline.spark.set_aside import EntryLimits
 from strandline.spark.side_log_watch import SideLogWatch, by_reason
 from strandline.spark.spark_checkpoint import SparkCheckpoint
 
@@ -90,7 +90,7 @@ class BatchWriter(BatchHandler):
         began_s = stopwatch_s()
         name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
         now_us = log.clock.now_us()
-        limits = Limits.of(log.spec, base, self._max_ahead, now_us)
+        limits = EntryLimits.of(log.spec, base, self._max_ahead, now_us)
         blocks = self._blocks.write(df, limits, base.ends, name)
         written_s = stopwatch_s()
         writer = Writer(self._query, self._run, batch)

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from strandline.log import failures
-from strandline.log.block import Block, Kind
+from strandline.log import log_errors
+from strandline.log.block import Block
 from strandline.log.bounds import Bounds
-from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
+from strandline.log.column_types import KIND, OFFSET, PARTITION, REASON
+from strandline.log.kinds import Kind
 from strandline.log.log import END, Log
 from strandline.log.reason import IN_NAME, LATE
-from strandline.spark import rows
+from strandline.spark import batch_layout
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -58,16 +59,16 @@ def read_blocks(
     if any(b.results != b.tuples for b in blocks):
         df = df.where(F.col(KIND) == int(Kind.RESULT))
     if bounds.time_from is not None:
-        df = df.where(rows.quoted(log.spec.time) >= rows.time_literal(log.spec, bounds.time_from))
+        df = df.where(batch_layout.quoted(log.spec.time) >= batch_layout.time_literal(log.spec, bounds.time_from))
     if bounds.time_until is not None:
-        df = df.where(rows.quoted(log.spec.time) < rows.time_literal(log.spec, bounds.time_until))
+        df = df.where(batch_layout.quoted(log.spec.time) < batch_layout.time_literal(log.spec, bounds.time_until))
     low = {b.file: bounds.firsts[b.partition] for b in blocks if bounds.firsts.get(b.partition, 0) > b.first}
     high = {b.file: bounds.ends[b.partition] for b in blocks if bounds.ends.get(b.partition, END) < b.end}
     if low:
         df = df.where(offset >= F.coalesce(_per_file(file, low), F.lit(0)))
     if high:
         df = df.where(offset < F.coalesce(_per_file(file, high), F.lit(END)))
-    columns = [rows.quoted(c) for c in log.spec.columns]
+    columns = [batch_layout.quoted(c) for c in log.spec.columns]
     if positions:
         number = F.regexp_extract(file, r"/p(\d{5})/[^/]+$", 1)  # empty in the late side log
         columns += [F.nullif(number, F.lit("")).cast("int").alias(PARTITION), offset.alias(OFFSET)]
@@ -90,10 +91,10 @@ def require_whole(log: Log, blocks: Iterable[Block]) -> None:
         except FileNotFoundError:
             log.refresh()
             if any(b.file == block.file for b in log.blocks(block.partition, block.first, block.end)):
-                raise failures.lost_block(block, log.storage.url) from None
-            raise failures.compacted_meanwhile(block.partition, block.first, log.storage.url) from None
+                raise log_errors.lost_block(block, log.storage.url) from None
+            raise log_errors.compacted_meanwhile(block.partition, block.first, log.storage.url) from None
         if size_bytes != block.size_bytes:
-            raise failures.cut_block(block, size_bytes, log.storage.url)
+            raise log_errors.cut_block(block, size_bytes, log.storage.url)
 
 
 @contextlib.contextmanager

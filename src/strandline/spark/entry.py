@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError, StreamNotFoundError
 from strandline.log import schema_change
-from strandline.log.failures import finished
+from strandline.log.log_errors import finished
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Durability
+from strandline.log.storage.storage import Durability
 from strandline.spark.affinity import is_local
+from strandline.spark.aggregation import OperatorStart
 from strandline.spark.batch_writer import written_by_spark
 from strandline.spark.following import FollowingOperator
 from strandline.spark.heartbeat import Heartbeat, require_heartbeat
 from strandline.spark.housekeeping import Housekeeping, checked_choice
 from strandline.spark.listener_events import ListenerEvents
-from strandline.spark.operator import OperatorStart
 from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
@@ -29,7 +29,7 @@ from strandline.spark.preconditions import require_classic, require_ready
 from strandline.spark.query import Query
 from strandline.spark.reprs import entry_html, entry_text
 from strandline.spark.shared_entry import EntryRun
-from strandline.spark.spark_checkpoint import FOLDER, Plan, SparkCheckpoint
+from strandline.spark.spark_checkpoint import FOLDER, SourcePlan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.worker_python import require_workers
 from strandline.units import Duration, duration_us
@@ -185,7 +185,7 @@ class Entry(OperatorInput):
             self._require_fit(operator)
         if operator is not None or not (by_spark and is_local(session.sparkContext)):
             require_workers(session)
-        checkpoint = SparkCheckpoint(checkpoint_place.storage(), Plan.of(self._df))
+        checkpoint = SparkCheckpoint(checkpoint_place.storage(), SourcePlan.of(self._df))
         self._require_no_other(checkpoint.query_id())  # before columns are added, which would stop the other one
         log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:

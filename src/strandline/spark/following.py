@@ -8,7 +8,7 @@ from typing import Any
 
 from strandline.errors import StrandlineError
 from strandline.log.manifest import Writer
-from strandline.spark.failure import failure_in
+from strandline.spark.error_in_text import failure_in
 from strandline.spark.follower import Follower
 from strandline.spark.listener_events import ListenerEvents
 from strandline.spark.operator_job import OperatorJob

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.errors import StrandlineWarning
 from strandline.operators.kernel_bundle import KernelBundle, can_be_kept, pack
-from strandline.recovery.warm_up import Kernels
+from strandline.processing.kernel_warm_up import Kernels
 from strandline.spark.affinity import is_local
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from strandline.errors import StrandlineError
 from strandline.spark import running, spark_log
-from strandline.spark.failure import failure_in
+from strandline.spark.error_in_text import failure_in
 
 VARIABLE = "STRANDLINE_TRACEBACK"
 _OURS = str(Path(__file__).parents[1])

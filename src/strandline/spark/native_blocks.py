@@ -28,12 +28,12 @@ from strandline.errors import StorageError
 from strandline.failpoint import failpoint
 from strandline.log import block_sequence
 from strandline.log.block import Block, describe
-from strandline.log.local_storage import LocalStorage
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.spark.batch_layout import Rows
 from strandline.spark.place import Place, spark_file_url
-from strandline.spark.rows import Rows
-from strandline.spark.set_aside import Expected, Limits
+from strandline.spark.set_aside import EntryLimits, Expected
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,7 +61,7 @@ _VALUE_BYTES = 32
 
 
 @dataclass(frozen=True)
-class _Part:
+class _SparkFile:
     """A file of Spark's: the first tuples of one of its partitions, or some of those that follow."""
 
     number: int
@@ -101,7 +101,7 @@ class NativeBlocks:
         self._tuple_bytes = _guessed_bytes(log.spec)
         """What a tuple takes, where they are largest; as in the last batch."""
 
-    def write(self, df: DataFrame, limits: Limits, ends: Sequence[int], name: str) -> list[Block]:
+    def write(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[Block]:
         """The batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
         spec = self._log.spec
         self._configure(df)
@@ -119,7 +119,7 @@ class NativeBlocks:
         failpoint("after-seal")
         return blocks
 
-    def _learns(self, parts: Sequence[_Part], limits: Limits) -> bool:
+    def _learns(self, parts: Sequence[_SparkFile], limits: EntryLimits) -> bool:
         """Whether the batch must be written again, now that its files say what it holds."""
         bytes_max = block_sequence.BYTES_MAX
         # Of small files, what a tuple takes is mostly what a file takes.
@@ -136,7 +136,7 @@ class NativeBlocks:
         """How many tuples of the size known so far go into one block."""
         return max(1, min(block_sequence.ROWS_MAX, int(block_sequence.BYTES_MAX / self._tuple_bytes)))
 
-    def _written_by_spark(self, df: DataFrame, limits: Limits, folder: str) -> Path:
+    def _written_by_spark(self, df: DataFrame, limits: EntryLimits, folder: str) -> Path:
         """The folder in which Spark has left a file a partition, or several if it has many tuples."""
         staging = self._log.storage.local_path(folder)
         assert staging is not None, "only for file systems"
@@ -161,19 +161,19 @@ def _guessed_bytes(spec: StreamSpec) -> float:
     return max(1.0, sum(widths))
 
 
-def _parts(staging: Path) -> list[_Part]:
+def _parts(staging: Path) -> list[_SparkFile]:
     """In the order of partitions, and of the tuples in each."""
     found = []
     for path in staging.iterdir() if staging.is_dir() else []:
         if match := _PART.fullmatch(path.name):
             found.append((int(match[1]), int(match[2]), path))
-    parts = [_Part(number, path, pq.read_metadata(path)) for number, _, path in sorted(found)]
+    parts = [_SparkFile(number, path, pq.read_metadata(path)) for number, _, path in sorted(found)]
     # Spark writes a file without rows for an empty first partition.
     return [part for part in parts if part.rows]
 
 
 def _numbered(
-    parts: Sequence[_Part], ends: Sequence[int], spec: StreamSpec, name: str, reasons: Sequence[str]
+    parts: Sequence[_SparkFile], ends: Sequence[int], spec: StreamSpec, name: str, reasons: Sequence[str]
 ) -> list[_Written]:
     """The files with the offsets of their first tuples, and the names that go with them."""
     firsts, numbered = list(ends), []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.log.spec import StreamSpec
-from strandline.operators.windows import Window
-from strandline.spark.operator import OperatorStart, Windowed
+from strandline.operators.aggregate.windows import Window
+from strandline.spark.aggregation import OperatorStart, Windowed
 from strandline.spark.place import Place
 from strandline.spark.query import Query
 from strandline.spark.shaped import Shaped, shaped

@@ -9,17 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, NoAccessError, StorageError, StrandlineWarning
-from strandline.log import consumers, index
+from strandline.log import consumer_registry, index
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.standing import Standing
-from strandline.operators.operator import OnError
-from strandline.operators.plan import Plan
-from strandline.recovery.partitions import run_batch
-from strandline.recovery.step import Done, Step
+from strandline.processing.batch import run_batch
+from strandline.processing.element import Element
+from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
@@ -59,13 +57,10 @@ class OperatorJob:
     def __init__(
         self,
         context: SparkContext,
-        plan: Plan,
-        policy: Policy,
+        element: Element,
         input_: tuple[Place, Log],
         output: tuple[Place, Log],
-        tuples_max: int,
         housekeeping: Housekeeping,
-        on_error: OnError = "stop",
         name: str | None = None,
         kernels: KernelShipping | None = None,
     ) -> None:
@@ -74,27 +69,24 @@ class OperatorJob:
         input_place, self.input = input_
         self._output_place, self.output = output
         self._work = OperatorWork(
-            plan,
-            policy,
+            element,
             input_place,
             self.input.spec.to_json(),
             self._output_place,
             self.output.spec.to_json(),
-            on_error,
         )
         self._kernels = kernels
         self._has_kernels = False
-        self._target = RecoveryTarget(policy, self._output_place.url)
+        self._target = RecoveryTarget(element.policy, self._output_place.url)
         self._target.look(self.output.state.standings)
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
-        self._tuples_max = tuples_max
         self.housekeeping = housekeeping
-        self._consumer = consumers.operator_name(self.output.spec.id)
-        self._label = name or consumers.folder_name(self._output_place.url)
+        self._consumer = consumer_registry.operator_name(self.output.spec.id)
+        self._label = name or consumer_registry.folder_name(self._output_place.url)
         self._registered_s = 0.0
         self._is_warned = False
         self._looked_seq = -1
-        self._has_times = plan.window.has_times
+        self._has_times = element.definition.has_times
         self._recovery: Mapping[str, Any] = {}
         self._steps = RunningSteps(context, self._output_place.url)
 
@@ -140,11 +132,11 @@ class OperatorJob:
 
     def _register(self) -> None:
         if self.output.state.finished:
-            consumers.unregister(self.input, self._consumer)
+            consumer_registry.unregister(self.input, self._consumer)
             return
         starts = self.input.state.starts[: self.input.spec.partitions]
         needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
-        consumers.register(self.input, self._consumer, needs, writes=self._output_place.url, label=self._label)
+        consumer_registry.register(self.input, self._consumer, needs, writes=self._output_place.url, label=self._label)
         self._registered_s = stopwatch_s()
 
     def catch_up(
@@ -164,16 +156,7 @@ class OperatorJob:
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
-            done = run_batch(
-                self.input,
-                self.output,
-                self._run_steps,
-                writer,
-                SYSTEM_CLOCK,
-                self._work.policy,
-                self._tuples_max,
-                self._output_place.durability,
-            )
+            done = run_batch(self._work.element, self.input, self.output, self._run_steps, writer, SYSTEM_CLOCK)
             if not done:
                 break
             tell(self._report(done, stopwatch_s() - began_s))

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from strandline.errors import OptionError
 from strandline.log.log import Log
-from strandline.recovery.open_windows import current_windows, saved_windows
-from strandline.recovery.stream_plan import plan_of
+from strandline.recovery.stream_definition import definition_of
+from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.spark.listener_events import observed
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.preconditions import require_ready
@@ -20,7 +20,7 @@ from strandline.spark.worker_python import require_workers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from strandline.spark.operator import OperatorStart
+    from strandline.spark.aggregation import OperatorStart
     from strandline.spark.place import Place
 
 
@@ -56,14 +56,14 @@ def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
     """The windows of the operator that writes the stream: as saved, or as they are now."""
     if not now:
         return saved_windows(log)
-    plan_of(log.spec, log.storage.url)
+    definition_of(log.spec, log.storage.url)
     path = str((log.spec.upstream or {}).get("path", ""))
     return current_windows(log, place.beside(path).open())
 
 
 def recovery_forecast(log: Log) -> list[dict[str, Any]]:
     """What a recovery of each partition would read, and how long it would take."""
-    plan_of(log.spec, log.storage.url)
+    definition_of(log.spec, log.storage.url)
     return [
         {
             "partition": p,

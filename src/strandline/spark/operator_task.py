@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from strandline.checkpoint.policy import Policy
 from strandline.clock import SYSTEM_CLOCK
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
@@ -22,12 +21,11 @@ from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
 from strandline.operators.kernel_bundle import KernelBundle
 from strandline.operators.kernel_cache import TALLY
-from strandline.operators.operator import OnError
-from strandline.operators.plan import Plan
 from strandline.process_start import process_age_s, process_cpu_s
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.state_folders import default_folder
-from strandline.recovery.step import Done, Step, run
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.state_folders import default_folder
+from strandline.processing.step import Done, Logs, Step, run
 from strandline.spark.affinity import spark_host
 from strandline.spark.kernel_shipping import unpacked
 from strandline.spark.place import Place
@@ -48,13 +46,11 @@ class OperatorTask:
 class OperatorWork:
     """What all tasks of an operator have in common; called with a task, it does the task. It travels once a job."""
 
-    plan: Plan
-    policy: Policy
+    element: Element
     input: Place
     input_spec: bytes
     output: Place
     output_spec: bytes
-    on_error: OnError = "stop"
     kernels: Broadcast[KernelBundle] | None = None
     """What was compiled elsewhere, if this may be another machine."""
 
@@ -68,20 +64,11 @@ class OperatorWork:
         step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=spark_host())
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
-            done = run(
-                step,
-                _compiled(self.plan),
-                self.policy,
-                output,
-                input_,
-                cache,
-                SYSTEM_CLOCK,
-                lambda: (self.output.open(), self.input.open()),
-                self.on_error,
-            )
+            logs = Logs(output, input_, lambda: (self.output.open(), self.input.open()))
+            done = run(step, _compiled(self.element), logs, cache, SYSTEM_CLOCK)
         finally:
             cache.close()
-            _spare_the_collector(self.plan)
+            _spare_the_collector(self.element)
         return replace(done, standing=_measured(done.standing))
 
 
@@ -123,8 +110,8 @@ def _measured(standing: Standing) -> Standing:
 
 
 @lru_cache(maxsize=16)
-def _spare_the_collector(plan: Plan) -> None:
-    """Once in a worker for each plan: what its first task has loaded stays, and need not be looked at again.
+def _spare_the_collector(element: Element) -> None:
+    """Once in a worker for each operator: what its first task has loaded stays, and need not be looked at again.
 
     Spark's workers collect garbage after every task. With compilers and Arrow in memory that took twice as long as a
     step, on the cores that the next batch was waiting for.
@@ -146,6 +133,6 @@ def _spec(data: bytes) -> StreamSpec:
 
 
 @lru_cache(maxsize=16)
-def _compiled(plan: Plan) -> Plan:
-    """The plan that has its kernels already, if this process has seen it before."""
-    return plan
+def _compiled(element: Element) -> Element:
+    """The one that has its kernels already, if this process has seen it before."""
+    return element

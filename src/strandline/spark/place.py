@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from strandline.log.log import Log
-from strandline.log.storage import Durability, Storage
-from strandline.log.storage_url import open_storage
+from strandline.log.storage.storage import Durability, Storage
+from strandline.log.storage.storage_url import open_storage
 
 
 @dataclass(frozen=True)

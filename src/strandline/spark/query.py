@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.clock import stopwatch_s
 from strandline.errors import StrandlineError
 from strandline.spark import running, spark_log
-from strandline.spark.failure import failure_in
+from strandline.spark.error_in_text import failure_in
 from strandline.spark.query_spellings import QuerySpellings
 from strandline.spark.reprs import query_html, query_text
 from strandline.spark.waiting import Waiting

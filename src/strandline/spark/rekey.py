@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
 from strandline.operators.shape import AS_IS, Shape
-from strandline.recovery.stream_plan import stored_expressions
-from strandline.spark.operator import Input
+from strandline.recovery.stream_definition import stored_expressions
+from strandline.spark.aggregation import Input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from strandline.card import bars, card
 from strandline.log.entries import tuples_kept
 from strandline.log.log import Log
-from strandline.log.redaction import redacted_url
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.redaction import redacted_url
 from strandline.units import time_text
 from strandline.wording import exact_duration, plural
 
 if TYPE_CHECKING:
     from strandline.checkpoint.policy import Policy
-    from strandline.operators.plan import Plan
-    from strandline.operators.windows import Window
-    from strandline.spark.operator import Input
+    from strandline.operators.aggregate.definition import AggregateDefinition
+    from strandline.operators.aggregate.windows import Window
+    from strandline.spark.aggregation import Input
     from strandline.spark.query import Query
 
 
@@ -163,7 +163,9 @@ def entry_html(url: str, spec: StreamSpec) -> str:
     return shown(lambda: card(f"Entry: {redacted_url(url)}", facts), card("Entry", {}))
 
 
-def builder_text(kind: str, of: Input, window: Window, plan: Plan | None = None, policy: Policy | None = None) -> str:
+def builder_text(
+    kind: str, of: Input, window: Window, plan: AggregateDefinition | None = None, policy: Policy | None = None
+) -> str:
     """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
 
     def make() -> str:
@@ -173,7 +175,9 @@ def builder_text(kind: str, of: Input, window: Window, plan: Plan | None = None,
     return shown(make, f"{kind}(…)")
 
 
-def builder_html(kind: str, of: Input, window: Window, plan: Plan | None = None, policy: Policy | None = None) -> str:
+def builder_html(
+    kind: str, of: Input, window: Window, plan: AggregateDefinition | None = None, policy: Policy | None = None
+) -> str:
     """The same as a card, with a picture of the windows."""
 
     def make() -> str:
@@ -189,7 +193,7 @@ def builder_html(kind: str, of: Input, window: Window, plan: Plan | None = None,
     return shown(make, card(kind, {}))
 
 
-def _aggregates(plan: Plan | None) -> list[str]:
+def _aggregates(plan: AggregateDefinition | None) -> list[str]:
     return [] if plan is None else [f"{a.name}={a.aggregate!r}" for a in plan.accumulators]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.recovery.step import Step
+from strandline.processing.step import Step
 from strandline.wording import plural
 
 if TYPE_CHECKING:

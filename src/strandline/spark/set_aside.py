@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from strandline.log.block import Block
+from strandline.log.log_state import LogState
 from strandline.log.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.spec import StreamSpec
-from strandline.log.state import LogState
-from strandline.operators.record import LENGTH_MAX
+from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.units import END_OF_TIME
 
 REASONS = (LATE, AHEAD, TIME, KEY)
@@ -31,7 +31,7 @@ _UTC_PLUS_14_US = 14 * 3_600_000_000
 
 
 @dataclass(frozen=True)
-class Limits:
+class EntryLimits:
     """What may enter the partitions in one batch."""
 
     boundaries: tuple[int | None, ...]
@@ -45,7 +45,7 @@ class Limits:
     """Of the key columns of variable length, together."""
 
     @classmethod
-    def of(cls, spec: StreamSpec, base: LogState, max_ahead: int | None, now_us: int) -> Limits:
+    def of(cls, spec: StreamSpec, base: LogState, max_ahead: int | None, now_us: int) -> EntryLimits:
         """The limits of a batch that is published after `base`; the clock was read once for all of it."""
         latest = None
         if max_ahead is not None:

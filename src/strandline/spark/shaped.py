@@ -10,9 +10,9 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log.bounds import Bound
 from strandline.log.operator_words import shape_text
+from strandline.operators.aggregate.windows import Window
 from strandline.operators.shape import AS_IS, Shape
-from strandline.operators.windows import Window
-from strandline.spark.operator import Input, Windowed
+from strandline.spark.aggregation import Input, Windowed
 from strandline.spark.rekey import rekeyed
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ class EntryRun:
         """Whether somebody who held on to it has been told that it has ended: until then others count on joining it."""
         self._final = final
         self._lock = threading.Lock()
-        self._shares: list[Share] = []
+        self._shares: list[EntryShare] = []
         self._is_closing = False
 
     @property
@@ -83,14 +83,14 @@ class EntryRun:
 
     def share(self, operator: FollowingOperator | None) -> Query:
         """A handle for the first who holds on to it."""
-        share = Share(self, operator)
+        share = EntryShare(self, operator)
         with self._lock:
             self._shares.append(share)
         return self._handle(share)
 
     def join(self, operator: FollowingOperator) -> Query | None:
         """A handle for one more operator, which follows from now on; None if the query is coming to its end."""
-        share = Share(self, operator)
+        share = EntryShare(self, operator)
         with self._lock:  # whoever ends it has closed it before, or finds this operator
             if not self.is_open:
                 return None
@@ -98,7 +98,7 @@ class EntryRun:
             self.handler.join(operator)
         return self._handle(share)
 
-    def _handle(self, share: Share) -> Query:
+    def _handle(self, share: EntryShare) -> Query:
         if (operator := share.operator) is not None:
             operator.events.started()
             operator.when_failed = lambda: self._failed(share)
@@ -121,7 +121,7 @@ class EntryRun:
         for operator in list(self.handler.operators):
             operator.wait(None)
 
-    def leave(self, share: Share) -> bool:
+    def leave(self, share: EntryShare) -> bool:
         """Lets go of it, unless nobody else holds on to it: whether that is so."""
         with self._lock:
             if share not in self._shares:
@@ -135,7 +135,7 @@ class EntryRun:
         share.leave()
         return False
 
-    def _failed(self, share: Share) -> None:
+    def _failed(self, share: EntryShare) -> None:
         """Lets go of an operator that failed, and says so: nobody may wait for it. The query ends with the last one."""
         is_last = self.leave(share)
         if share.operator is not None:
@@ -152,7 +152,7 @@ class EntryRun:
             )
 
 
-class Share:
+class EntryShare:
     """One who holds on to an entry point, as `Query` sees it: with an operator of its own, or for the stream's sake."""
 
     def __init__(self, run: EntryRun, operator: FollowingOperator | None) -> None:
@@ -255,7 +255,7 @@ class Share:
 class SharedSparkQuery:
     """Spark's query as one of several sees it who hold on to it: its end is theirs, theirs is not its end."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: EntryShare) -> None:
         self._share = share
         self._query = share.run.spark_query
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.errors import OptionError
-from strandline.log.redaction import redacted_url
+from strandline.log.storage.redaction import redacted_url
 
 _WHY = (
     'format("strandline") reads; a sink of Spark\'s cannot bring the tuples of a key together and into order, which is '

@@ -36,9 +36,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
-from strandline.log import consumers
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET, PARTITION, REASON
+from strandline.log import consumer_registry
+from strandline.log.block import Block
+from strandline.log.column_types import OFFSET, PARTITION, REASON
+from strandline.log.kinds import is_result
 from strandline.log.log import END, Log
 from strandline.log.reason import LATE
 from strandline.log.seek import offsets_at
@@ -243,7 +244,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _tell_consumer(self, position: dict[str, Any]) -> None:
         if self._options.consumer is not None:
-            consumers.register(self._log, self._options.consumer, self._ends(position))
+            consumer_registry.register(self._log, self._options.consumer, self._ends(position))
 
     def _position(self, ends: Sequence[int]) -> dict[str, Any]:
         # Spark compares positions as text: the same numbers must always give the same text.
@@ -312,9 +313,7 @@ def _reason(log: Log, partition: int, table: pa.Table) -> str:
 
 def _within(table: pa.Table, spec: StreamSpec, bounds: tuple[int | None, int | None]) -> pa.Table:
     """Results only, and only those of the time range."""
-    keep = (
-        None if pc.all(pc.equal(table.column(KIND), Kind.RESULT)).as_py() else pc.equal(table.column(KIND), Kind.RESULT)
-    )
+    keep = None if pc.all(is_result(table)).as_py() else is_result(table)
     if bounds != (None, None):
         times = table.column(spec.time).cast(pa.int64())
         for bound, compare in zip(bounds, (pc.greater_equal, pc.less), strict=True):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.errors import KeyMissingError, SparkCheckpointError
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
-from strandline.log.storage import Storage
+from strandline.log.storage.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,14 +40,14 @@ _LOOK_BACK_COMMITS = 1000
 
 
 @dataclass(frozen=True)
-class Plan:
+class SourcePlan:
     """What of a query decides whether its checkpoint can be written anew."""
 
     sources: tuple[str, ...]
     stateful: bool
 
     @classmethod
-    def of(cls, df: DataFrame) -> Plan:
+    def of(cls, df: DataFrame) -> SourcePlan:
         """Reads it off the DataFrame's plan."""
         nodes = [node for node in _nodes(df._jdf.queryExecution().analyzed()) if node.isStreaming()]
         sources = tuple(str(node.sourceName()) for node in nodes if node.children().isEmpty())
@@ -62,7 +62,7 @@ class Plan:
 class SparkCheckpoint:
     """The folder that Spark calls the checkpoint location of one query."""
 
-    def __init__(self, storage: Storage, plan: Plan) -> None:
+    def __init__(self, storage: Storage, plan: SourcePlan) -> None:
         self._storage = storage
         self._plan = plan
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.errors import OptionError
-from strandline.log import compaction, consumers, retention
+from strandline.log import compaction, consumer_registry, retention
 from strandline.log.bounds import Bound, Bounds, log_time
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.spark import translation
+from strandline.spark.aggregation import OperatorStart
 from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
-from strandline.spark.failure import failure_in
-from strandline.spark.operator import OperatorStart
+from strandline.spark.error_in_text import failure_in
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
 from strandline.spark.patience import once_there
@@ -241,11 +241,11 @@ class Stream(ArrowReading, OperatorInput):
             needs = log.state.starts[: self.partitions]
         elif isinstance(needs, Mapping):
             needs = [needs.get(p, log.state.starts[p]) for p in range(self.partitions)]
-        consumers.register(log, name, needs)
+        consumer_registry.register(log, name, needs)
 
     def unregister_consumer(self, name: str) -> None:
         """Lets go of what the consumer needed."""
-        consumers.unregister(self._log, name)
+        consumer_registry.unregister(self._log, name)
 
     def _fresh(self) -> Log:
         self._log.refresh()

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from strandline.errors import StrandlineError, StreamError
 from strandline.log.log import Log
-from strandline.log.storage_url import open_storage
-from strandline.spark.failure import failure_in
+from strandline.log.storage.storage_url import open_storage
+from strandline.spark.error_in_text import failure_in
 
 _BLOCK = re.compile(
     r"file:(?://)?(?P<root>/[^\n]*?)/(?P<file>(?:blocks/p\d{5}|late)/(?P<first>\d{20})[^\s/]*\.parquet)"

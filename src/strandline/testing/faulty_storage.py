@@ -36,8 +36,8 @@ from typing import Final, Literal, TypeVar
 
 from strandline.clock import ManualClock
 from strandline.errors import KeyMissingError, NoSpaceError, OptionError, StorageError
-from strandline.log.storage import Listed, Storage
-from strandline.log.storage_key import checked_key, checked_prefix
+from strandline.log.storage.storage import Listed, Storage
+from strandline.log.storage.storage_key import checked_key, checked_prefix
 
 _T = TypeVar("_T")
 

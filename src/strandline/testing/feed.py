@@ -1,7 +1,7 @@
 """A source that a test feeds by hand: every `add` is a batch, placed, ordered and judged as the entry point does it.
 
 What Spark does there in its plan is done here in plain Python: a key's partition is Spark's hash, the order is time,
-then all other columns, and the same `Limits` say what is late, ahead or unfit. A test holds the two together.
+then all other columns, and the same `EntryLimits` say what is late, ahead or unfit. A test holds the two together.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ import pyarrow as pa
 
 from strandline.errors import NullTimeError, OptionError, SchemaError
 from strandline.log import quiet
-from strandline.log.block import Block, Kind
+from strandline.log.block import Block
 from strandline.log.block_sequence import write_blocks
-from strandline.log.columns import fields_of, type_name
+from strandline.log.column_types import fields_of, type_name
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import create_once
-from strandline.spark.set_aside import REASONS, Limits, long_keys
+from strandline.log.storage.storage import create_once
+from strandline.spark.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.testing.memory_stream import MemoryStream
@@ -65,7 +66,7 @@ class Feed(MemoryStream):
                 f"{nulls:,} of {plural(table.num_rows, 'tuple')} without a time ({spec.time} is null)",
                 where="sl.testing",
             )
-        limits = Limits.of(spec, base, self._max_ahead, self.clock.now_us())
+        limits = EntryLimits.of(spec, base, self._max_ahead, self.clock.now_us())
         blocks: list[Block] = []
         firsts = list(base.ends)
         for (p, number), chosen in sorted(self._placed(table, limits).items()):
@@ -97,7 +98,7 @@ class Feed(MemoryStream):
 
     # ------------------------------------------------------------------ as the entry point does it
 
-    def _placed(self, table: pa.Table, limits: Limits) -> dict[tuple[int, int], list[int]]:
+    def _placed(self, table: pa.Table, limits: EntryLimits) -> dict[tuple[int, int], list[int]]:
         """The rows of each partition in their order; those of the side log by the number of their reason."""
         spec = self._log.spec
         kinds = {f["name"]: f["type"] for f in fields_of(spec.schema)}

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.log import block as blocks_
-from strandline.log.block import Block, Kind
-from strandline.log.columns import KIND, OFFSET, block_schema
+from strandline.log.block import Block
+from strandline.log.column_types import KIND, OFFSET, block_schema
+from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
-from strandline.log.storage import Storage, create_once
+from strandline.log.storage.storage import Storage, create_once
 
 Item: TypeAlias = tuple[int, int, int]
 

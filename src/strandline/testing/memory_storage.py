@@ -8,8 +8,8 @@ from pathlib import Path
 
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import KeyExistsError, KeyMissingError
-from strandline.log.storage import Listed
-from strandline.log.storage_key import checked_key, checked_prefix
+from strandline.log.storage.storage import Listed
+from strandline.log.storage.storage_key import checked_key, checked_prefix
 
 
 class MemoryStorage:

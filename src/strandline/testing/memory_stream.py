@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from strandline.errors import OptionError
-from strandline.log.block import Kind
-from strandline.log.columns import KIND, REASON
+from strandline.log.column_types import REASON
+from strandline.log.kinds import only_results
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.spark.operator import OperatorStart
+from strandline.spark.aggregation import OperatorStart
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 
@@ -80,4 +79,4 @@ class MemoryStream(OperatorInput):
 
 
 def _results(table: pa.Table) -> pa.Table:
-    return table.filter(pc.equal(table.column(KIND), int(Kind.RESULT)))
+    return only_results(table)

@@ -14,12 +14,13 @@ from strandline.errors import OptionError
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.operators.operator import OnError
-from strandline.recovery import partitions, step
-from strandline.recovery.partitions import TUPLES_MAX
-from strandline.recovery.state_cache import StateCache
-from strandline.recovery.step import Done, Step
-from strandline.recovery.stream_plan import output_spec
-from strandline.spark.operator import Aggregation
+from strandline.processing import batch as batches_
+from strandline.processing import step
+from strandline.processing.element import TUPLES_MAX, Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import Done, Logs, Step
+from strandline.recovery.stream_definition import output_spec
+from strandline.spark.aggregation import Aggregation
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
@@ -32,11 +33,9 @@ class Run(MemoryStream):
     def __init__(
         self, aggregation: Aggregation, source: MemoryStream, clock: HandClock, on_error: OnError, tuples_max: int
     ) -> None:
-        self._aggregation = aggregation
         self._source = source
         self.clock = clock
-        self._on_error = on_error
-        self._tuples_max = tuples_max
+        self._element = Element(aggregation.plan, aggregation.policy, on_error, tuples_max)
         self._steps = 0
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
         """Where the state lies between two steps; goes with this object."""
@@ -50,14 +49,13 @@ class Run(MemoryStream):
             self._source.pass_time()
         self._source.input_log.refresh()
         before = self._log.state.seq
-        while partitions.run_batch(
+        while batches_.run_batch(
+            self._element,
             self._source.input_log,
             self._log,
             self._run_steps,
             Writer("run", "run", self._steps),
             self.clock,
-            self._aggregation.policy,
-            self._tuples_max,
         ):
             self._steps += 1
         return self._published_after(before)
@@ -95,17 +93,7 @@ class Run(MemoryStream):
     def _run_step(self, s: Step) -> Done:
         cache = StateCache(Path(self._folder.name) / str(s.partition))
         try:
-            done = step.run(
-                s,
-                self._aggregation.plan,
-                self._aggregation.policy,
-                self._log,
-                self._source.input_log,
-                cache,
-                self.clock,
-                None,
-                self._on_error,
-            )
+            done = step.run(s, self._element, Logs(self._log, self._source.input_log), cache, self.clock)
         finally:
             cache.close()
         self.recoveries += done.recovery is not None

@@ -1,0 +1,92 @@
+"""What a step saves of its state, and what the standing says of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from strandline.checkpoint.policy import Policy
+from strandline.log.standing import Standing
+from strandline.operators.operator import Footprints, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """When something is saved: at the end of a step."""
+
+    before: Standing | None
+    """Where the operator stood before the step; None if it had never worked."""
+    now_us: int
+    elapsed_us: int
+    """Since the step before."""
+    is_older: bool = False
+    """Whether the step began with a recovery from an older checkpoint than the standing speaks of."""
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether nothing older than the standing may be needed: neither what was let go of, nor what was there
+        instead of a checkpoint that was never written."""
+        return self.is_older or (self.before is not None and self.before.lets_go)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was saved. Decided once: what the standing says must be what was written."""
+
+    footprints: Footprints
+    whole_us: int | None = None
+    """When the whole state was saved, if it was saved now."""
+
+
+def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) -> Checkpoint:
+    """Saves of the operator's state what the policy asks for; the first footprint goes to output offset `position`."""
+    before = occasion.before
+    if policy.starts_from == "footprints":
+        if before is not None and (occasion.needs_all or before.mode != policy.mode):
+            operator.mark_unsaved(every=occasion.needs_all)
+        limits = policy.limits(operator.open_windows, occasion.elapsed_us, before)
+        return Checkpoint(operator.save(position, limits))
+    is_due = policy.starts_from == "whole state" and policy.whole_is_due(before, occasion.now_us)
+    if is_due or (occasion.needs_all and policy.replays):
+        return Checkpoint(operator.save_all(position), occasion.now_us)
+    return Checkpoint(operator.save_nothing())
+
+
+def standing_after(
+    operator: Operator, policy: Policy, before: Standing | None, ends: tuple[int, int], saved: Checkpoint
+) -> Standing:
+    """Where the operator stands when this was saved; its output ended at the first of `ends`, and now at the second."""
+    began, end = ends
+    extent = operator.extent(end)
+    standing = Standing(
+        input=operator.input_end,
+        commit=before.commit if before else -1,
+        open=extent.open_windows,
+        oldest=extent.oldest_input,
+        extent=end - extent.oldest_output,
+        replay=operator.input_end - extent.oldest_input,
+        mode=policy.mode,
+        due=operator.due,
+    )
+    if policy.starts_from == "footprints":
+        return standing
+    if policy.starts_from == "nothing":
+        return replace(standing, oldest=standing.input, extent=0, replay=0)
+    return _since_the_last_whole(standing, before, end - began, saved)
+
+
+def _since_the_last_whole(standing: Standing, before: Standing | None, written: int, saved: Checkpoint) -> Standing:
+    """The standing of an operator that gets back from its whole state, `written` tuples after the standing before."""
+    if saved.whole_us is not None:
+        windows = standing.open
+        return replace(
+            standing, oldest=standing.input, extent=windows, replay=0, saved=windows, saved_us=saved.whole_us
+        )
+    assert before is not None  # else the whole state would have been due
+    return replace(
+        standing,
+        oldest=before.oldest,
+        extent=before.extent + written,
+        replay=standing.input - before.oldest,
+        saved=before.saved,
+        saved_us=before.saved_us,
+    )

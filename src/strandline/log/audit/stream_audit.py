@@ -1,0 +1,347 @@
+"""Reading a whole stream again, and naming everything that is wrong with it.
+
+Nothing is changed, nothing is trusted: the manifests are folded from the first one on, or from the newest milestone
+where the first ones are dropped; the index is compared with that fold, and every live block is decoded. A stream may be
+verified while others write, compact and truncate it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
+from strandline.errors import DroppedError, KeyMissingError, StrandlineError
+from strandline.log import milestone, spec
+from strandline.log.audit import consumer_audit
+from strandline.log.audit.block_audit import BlockAudit
+from strandline.log.audit.history import History
+from strandline.log.audit.index_audit import IndexAudit
+from strandline.log.audit.milestone_audit import MilestoneAudit
+from strandline.log.audit.problem import Problem
+from strandline.log.block import Block
+from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
+from strandline.log.log import Log
+from strandline.log.manifest import commit_key
+from strandline.log.milestone import is_mark
+from strandline.log.spec import StreamSpec
+from strandline.log.storage.storage import Storage, is_temporary
+from strandline.wording import plural
+
+Progress = Callable[[int, int, int], None]
+"""Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
+
+UNREFERENCED_NAMED = 100
+_FOLDERS = ("blocks", "late", "snapshots", milestone.FOLDER, "staging", "commits", "consumers")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreferenced:
+    """Files that nothing refers to: of crashed attempts, or replaced and not collected yet. They do no harm."""
+
+    files: int
+    size_bytes: int
+    names: tuple[str, ...]
+    """The first of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was read, and what is wrong."""
+
+    url: str
+    stream: str
+    commits: int
+    blocks: int
+    tuples: int
+    late_tuples: int
+    size_bytes: int
+    consumers: int
+    problems: tuple[Problem, ...]
+    unreferenced: Unreferenced | None
+    """None if manifests are lost: what they name cannot be told from what nobody needs."""
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for people's programs."""
+        return {"is_good": self.is_good, **asdict(self)}
+
+
+def open_unread(storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
+    """The stream at this place without looking at its commits: `Log.open` stops at the first rotten one."""
+    try:
+        data = storage.read(spec.KEY)
+    except KeyMissingError:
+        return Log.open(storage, clock)  # raises, and says what is there instead
+    return Log(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
+
+
+def verify(log: Log, progress: Progress | None = None) -> VerifyReport:
+    """Reads every manifest and every live block of the stream again and says what is wrong with it."""
+    return _Verification(log, progress or (lambda _done, _total, _bytes: None)).run()
+
+
+class _Verification:
+    def __init__(self, log: Log, progress: Progress) -> None:
+        self._log = log
+        self._storage = log.storage
+        self._progress = progress
+        self._problems: list[Problem] = []
+        self._history = History(log.spec)
+        self._index_files: set[str] = set()
+        self._milestone_files: set[str] = set()
+
+    def run(self) -> VerifyReport:
+        began_s, began_us = stopwatch_s(), self._log.clock.now_us()
+        self._progress(0, 0, 0)
+        # Before the manifests: what a consumer needed then cannot lie beyond what is published by the time we look.
+        words, rotten = consumer_audit.words(self._storage)
+        self._fold()
+        blocks, tuples, size_bytes = self._read_blocks()
+        # Read again: a consumer that went on since may let others drop what it needed before.
+        words_now, _ = consumer_audit.words(self._storage)
+        state = self._history.state
+        self._problems += [*rotten.values(), *consumer_audit.contradictions(state, words, words_now)]
+        late = self._log.spec.late
+        return VerifyReport(
+            url=self._storage.url,
+            stream=self._log.spec.id,
+            commits=state.seq + 1,
+            blocks=blocks,
+            tuples=sum(tuples[:late]),
+            late_tuples=tuples[late],
+            size_bytes=size_bytes,
+            consumers=len(state.consumers),
+            problems=tuple(self._problems),
+            unreferenced=self._unreferenced(began_us) if self._history.is_whole else None,
+            seconds=stopwatch_s() - began_s,
+        )
+
+    # ------------------------------------------------------------------ manifests and index
+
+    def _fold(self) -> None:
+        # The snapshot before the manifests: then every commit that it knows must be there.
+        snapshot = self._load_snapshot()
+        last_known = max(self._log.state.seq, snapshot.state.seq if snapshot else -1, self._last_listed())
+        history = self._history
+        missing: list[int] = []
+        self._begin()
+        while True:
+            if snapshot is not None and snapshot.state.seq < history.state.seq:
+                # Older than the milestone: nobody is to use it, and nothing is left to compare it with.
+                self._index_files, snapshot = {ROOT_KEY}, None
+            if snapshot is not None and snapshot.state.seq == history.state.seq:
+                snapshot = self._compare_index(snapshot)
+            seq = history.state.seq + 1
+            key = commit_key(seq)
+            try:
+                m = self._log.commit(seq)
+                self._report_missing(missing)
+                history.take(m)
+            except DroppedError:  # while we read; what they were folded into holds all that we have read so far
+                self._begin()
+            except KeyMissingError:
+                if seq > last_known:
+                    break
+                missing.append(seq)
+                history.skip()
+            except StrandlineError as problem:
+                self._problems.append(
+                    Problem(
+                        "manifest",
+                        f"commit {seq}: {problem.what}",
+                        file=key,
+                        todo="restore it from a copy of the stream; until then readers that need it stop there",
+                    )
+                )
+                history.skip()
+        self._report_missing(missing)
+        for partition, first, end in history.holes:
+            self._problems.append(
+                Problem(
+                    "manifest",
+                    f"{plural(end - first, 'tuple')} published by a commit that is lost",
+                    file="commits/",
+                    partition=partition,
+                    first=first,
+                    end=end,
+                    todo="restore the manifests named above; their blocks are most likely still there",
+                )
+            )
+
+    def _begin(self) -> None:
+        """Lets the history begin with the newest milestone; of the commits up to it, looks at those that are kept."""
+        commits = self._log.commits
+        audit = MilestoneAudit(self._storage, self._log.spec, commits)
+        adopted, problems = audit.snapshot()
+        self._problems += [*audit.unmarked(), *problems]
+        if adopted is not None:
+            found = IndexAudit(Index(self._storage), adopted, self._log.spec)
+            self._history.adopt(adopted.state, found.blocks())
+            self._milestone_files = commits.newest_files()
+        elif commits.kept:
+            self._history.go_to(commits.kept - 1)
+        for seq in range(commits.kept, self._history.state.seq + 1):
+            self._check_kept(seq)
+
+    def _check_kept(self, seq: int) -> None:
+        key = commit_key(seq)
+        try:
+            m = self._log.commit(seq)
+            if (m.seq, m.stream) != (seq, self._log.spec.id):
+                todo = "restore it from a copy of the stream"
+                self._problems.append(Problem("manifest", f"it says that it is commit {m.seq}", file=key, todo=todo))
+        except DroppedError:
+            return
+        except StrandlineError as problem:
+            self._problems.append(Problem("manifest", f"commit {seq}: {problem.what}", file=key, todo=problem.todo))
+
+    def _report_missing(self, missing: list[int]) -> None:
+        if not missing:
+            return
+        first, last = missing[0], missing[-1]
+        self._problems.append(
+            Problem(
+                "manifest",
+                f"commit {first} is missing" if first == last else f"commits {first} to {last} are missing",
+                file=commit_key(first),
+                todo="restore it from a copy of the stream; what it published cannot be read without it",
+            )
+        )
+        missing.clear()
+
+    def _last_listed(self) -> int:
+        """The newest commit of a listing, which may lag, but shows commits behind a hole."""
+        keys = (listed.key for listed in self._storage.list("commits"))
+        numbers = (key.removeprefix("commits/").removesuffix(".json") for key in keys)
+        return max((int(number) for number in numbers if number.isdecimal()), default=-1)
+
+    def _load_snapshot(self) -> Snapshot | None:
+        where = f"{self._storage.url}/{ROOT_KEY}"
+        try:
+            snapshot = Snapshot.decode(self._storage.read(ROOT_KEY), where)
+        except KeyMissingError:
+            return None  # a young stream, or one whose index is to be built anew
+        except (StrandlineError, KeyError, TypeError, ValueError) as problem:
+            what = problem.what if isinstance(problem, StrandlineError) else repr(problem)
+            self._problems.append(_root_problem(f"the root of the index is rotten: {what}"))
+            return None
+        if snapshot.stream != self._log.spec.id:
+            self._problems.append(_root_problem(f"the index belongs to another stream, {snapshot.stream}"))
+            return None
+        return snapshot
+
+    def _compare_index(self, snapshot: Snapshot) -> Snapshot | None:
+        """Compares the index with the fold at its commit; returns another snapshot to compare with later, if any."""
+        index = Index(self._storage)
+        audit = IndexAudit(index, snapshot, self._log.spec)
+        problems = audit.unreadable()
+        if problems:
+            # Somebody may have folded again and collected the old files while we read manifests.
+            newer = self._load_snapshot()
+            if newer is not None and newer.state.seq > snapshot.state.seq:
+                return newer
+            self._problems += problems
+            return None
+        self._index_files = {ROOT_KEY, *index.files(snapshot.children)}
+        if self._history.is_whole:
+            self._problems += audit.differences(self._history)
+        else:
+            self._history.adopt(snapshot.state, audit.blocks())
+        self._problems += audit.unfindable()
+        return None
+
+    # ------------------------------------------------------------------ blocks
+
+    def _read_blocks(self) -> tuple[int, list[int], int]:
+        """Checks every live block; the number of blocks, of results per partition, and of bytes."""
+        history = self._history
+        total = sum(len(live) for live in history.live)
+        blocks, tuples, size_bytes = 0, [0] * len(history.live), 0
+        for partition, live in enumerate(history.live):
+            may_be_sorted = history.is_whole and partition != self._log.spec.late
+            for block in live:
+                is_known = block.first >= history.adopted_ends[partition] and block.file not in history.compacted
+                is_sorted = may_be_sorted and is_known
+                self._problems += self._check_block(block, is_sorted)
+                blocks += 1
+                tuples[partition] += block.results
+                size_bytes += block.size_bytes
+                self._progress(blocks, total, size_bytes)
+        return blocks, tuples, size_bytes
+
+    def _check_block(self, block: Block, is_sorted: bool) -> list[Problem]:
+        audit = BlockAudit(block, self._log.spec, is_sorted)
+        try:
+            data = self._storage.read(block.file)
+        except KeyMissingError:
+            return [] if self._is_superseded(block) else [audit.missing()]
+        except StrandlineError as problem:
+            return [audit.problem(problem.what, problem.todo)]
+        return audit.problems(data)
+
+    def _is_superseded(self, block: Block) -> bool:
+        """Whether a commit of the meantime took the block out of the stream: its file may go then."""
+        seq = self._history.state.seq
+        while True:
+            seq += 1
+            try:
+                m = self._log.commit(seq)
+            except StrandlineError:
+                return False
+            if m.kind == "truncate" and m.starts[block.partition] >= block.end:
+                return True
+            if m.kind == "compact" and any(covers(b, block) for b in m.blocks):
+                return True
+
+    # ------------------------------------------------------------------ files
+
+    def _unreferenced(self, began_us: int) -> Unreferenced:
+        files, size_bytes, names = 0, 0, list[str]()
+        with contextlib.suppress(StrandlineError):  # the newest one may not be marked yet
+            self._milestone_files |= self._log.commits.files(self._history.state.milestone)
+        live: set[str] = set()
+        folder = ""
+        for top in _FOLDERS:
+            for listed in self._storage.list(top):
+                parent = listed.key.rpartition("/")[0]
+                if parent != folder:
+                    folder, live = parent, self._live_files(parent)
+                if self._is_needed(top, listed.key):
+                    continue
+                # What was written since we began may have been published since.
+                if listed.key in live or listed.modified_us > began_us:
+                    continue
+                files += 1
+                size_bytes += listed.size_bytes
+                if len(names) < UNREFERENCED_NAMED:
+                    names.append(listed.key)
+        return Unreferenced(files, size_bytes, tuple(names))
+
+    def _is_needed(self, folder: str, key: str) -> bool:
+        """Whether a file is of use by its name alone."""
+        if is_mark(key):
+            return True
+        if folder == "commits" and not is_temporary(key):
+            number = key.removeprefix("commits/").removesuffix(".json")
+            return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
+        return folder == "consumers" and not is_temporary(key)
+
+    def _live_files(self, folder: str) -> set[str]:
+        if folder in ("snapshots", milestone.FOLDER):
+            return self._index_files | self._milestone_files
+        for partition, live in enumerate(self._history.live):
+            if folder == self._log.spec.folder(partition):
+                return {b.file for b in live}
+        return set()
+
+
+def _root_problem(what: str) -> Problem:
+    return Problem("index", what, file=ROOT_KEY, todo=f"delete {ROOT_KEY}; the index is rebuilt from the manifests")

@@ -1,0 +1,1 @@
+"""Where the files of a stream lie: file systems, object stores, memory."""

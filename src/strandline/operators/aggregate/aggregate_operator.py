@@ -1,0 +1,307 @@
+"""A windowed aggregation at work on one partition: tuples in, results and footprints out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.errors import AggregateOverflowError
+from strandline.operators.aggregate import kernel
+from strandline.operators.aggregate.aggregates import Op
+from strandline.operators.aggregate.aside import Aside, unfit, unfit_error
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.loading import loaded
+from strandline.operators.aggregate.sketching import room_for_hits, sketched
+from strandline.operators.aggregate.tuples import Columns, held_bytes, input_batch, key_and_window
+from strandline.operators.expressions import VALUE_ERRORS
+from strandline.operators.kernel_arrays import Int32s, Int64s
+from strandline.operators.open_windows.arrays import FRESH, NO_BATCH, OVERFLOWS, RESULTS, Batch
+from strandline.operators.open_windows.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
+
+_ROWS_MAX = 1 << 20
+"""Rows that go through a kernel at once: bounds what a step needs beside the state."""
+_WINDOWS_MAX = 1 << 17
+"""Windows that rows which go through a kernel at once may open. Few, so that those which are over close soon."""
+
+
+class AggregateOperator:
+    """A definition with its open windows."""
+
+    def __init__(self, definition: AggregateDefinition, state: WindowState, on_error: OnError = "stop") -> None:
+        self.definition = definition
+        self.state = state
+        self.on_error = on_error
+        self.aside = Aside(definition)
+        """What this step has set aside."""
+        self.opened = 0
+        """How many windows were opened in this step."""
+        self._fresh: list[Int32s] = []
+
+    @property
+    def input_end(self) -> int:
+        """The state holds the input tuples before this offset."""
+        return int(self.state.arrays.header[INPUT])
+
+    @input_end.setter
+    def input_end(self, offset: int) -> None:
+        self.state.arrays.header[INPUT] = offset
+
+    @property
+    def open_windows(self) -> int:
+        """N."""
+        return self.state.open_windows
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many tuples to feed before windows are closed."""
+        if self.definition.window.has_times or self.definition.sketches:
+            return max(1, _WINDOWS_MAX // self.definition.window.overlap)
+        return _ROWS_MAX
+
+    def begin(self) -> None:
+        """Begins a step."""
+        self.state.begin()
+        self.aside = Aside(self.definition)
+        self.opened = 0
+        self._fresh = []
+
+    # ------------------------------------------------------------------ tuples
+
+    def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
+        """Takes in input tuples; yields the results of the count windows they complete."""
+        (table,) = tuples
+        for first in range(0, table.num_rows, self.rows_at_once):
+            piece = table.slice(first, self.rows_at_once)
+            end = int(piece.column(OFFSET)[-1].as_py()) + 1
+            piece = self.healthy(self.shaped(piece))
+            if piece.num_rows:
+                batch = input_batch(self.definition, piece, held_bytes(self.state.arrays))
+                closed, batch = self._run(batch)
+                records = self._results(closed, batch)
+                if len(records):
+                    yield Columns(self.definition, records, self.state.arrays, batch).results()
+                self.state.keep_bytes(self.definition.bytes_words, batch)
+                if self.definition.sketches:  # each piece leaves new ones; a step may have many pieces
+                    self.state.drop_dead_bytes(self.definition.bytes_words)
+            self.input_end = end
+
+    def shaped(self, table: pa.Table) -> pa.Table:
+        """The tuples as the plan's shape makes them; those that it cannot compute are kept in `aside`, or raised."""
+        shape = self.definition.shaping
+        if not shape or not table.num_rows:
+            return table
+        if self.on_error == "stop":
+            return shape.read(table)
+        try:
+            return shape.over(table)
+        except VALUE_ERRORS:
+            shape.require_computable(table.schema)  # as when it was defined: but this may be another machine
+            rows = shape.failing(table)
+            if not len(rows):
+                raise  # it is not the tuples
+        self.aside.add_tuples("value", table.take(pa.array(rows)))
+        keep = np.ones(table.num_rows, bool)
+        keep[rows] = False
+        return shape.over(table.filter(pa.array(keep)))
+
+    def healthy(self, table: pa.Table) -> pa.Table:
+        """The tuples that can be computed with; what is wrong with the others is kept in `aside`, or raised."""
+        wrong = unfit(self.definition, table)
+        if not wrong:
+            return table
+        if self.on_error == "stop":
+            raise unfit_error(self.definition, table, wrong)
+        keep = np.ones(table.num_rows, bool)
+        for reason, rows in wrong.items():
+            self.aside.add_tuples(reason, table.take(pa.array(rows)))
+            keep[rows] = False
+        return table.filter(pa.array(keep))
+
+    def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
+        """The records of windows that closed, and the batch with all that they refer to."""
+        window, state = self.definition.window, self.state
+        rows = len(batch.keys)
+        by_count = window.kind == "count"
+        results = np.empty((rows if by_count else 0, self.definition.width), np.int64)
+        fresh = np.empty(rows if by_count else rows * (window.overlap + 1), np.int32)
+        state.trace.counts[RESULTS] = state.trace.counts[FRESH] = 0
+        state.trace = room_for_hits(state.trace, self.definition, rows)
+        row = 0
+        while True:
+            row, code = self.definition.step(
+                window.reach, window.advance, state.arrays, batch, row, results, fresh, state.trace
+            )
+            if code == kernel.DONE:
+                break
+            state.grow(state.room + window.overlap)
+        self._fresh.append(fresh[: state.trace.counts[FRESH]].copy())
+        self.opened += len(self._fresh[-1])
+        if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
+            self._refuse_overflow(results[: state.trace.counts[RESULTS]], batch)
+        results = results[: state.trace.counts[RESULTS]]
+        return results, sketched(self.definition, state.arrays, batch, state.trace, results)
+
+    def _results(self, records: Int64s, batch: Batch) -> Int64s:
+        """Those of the closed windows that have a result; the others are kept in `aside`, or raised."""
+        overflowed = self.definition.overflowed(records)
+        if not overflowed.any():
+            return records
+        if self.on_error == "stop":
+            self._refuse_overflow(records, batch)
+        self.aside.add_windows("overflow", Columns(self.definition, records[overflowed], self.state.arrays, batch))
+        return records[~overflowed]
+
+    def _refuse_overflow(self, closed: Int64s, batch: Batch) -> None:
+        """Raises with the first window that overflowed, among those just closed or those that are open."""
+        used = self.state.arrays.records[: self.state.arrays.header[USED]]
+        every = np.concatenate([closed, used[used[:, OPENED] >= 0]])
+        found = every[self.definition.overflowed(every)][:1]
+        sums = [a for a in self.definition.accumulators if a.count_place is not None]
+        fits = [s for s, op in (("64 bits", Op.SUM_INT), ("38 digits", Op.SUM_WIDE)) if any(a.op is op for a in sums)]
+        raise AggregateOverflowError(
+            f"a sum ({', '.join(a.name for a in sums)}) does not fit {' or '.join(fits)} any more",
+            where=f"window {key_and_window(self.definition, found, self.state.arrays, batch)}",
+            todo='sum a double or smaller units, use smaller windows, or start(…, on_error="set_aside"); '
+            "the stream stays as it was",
+        )
+
+    def advance(self, boundary: int) -> list[pa.Array] | None:
+        """Closes windows that end at this time or before: their results, ordered by end, then by opening."""
+        state = self.state
+        due = int(kernel.count_due(state.arrays, boundary, np.empty(128, np.int64)))
+        if due == 0:
+            return None
+        records = np.empty((due, self.definition.width), np.int64)
+        state.trace.counts[RESULTS] = 0
+        kernel.close_due(self.definition.is_session, state.arrays, boundary, records, state.trace)
+        records = records[: state.trace.counts[RESULTS]]
+        order = np.lexsort((records[:, START], records[:, OPENED], records[:, END]))
+        records = self._results(records[order], NO_BATCH)
+        return Columns(self.definition, records, state.arrays, NO_BATCH).results() if len(records) else None
+
+    def replay(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
+        (table,) = tuples
+        table = self.healthy(self.shaped(table))
+        if not table.num_rows:
+            return
+        batch = input_batch(self.definition, table, held_bytes(self.state.arrays))
+        window = self.definition.window
+        self.state.trace = room_for_hits(self.state.trace, self.definition, len(batch.keys))
+        self.definition.replay(window.reach, window.advance, self.state.arrays, batch, self.state.trace)
+        nothing = np.empty((0, self.definition.width), np.int64)
+        batch = sketched(self.definition, self.state.arrays, batch, self.state.trace, nothing)
+        if len(self.definition.bytes_words):
+            self.state.grown = True  # a replay leaves no trace of the windows it touched: look at all of them
+            self.state.keep_bytes(self.definition.bytes_words, batch)
+            if self.definition.sketches:
+                self.state.drop_dead_bytes(self.definition.bytes_words)
+
+    @property
+    def due(self) -> int | None:
+        """No window that is open ends before this time; None if there is none, or windows end by count."""
+        arrays = self.state.arrays
+        return int(arrays.timers[0, 0]) if arrays.header[TIMERS] > 0 else None
+
+    # ------------------------------------------------------------------ footprints
+
+    def save(self, position: int, limits: Limits) -> Footprints:
+        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
+        state, begin = self.state, position
+        fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
+        chosen = np.empty(len(fresh), np.int32)
+        count = int(kernel.still_open(state.arrays, fresh, chosen))
+        opened = self._save_these(chosen[len(chosen) - count :], position)
+        position += count
+        self.state.reserve_queue(state.open_windows)
+        records = np.empty((state.open_windows, self.definition.width), np.int64)
+        written = int(
+            kernel.save_oldest(
+                state.arrays,
+                state.trace,
+                self.input_end,
+                begin,
+                position,
+                records,
+                float(limits.extent),
+                float(limits.replay),
+                float(limits.cost),
+                float(limits.extent_cost),
+                float(limits.replay_cost),
+                limits.budget,
+            )
+        )
+        self._fresh = []
+        return Footprints(opened, self._footprints(records[:written]))
+
+    def save_all(self, position: int) -> Footprints:
+        """A footprint of every window: an instant checkpoint."""
+        records = self.state.arrays.records[: self.state.arrays.header[USED]]
+        slots = np.flatnonzero(records[:, OPENED] >= 0)
+        order = np.lexsort((records[slots, START], records[slots, OPENED]))
+        nothing = self.save_nothing().opened
+        return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
+
+    def save_nothing(self) -> Footprints:
+        """No footprints."""
+        nothing = self._footprints(np.empty((0, self.definition.width), np.int64))
+        self._fresh = []
+        return Footprints(nothing, nothing)
+
+    def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
+        self.state.reserve_queue(len(slots))
+        records = np.empty((len(slots), self.definition.width), np.int64)
+        kernel.save_open(self.state.arrays, self.state.trace, slots, self.input_end, position, records)
+        return self._footprints(records)
+
+    def _footprints(self, records: Int64s) -> list[pa.Array]:
+        return Columns(self.definition, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)
+
+    def mark_unsaved(self, *, every: bool = False) -> None:
+        """Treats windows without a footprint as just opened; with `every`, those with one too: it does not count."""
+        records = self.state.arrays.records[: self.state.arrays.header[USED]]
+        is_open = records[:, OPENED] >= 0
+        if every:
+            records[is_open, T] = records[is_open, TICKET] = NONE
+            self.state.grown = True  # nothing less than the whole state tells it
+        found = np.flatnonzero(is_open & (records[:, T] == NONE))
+        self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
+
+    def end(self) -> None:
+        """Ends a step: what nobody refers to any more goes."""
+        self.state.drop_dead_bytes(self.definition.bytes_words)
+
+    def extent(self, position: int) -> Extent:
+        """Where recovery would begin if the output ended at this offset."""
+        oldest = self.oldest_footprint()
+        return Extent(self.open_windows, *(oldest or (self.input_end, position)))
+
+    # ------------------------------------------------------------------ the state, in and out
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Takes the newest footprint of every window that is open into a fresh state."""
+        self.state = loaded(self.definition, newest_first)
+
+    def oldest_footprint(self) -> tuple[int, int] | None:
+        """T and output offset of the oldest footprint that counts; None if there is none."""
+        slot = int(kernel.oldest(self.state.arrays))
+        if slot < 0:
+            return None
+        record = self.state.arrays.records[slot]
+        return int(record[T]), int(record[POS])
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        """Every open window in the columns of a footprint; with `now`, of one that would be made now."""
+        records = self.state.arrays.records[: self.state.arrays.header[USED]]
+        records = records[records[:, OPENED] >= 0]
+        if now:
+            records[:, T] = self.input_end
+        return self._footprints(records)
+
+    def image(self) -> StateImage:
+        """The state as arrays, and the rows of each that have changed since the step began."""
+        return self.state.image()

@@ -1,0 +1,114 @@
+"""What an operator cannot compute, and sets aside if it may: tuples that no kernel takes, windows without a result.
+
+Which tuples and windows these are follows from the input alone, never from batches: what was set aside once is set
+aside again in a replay, and nothing of it is in any state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import InputError
+from strandline.operators.aggregate.aggregates import BYTES
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.tuples import Columns
+from strandline.operators.aggregate.windows import TIME_MAX
+from strandline.operators.arrow_words import arrow_type, null_column, whole, words_of
+from strandline.operators.key_codec import BYTES_A_PART
+from strandline.operators.open_windows.record import LENGTH_MAX
+from strandline.operators.operator import OFFSET
+
+Rows = npt.NDArray[np.int64]
+_WHY = {
+    "time": "a time at the edge of what 64 bits hold",
+    "key": f"a key of more than {LENGTH_MAX} bytes",
+    "value": f"a value of more than {LENGTH_MAX} bytes",
+}
+
+
+class Aside:
+    """What one step has set aside, by reason, in the columns of footprints."""
+
+    def __init__(self, plan: AggregateDefinition) -> None:
+        self._plan = plan
+        self._parts: dict[str, list[pa.Table]] = {}
+        self.nbytes = 0
+        """How much that is: it travels through the driver."""
+        self.closed: list[list[pa.Array]] = []
+        """Of the windows among them, the columns of results: so that nobody takes them for open."""
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """A table for each reason."""
+        return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
+
+    def add_windows(self, reason: str, windows: Columns) -> None:
+        """Windows that closed and have no result."""
+        columns = windows.without_result()
+        self._add(reason, columns)
+        self.closed.append(columns[: len(self._plan.result_columns)])
+
+    def add_tuples(self, reason: str, tuples: pa.Table) -> None:
+        """Input tuples: their key, their time in the place of the window's, their offset in that of `_input`."""
+        plan, rows = self._plan, tuples.num_rows
+        offset = whole(tuples.column(OFFSET))
+        moment = offset
+        if plan.window.has_times:
+            moment = whole(tuples.column(plan.time[0])).cast(offset.type).view(arrow_type(plan.time_type))
+        nothing = [null_column(kind, rows) for _, kind in plan.result_columns[len(plan.key) + 2 :]]
+        control = [offset, *(null_column(kind, rows) for _, kind in plan.control_columns[1:])]
+        self._add(reason, [*(whole(tuples.column(c)) for c, _ in plan.key), moment, moment, *nothing, *control])
+
+    def _add(self, reason: str, columns: list[pa.Array]) -> None:
+        names = [name for name, _ in [*self._plan.result_columns, *self._plan.control_columns]]
+        table = pa.table(columns, names=names)
+        self.nbytes += table.nbytes
+        self._parts.setdefault(reason, []).append(table)
+
+
+def unfit(plan: AggregateDefinition, table: pa.Table) -> Mapping[str, Rows]:
+    """The rows that no kernel takes, by reason, each row once; empty if there are none, which costs next to nothing."""
+    found: dict[str, Rows] = {}
+    taken = np.zeros(table.num_rows, bool)
+
+    def note(reason: str, is_wrong: npt.NDArray[np.bool_]) -> None:
+        rows = np.flatnonzero(is_wrong & ~taken)
+        if len(rows):
+            taken[rows] = True
+            found[reason] = np.sort(np.concatenate([found[reason], rows])) if reason in found else rows
+
+    if plan.window.has_times:
+        times, _ = words_of(table.column(plan.time[0]), plan.time[1])
+        if len(times) and (times.min() < -TIME_MAX or times.max() > TIME_MAX):
+            note("time", (times < -TIME_MAX) | (times > TIME_MAX))
+    keys = [(c, kind) for c, kind in plan.key if kind in BYTES]
+    if keys and sum(table.column(c).nbytes for c, _ in keys) > LENGTH_MAX - BYTES_A_PART * len(plan.key):
+        lengths = sum((_lengths(table, c) for c, _ in keys), np.zeros(table.num_rows, np.int64))
+        note("key", lengths > LENGTH_MAX - BYTES_A_PART * len(plan.key))
+    for a in plan.accumulators:
+        if a.is_bytes and a.type in BYTES and a.column is not None and table.column(a.column).nbytes > LENGTH_MAX:
+            note("value", _lengths(table, a.column) > LENGTH_MAX)
+    return found
+
+
+def _lengths(table: pa.Table, column: str) -> Rows:
+    lengths: Rows = pc.fill_null(pc.binary_length(table.column(column)), 0).to_numpy().astype(np.int64)
+    return lengths
+
+
+def unfit_error(plan: AggregateDefinition, table: pa.Table, wrong: Mapping[str, Rows]) -> InputError:
+    """For those who would rather stop."""
+    reason, rows = next(iter(wrong.items()))
+    many = sum(len(r) for r in wrong.values())
+    offset = table.column(OFFSET)[int(rows[0])].as_py()
+    return InputError(
+        f"a tuple that no {plan.window.kind} window can take: {_WHY[reason]}"
+        + (f" (and {many - 1} more like it)" if many > 1 else ""),
+        where=f"input offset {offset}",
+        todo='start the operator with on_error="set_aside": such tuples go to its side log, read(late=True)',
+    )

@@ -1,0 +1,76 @@
+"""Conditions of aggregates: `sum("price", where=pc.field("pieces") > 0)` takes the tuples for which that is true.
+
+Each condition is computed once for all tuples that go through the kernels together, behind the stateless work before
+the operator, and is a column of theirs from then on. A tuple for which it cannot be computed goes the same way as one
+of which `select` makes nothing: it is set aside, or stops the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import SchemaError
+from strandline.operators.arrow_words import whole
+from strandline.operators.expressions import Formula, schema_of
+from strandline.operators.kernel_arrays import Bytes
+from strandline.operators.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Conditioned(Shape):
+    """A shape behind which conditions are computed."""
+
+    conditions: tuple[Formula, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.conditions)
+
+    def require_computable(self, schema: pa.Schema) -> None:
+        """Raises `SchemaError` if there is an expression that cannot be computed for any tuple of this schema."""
+        Shape.require_computable(self, schema)
+        behind = Shape.over(self, schema.empty_table()).schema
+        for condition in self.conditions:
+            condition.type_over(behind, "where=… of an aggregate")
+
+    def over(self, table: pa.Table) -> pa.Table:
+        """What the shape makes of these tuples, with a column for each condition: true or not, null being false."""
+        table = Shape.over(self, table)
+        held = [pc.fill_null(condition.over(table), False) for condition in self.conditions]
+        for number, column in enumerate(held):
+            table = table.append_column(_name(number), column)
+        return table
+
+
+def _name(number: int) -> str:
+    return f"_where{number}"
+
+
+def holds(table: pa.Table, number: int) -> Bytes:
+    """1 for the tuples for which the condition of that number is true, 0 for the others."""
+    found: Bytes = np.asarray(whole(table.column(_name(number)))).astype(np.uint8)
+    return found
+
+
+def validity_where(valid: Bytes, held: Bytes) -> Bytes:
+    """Whether a tuple counts: 0 if its condition is not true, else 1 if it has a value, 2 if it has none."""
+    return (2 - valid) * held
+
+
+def require_truth(conditions: Mapping[str, Formula], types: Mapping[str, str]) -> None:
+    """Raises `SchemaError` if the condition of an aggregate is not true or false over columns of these types."""
+    schema = schema_of(types)
+    for name, condition in conditions.items():
+        what = f"{name}=…(where={condition.text})"
+        kind = condition.type_over(schema, what)
+        if not pa.types.is_boolean(kind):
+            raise SchemaError(f"{what} is a {kind}, not true or false", todo='compare it: pc.field("price") > 0')
+
+
+def distinct(conditions: Sequence[Formula | None]) -> tuple[Formula, ...]:
+    """Each once."""
+    return tuple(dict.fromkeys(c for c in conditions if c is not None))

@@ -1,0 +1,346 @@
+"""The operator as it is compiled: window, key, aggregates over known types, and where each lies in a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.errors import OptionError, SchemaError
+from strandline.operators.aggregate import kernel
+from strandline.operators.aggregate.aggregates import (
+    APPROXIMATE,
+    Accumulator,
+    Aggregate,
+    Op,
+    Read,
+    resolve,
+    state_columns,
+)
+from strandline.operators.aggregate.conditions import Conditioned, distinct, require_truth
+from strandline.operators.aggregate.windows import Window
+from strandline.operators.expressions import Formula
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.key_codec import KeyCodec
+from strandline.operators.open_windows.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.operators.shape import AS_IS, Shape
+from strandline.operators.wide import means
+
+if TYPE_CHECKING:
+    from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+
+START, END = "window_start", "window_end"
+OPEN, ROWS, OPENED = "_open", "_rows", "_opened"
+CONTROL = ((TAKEN_IN, "long"), (OPEN, "long"), (ROWS, "long"), (OPENED, "long"))
+"""Columns of footprints: t, N, tuples so far, the offset that opened the window."""
+
+
+@dataclass(frozen=True)
+class AggregateDefinition:
+    """One windowed aggregation over an input stream."""
+
+    kind: ClassVar[str] = "aggregate"
+    window: Window
+    key: tuple[tuple[str, str], ...]
+    """Names and types of the key columns."""
+    time: tuple[str, str]
+    """Name and type of the input's time column."""
+    accumulators: tuple[Accumulator, ...]
+    shape: Shape = AS_IS
+    """What is done to the tuples of the input before."""
+
+    @classmethod
+    def of(
+        cls,
+        window: Window,
+        aggregates: Mapping[str, Aggregate],
+        types: Mapping[str, str],
+        key: Sequence[str],
+        time: str,
+        shape: Shape = AS_IS,
+    ) -> AggregateDefinition:
+        """The plan over an input that the shape makes columns of these types of; raises if it cannot be."""
+        if not aggregates:
+            raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
+        taken = {*key, START, END}
+        for name, aggregate in aggregates.items():
+            if not isinstance(aggregate, Aggregate):
+                raise OptionError(
+                    f"{name}={aggregate!r} is not an aggregate", todo='write for example average=sl.avg("item_price")'
+                )
+            if name.startswith("_") or name in taken:
+                raise SchemaError(
+                    f"an aggregate cannot be called {name!r}: "
+                    + (
+                        "names with _ in front are reserved"
+                        if name.startswith("_")
+                        else "results have that column already"
+                    ),
+                    todo="choose another name",
+                )
+            more = f"{name}{APPROXIMATE}"
+            if aggregate.function in ("count_distinct", "percentile") and (more in aggregates or more in taken):
+                raise SchemaError(f"{name!r} says in {more!r} whether it is exact", todo="choose another name")
+        require_truth({name: a.where for name, a in aggregates.items() if a.where is not None}, types)
+        for column in key:
+            if column in (START, END):
+                raise SchemaError(f"key column {column!r}: results have a column of that name", todo="rename it")
+        return cls(
+            window,
+            tuple((column, types[column]) for column in key),
+            (time, types[time]),
+            tuple(resolve(name, aggregate, types) for name, aggregate in aggregates.items()),
+            shape,
+        )
+
+    @classmethod
+    def from_json(
+        cls, body: Mapping[str, Any], key: Mapping[str, str], types: Mapping[str, str], time: tuple[str, str] | None
+    ) -> AggregateDefinition:
+        """What `to_json` said, of an operator whose results have columns of these types."""
+        expressions = body.get("expressions", {})
+        accumulators = tuple(
+            resolve(name, Aggregate.from_json(a, expressions), {a[1]: a[2]} if a[1] else {})
+            for name, a in body["aggregates"].items()
+        )
+        shape = Shape.from_json(body.get("shape", ()), expressions)
+        window = Window.from_json(body["window"])
+        return cls(window, tuple(key.items()), time or ("", types[START]), accumulators, shape)
+
+    def continuing(self, operator: Mapping[str, Any] | None) -> AggregateDefinition:
+        """The plan for a stream of which stream.json says this: with its rule for sessions and its texts."""
+        if operator is None:
+            return self
+        older = replace(self.window, includes_gap=False)
+        stored = operator.get("expressions", {})
+        return replace(
+            self,
+            window=older if self.is_session and operator["window"] == older.to_json() else self.window,
+            accumulators=tuple(replace(a, aggregate=a.aggregate.known_as(stored)) for a in self.accumulators),
+            shape=self.shape.known_as(stored),
+        )
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[AggregateDefinition, Sequence[Mapping[str, Any]]]:
+        """The same over windows that a few tuples fill, and over tuples as they are when they have their shape.
+
+        Kernels know whether windows overlap, but are told how large they are.
+        """
+        types = dict(columns[0])
+        if self.shape:  # conditions of aggregates may read what it makes
+            types |= self.shape.types_over(types, schemas[0])
+        types |= dict([*self.key, self.time, *((a.column, a.type) for a in self.accumulators if a.column is not None)])
+        window = replace(self.window, size=4, advance=4 if self.window.advance == self.window.size else 2)
+        return replace(self, window=window, shape=AS_IS), [types]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Compiled kernels stay behind: whoever gets the plan has its own.
+        return AggregateDefinition, (self.window, self.key, self.time, self.accumulators, self.shape)
+
+    # ------------------------------------------------------------------ columns
+
+    @property
+    def time_type(self) -> str:
+        """The type of window_start and window_end."""
+        return self.time[1] if self.window.has_times and self.time[1].startswith("timestamp") else "long"
+
+    @property
+    def result_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the results' columns."""
+        ends = [(START, self.time_type), (END, self.time_type)]
+        return [*self.key, *ends, *(column for a in self.accumulators for column in a.results)]
+
+    @property
+    def control_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the columns that only footprints fill."""
+        return [*CONTROL, *state_columns(self.accumulators)]
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that are read from the input."""
+        return (tuple(self.shape.reads(self._columns)),)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of the input."""
+        return (self.time[0],)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether windows end by time."""
+        return self.window.has_times
+
+    @property
+    def result_time(self) -> str:
+        """The column that is the time of a result."""
+        return END
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The columns of aggregates: of windows that are open there are none."""
+        return frozenset(c for a in self.accumulators for c, _ in a.results)
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The columns of the output that windows are got back from."""
+        return (*(c for c, _ in self.key), START, END, *(c for c, _ in self.control_columns))
+
+    @property
+    def needs_newer_format(self) -> bool:
+        """Whether versions before streams of format 3 would misunderstand it."""
+        return bool(self.shape or self.conditions or self.sketches)
+
+    def fresh(self, on_error: OnError = "stop") -> AggregateOperator:
+        """An operator without windows."""
+        from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+
+        return AggregateOperator(self, WindowState.empty(self.width, self.layout, timed=self.has_times), on_error)
+
+    def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> AggregateOperator:
+        """The operator whose windows these are; ValueError if they cannot be."""
+        from strandline.operators.aggregate.aggregate_operator import AggregateOperator
+
+        return AggregateOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)
+
+    @property
+    def _columns(self) -> list[str]:
+        """Those that the operator itself takes."""
+        names = [c for c, _ in self.key] + [a.column for a in self.accumulators if a.column is not None]
+        return list(dict.fromkeys([*names, self.time[0], *(c for w in self.conditions for c in w.columns)]))
+
+    @cached_property
+    def conditions(self) -> tuple[Formula, ...]:
+        """Those of the aggregates, each once."""
+        return distinct([a.where for a in self.accumulators])
+
+    @cached_property
+    def shaping(self) -> Shape:
+        """The shape as far as the operator needs it, and the conditions of aggregates."""
+        pruned = self.shape.pruned(self._columns)
+        return Conditioned(pruned.steps, self.conditions) if self.conditions else pruned
+
+    def to_json(self) -> dict[str, Any]:
+        """For stream.json: what must be the same for as long as the stream lives."""
+        body: dict[str, Any] = {
+            "window": self.window.to_json(),
+            "aggregates": {a.name: a.aggregate.to_json(a.type) for a in self.accumulators},
+        }
+        if self.shape:
+            body["shape"] = self.shape.to_json()
+        if formulas := [*self.shape.formulas, *self.conditions]:
+            body["expressions"] = {f.text: f.arrow for f in formulas}
+        return body
+
+    # ------------------------------------------------------------------ the record
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """How keys become words or bytes."""
+        return KeyCodec([kind for _, kind in self.key])
+
+    @cached_property
+    def inputs(self) -> list[tuple[str | None, Read, Formula | None]]:
+        """What kernels read, each once: columns (None: nothing but the tuple), how, and which of the tuples count."""
+        wanted: dict[tuple[str | None, Read, Formula | None], None] = {}
+        for a in self.accumulators:
+            if a.op is not None and (a.column, a.read, a.where) not in wanted:
+                wanted[a.column, a.read, a.where] = None
+                if a.read is Read.WIDE:
+                    wanted[a.column, Read.HIGH, a.where] = None
+        return list(wanted)
+
+    @cached_property
+    def words(self) -> list[int]:
+        """Where the state of each aggregate begins."""
+        found, word = {}, STATE + (SESSION_WORDS if self.is_session else 0)
+        for i, a in enumerate(self.accumulators):
+            if a.op is not Op.SKETCH:
+                found[i] = word
+                word += a.places[-1]
+        for i in self.sketches:  # together, and behind a word for the number of the window
+            word += 1
+            found[i] = word
+        return [*(found[i] for i in range(len(found))), word + bool(self.sketches)]
+
+    @cached_property
+    def sketches(self) -> list[int]:
+        """Which aggregates are computed behind the loop over tuples."""
+        return [i for i, a in enumerate(self.accumulators) if a.op is Op.SKETCH]
+
+    @property
+    def hit_word(self) -> int:
+        """Where windows have a number while a kernel runs; references to their sketches are behind it."""
+        return self.words[self.sketches[0]] - 1
+
+    @property
+    def width(self) -> int:
+        """Words in a record."""
+        return self.words[-1]
+
+    @cached_property
+    def ops(self) -> kernel.Ops:
+        """For the kernels."""
+        found = tuple(
+            (int(a.op), self.inputs.index((a.column, a.read, a.where)), word)
+            for a, word in zip(self.accumulators, self.words, strict=False)
+            if a.op is not None and a.op is not Op.SKETCH
+        )
+        if self.sketches:
+            found += ((int(Op.HITS), len(self.sketches), self.hit_word),)
+        return found or ((int(Op.NOTHING), 0, 0),)
+
+    @cached_property
+    def bytes_words(self) -> Int64s:
+        """The words that say where bytes lie."""
+        found = [] if self.key_codec.fits_word else [KEY_AT]
+        found += [w for a, w in zip(self.accumulators, self.words, strict=False) if a.is_bytes]
+        return np.array(found, np.int64)
+
+    def overflowed(self, records: Int64s) -> npt.NDArray[np.bool_]:
+        """Which of these windows have a sum or a mean that does not fit its 64 bits or 38 digits, and so no result."""
+        found = np.zeros(len(records), bool)
+        for a, word in zip(self.accumulators, self.words, strict=False):
+            if a.count_place is not None:
+                found |= records[:, word + a.count_place] == OVERFLOWED
+            if a.op is Op.SUM_WIDE and a.function == "avg" and len(records):
+                low, high, n = records[:, word : word + 3].T
+                found |= (n > 0) & (means(low, high, n, a.more_digits)[1] == 0)
+        return found
+
+    @property
+    def is_session(self) -> bool:
+        """Whether windows are sessions."""
+        return self.window.kind == "session"
+
+    @property
+    def layout(self) -> int:
+        """How open windows are found."""
+        return {"count": BY_KEY, "time": BY_START, "session": BY_LIST}[self.window.kind]
+
+    @cached_property
+    def step(self) -> kernel.Kernel:
+        """The compiled loop over tuples."""
+        if self.window.kind == "count":
+            tumbles = self.window.advance == self.window.size
+            build = kernel.tumbling_count_windows if tumbles else kernel.sliding_count_windows
+        else:
+            build = kernel.time_windows if self.window.kind == "time" else kernel.session_windows
+        return build(self.ops, self.key_codec.fits_word)
+
+    @cached_property
+    def replay(self) -> kernel.Kernel:
+        """The compiled loop over tuples that were seen before."""
+        build = {
+            "count": kernel.replaying_count_windows,
+            "time": kernel.replaying_time_windows,
+            "session": kernel.replaying_sessions,
+        }[self.window.kind]
+        return build(self.ops, self.key_codec.fits_word)

@@ -1,0 +1,69 @@
+"""Getting windows back from footprints: of each window that is open the newest one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow.compute as pc
+
+from strandline.operators.aggregate import kernel
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.tuples import closed_records, footprint_records, held_bytes
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch
+from strandline.operators.open_windows.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import OFFSET, Saved
+
+
+def loaded(definition: AggregateDefinition, newest_first: Iterable[Saved]) -> WindowState:
+    """The windows that are open after these stretches of the output, each as its newest footprint has it."""
+    met = WindowState.empty(definition.width, BY_LIST if definition.is_session else BY_START, timed=False)
+    for saved in newest_first:
+        if saved.closed.num_rows:
+            records = closed_records(definition, saved.closed, held_bytes(met.arrays))
+            _load(met, definition, *records, is_closed=True)
+        if saved.footprints.num_rows:
+            order = pc.sort_indices(saved.footprints, [(OFFSET, "descending")])
+            records = footprint_records(definition, saved.footprints.take(order), held_bytes(met.arrays))
+            _load(met, definition, *records, is_closed=False)
+    return _ordered(met, definition)
+
+
+def _load(met: WindowState, definition: AggregateDefinition, records: Int64s, batch: Batch, *, is_closed: bool) -> None:
+    if met.room < met.arrays.header[USED] + len(records):
+        met.grow(int(met.arrays.header[USED]) + 2 * len(records))
+    met.begin()
+    take_in = kernel.load_sessions if definition.is_session else kernel.load
+    take_in(definition.key_codec.fits_word, met.arrays, batch, records, is_closed, met.trace)
+    met.grown = False
+    met.keep_bytes(definition.bytes_words, batch)
+
+
+def _ordered(met: WindowState, definition: AggregateDefinition) -> WindowState:
+    """The open windows alone, in the order of their footprints: state as an operator has it."""
+    records = met.arrays.records[: met.arrays.header[USED]]
+    if definition.is_session:
+        newest = np.zeros(len(records), np.uint8)
+        kernel.newest_of_sessions(records, np.lexsort((records[:, START], records[:, OLDER])), newest)
+        records = records[newest == 1]
+    records = records[records[:, OPENED] >= 0]
+    records = records[np.argsort(records[:, POS], kind="stable")]
+    room = int(len(records) * 1.25)
+    state = WindowState.empty(
+        definition.width, definition.layout, timed=definition.window.has_times, room=max(room, 256)
+    )
+    batch = sealed_batch(NO_BATCH._replace(keys=records[:, KEY], key_at=records[:, KEY_AT], bytes=met.arrays.bytes))
+    kernel.fill(
+        definition.window.has_times,
+        definition.is_session,
+        definition.key_codec.fits_word,
+        state.arrays,
+        batch,
+        records,
+        np.argsort(records[:, START], kind="stable"),
+        state.trace,
+    )
+    state.keep_bytes(definition.bytes_words, batch)
+    return state

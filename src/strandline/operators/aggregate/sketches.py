@@ -1,0 +1,142 @@
+"""Aggregates whose state has any length: how many distinct values, and percentiles.
+
+The loop over tuples does not compute them. It notes which tuple came to which window (`note_hit`, in `hits.py`), and
+when it is through, what was noted becomes sketches here, a window after the other; a sketch is bytes that the record
+of the window refers to, as it does to a string. Other aggregates pay nothing for it.
+
+Both are exact as long as a window has few distinct values, and say when they are not: behind the result comes a column
+`<name>_is_approximate`. What a sketch is follows from the values alone, not from their order nor from where the input
+was cut.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.operators.aggregate import sketch_kernels as kernels
+from strandline.operators.aggregate.aggregates import Accumulator, Read
+from strandline.operators.kernel_arrays import Bytes, Float64s, Int64s
+
+_WORDS_AT_ONCE = 1 << 22
+"""Words of sketches that are worked on together: bounds what that needs beside the state."""
+_SIGN = np.int64(-(1 << 63))
+_MAX = np.int64((1 << 63) - 1)
+
+
+def key_words(a: Accumulator) -> int:
+    """How many words tell a value from others: it fits one, or two hashes stand for its bytes."""
+    return 2 if a.read is Read.BYTES else 1
+
+
+def elements(a: Accumulator, values: Int64s, held: int, data: Bytes) -> Int64s:
+    """Values as kernels have them, as elements of sketches."""
+    if a.read is Read.BYTES:
+        hashes = np.empty((len(values), 2), np.int64)
+        kernels.hash_bytes(np.ascontiguousarray(values), held, data, hashes)
+        return hashes
+    words = _ordered(values.view(np.float64)) if a.read is Read.FLOAT else values
+    if a.function == "percentile":
+        return np.stack([words, np.ones_like(words)], axis=1)
+    return words.reshape(-1, 1)
+
+
+def _ordered(values: Float64s) -> Int64s:
+    """Doubles as integers in the same order; both zeros are one value, and so are all NaN, which is the largest."""
+    bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
+    return np.where(bits < 0, -(bits & _MAX) - 1, bits)
+
+
+def _doubles(ordered: Int64s) -> Float64s:
+    found: Float64s = np.where(ordered < 0, (-(ordered + 1)) | _SIGN, ordered).view(np.float64)
+    return found
+
+
+def folded(
+    a: Accumulator, olds: Int64s, starts: Int64s, groups: Int64s, added: Int64s, added_groups: Int64s, count: int
+) -> tuple[Int64s, Int64s]:
+    """The sketches of so many groups: of each, the old ones that belong to it and the elements added to it, as one.
+
+    Old sketch i is `olds[starts[i]:starts[i + 1]]` and belongs to `groups[i]`, element i to `added_groups[i]`; groups
+    of old ones ascend. Returns the words of the new ones and where each begins (and the last ends).
+    """
+    order = np.lexsort((*added.T[::-1], added_groups))
+    added, added_groups = added[order], added_groups[order]
+    every = np.arange(count + 1)
+    of_group, added_of_group = np.searchsorted(groups, every), np.searchsorted(added_groups, every)
+    stride = added.shape[1]
+    size = 1 + kernels.DENSE_WORDS + starts[of_group[1:]] - starts[of_group[:-1]] + np.diff(added_of_group) * stride
+    places = np.concatenate([[0], np.cumsum(size)])
+    parts, ends = [], [np.zeros(1, np.int64)]
+    first = 0
+    while first < count:
+        last = max(first + 1, int(np.searchsorted(places, places[first] + _WORDS_AT_ONCE, side="right")) - 1)
+        out = np.empty(int(places[last] - places[first]), np.int64)
+        found = np.empty(last - first, np.int64)
+        bound = dict(a.aggregate.options)["exact_up_to"]
+        mine, news = of_group[first : last + 1], added_of_group[first : last + 1]
+        flat = np.ascontiguousarray(added).reshape(-1)
+        if a.function == "percentile":
+            kernels.fold_counts(bound, olds, starts, mine, flat, news, out, found)
+        else:
+            kernels.fold_distinct(bound, stride, olds, starts, mine, flat, news, out, out.view(np.uint8), found)
+        parts.append(out[: found[-1]].copy())
+        ends.append(found + ends[-1][-1])
+        first = last
+    return np.concatenate(parts) if parts else np.empty(0, np.int64), np.concatenate(ends)
+
+
+# ---------------------------------------------------------------------- results
+
+
+def results(a: Accumulator, words: Int64s, starts: Int64s) -> list[pa.Array]:
+    """The result of each sketch, and whether it is approximate."""
+    lengths = np.diff(starts)
+    heads = np.zeros(len(lengths), np.int64)
+    heads[lengths > 0] = words[starts[:-1][lengths > 0]]
+    is_approximate = pa.array(heads > 0)
+    if a.function == "percentile":
+        return [_percentiles(dict(a.aggregate.options)["p"], words, starts, heads), is_approximate]
+    counts = (lengths - 1) // key_words(a) * (lengths > 0)
+    for i in np.flatnonzero(heads == kernels.DENSE):
+        registers = words[starts[i] + 1 : starts[i + 1]].view(np.uint8)
+        counts[i] = estimate(np.bincount(registers, minlength=66).tolist())
+    return [pa.array(counts), is_approximate]
+
+
+def estimate(ranks: list[int]) -> int:
+    """How many distinct values registers stand for, of which so many have each rank (HyperLogLog, Flajolet et al.)."""
+    m = kernels.REGISTERS
+    total = math.fsum(count * 2.0**-rank for rank, count in enumerate(ranks))
+    found = 0.7213 / (1 + 1.079 / m) * m * m / total
+    if found <= 2.5 * m and ranks[0]:
+        found = m * math.log(m / ranks[0])
+    return round(found)
+
+
+def _percentiles(p: float, words: Int64s, starts: Int64s, bits: Int64s) -> pa.Array:
+    """Between two values there is a straight line, as in Spark; of buckets it is the middle of the nearest."""
+    keys, position = np.zeros((len(bits), 2), np.int64), np.zeros(len(bits))
+    kernels.at_rank(p, words, starts, keys, position)
+    low, high = _doubles(keys[:, 0]), _doubles(keys[:, 1])
+    with np.errstate(invalid="ignore"):
+        between = low + (position - np.floor(position)) * (high - low)
+    found = np.where(keys[:, 0] == keys[:, 1], low, between)
+    for i in np.flatnonzero(bits > 0):
+        found[i] = middle(int(keys[i, 0]), int(bits[i]))
+    return pa.array(found, mask=np.diff(starts) == 0)
+
+
+def middle(key: int, bits: int) -> float:
+    """The value in the middle of a bucket; of those that hold zero or infinity, that."""
+    if key in (0, -1):
+        return 0.0
+    ordered = (key << bits) + (1 << (bits - 1))
+    value: float = _doubles(np.array([ordered]))[0].item()
+    if math.isnan(value):  # infinity and NaN are in buckets of their own, unless they are very coarse
+        least: float = _doubles(np.array([key << bits]))[0].item()
+        most: float = _doubles(np.array([((key + 1) << bits) - 1]))[0].item()
+        return next((x for x in (least, most) if math.isinf(x)), math.nan)
+    return value

@@ -1,0 +1,286 @@
+"""Between Arrow tables and what kernels know: input tuples in, results and footprints out, footprints back in."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.arrow_types import decimal_of
+from strandline.operators.aggregate import kernel, sketches
+from strandline.operators.aggregate.aggregates import Accumulator, Op, Read
+from strandline.operators.aggregate.conditions import holds, validity_where
+from strandline.operators.aggregate.definition import END, OPENED, ROWS, START, AggregateDefinition
+from strandline.operators.arrow_words import (
+    arrow_type,
+    bytes_of,
+    doubles_of,
+    from_bytes,
+    from_doubles,
+    from_words,
+    null_column,
+    validity,
+    wide_words_of,
+    words_of,
+)
+from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
+from strandline.operators.open_windows.record import BYTES_END, KEY, KEY_AT, LENGTH_BITS, POS, T
+from strandline.operators.open_windows.record import END as END_WORD
+from strandline.operators.open_windows.record import OPENED as OPENED_WORD
+from strandline.operators.open_windows.record import ROWS as ROWS_WORD
+from strandline.operators.open_windows.record import START as START_WORD
+from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.wide import from_pairs, means
+
+
+def input_batch(plan: AggregateDefinition, table: pa.Table, held: int) -> Batch:
+    """Input tuples for the kernels. `held` is how many bytes the state has: positions continue from there."""
+    offsets, _ = words_of(table.column(OFFSET), "long")
+    times = words_of(table.column(plan.time[0]), plan.time[1])[0] if plan.window.has_times else offsets
+    keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
+    rows = len(offsets)
+    values = np.zeros((len(plan.inputs), rows), np.int64)
+    valid = np.empty((len(plan.inputs), rows), np.uint8)
+    types = {a.column: a.type for a in plan.accumulators if a.column is not None}
+    pieces = [data]
+    for i, (name, read, where) in enumerate(plan.inputs):
+        column = table.column(name or OFFSET)
+        if read is Read.VALIDITY:
+            valid[i] = validity(column)
+        elif read is Read.INTEGER:
+            values[i], valid[i] = words_of(column, types[str(name)])
+        elif read is Read.FLOAT:
+            values[i], valid[i] = doubles_of(column, types[str(name)])
+        elif read in (Read.WIDE, Read.HIGH):
+            low, high, valid[i] = wide_words_of(column)
+            values[i] = low if read is Read.WIDE else high
+        else:
+            starts, piece, valid[i] = bytes_of(column, types[str(name)])
+            begin = held + sum(len(p) for p in pieces)
+            values[i] = np.where(valid[i], (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
+            pieces.append(piece)
+        if where is not None:
+            valid[i] = validity_where(valid[i], holds(table, plan.conditions.index(where)))
+    every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return sealed_batch(Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every))
+
+
+# ---------------------------------------------------------------------- results and footprints as columns
+
+
+class Columns:
+    """Records of windows, turned into columns. They may refer to bytes of the state and of the batch at hand."""
+
+    def __init__(self, plan: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> None:
+        self._plan = plan
+        self._records = records
+        self._state = state
+        self._batch = batch
+
+    def results(self) -> list[pa.Array]:
+        """The columns of results."""
+        each = zip(self._plan.accumulators, self._plan.words, strict=False)
+        aggregates = [column for a, word in each for column in self._results(a, word)]
+        return [*self._key(), self._time(START_WORD), self._end(), *aggregates]
+
+    def footprints(self, open_windows: int) -> list[pa.Array]:
+        """The columns of footprints: key and window, no aggregates, then the control columns."""
+        plan, rows = self._plan, len(self._records)
+        nothing = [null_column(kind, rows) for a in plan.accumulators for _, kind in a.results]
+        end = self._end() if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
+        control = [self._word(T), pa.array(np.full(rows, open_windows)), self._word(ROWS_WORD), self._word(OPENED_WORD)]
+        return [*self._key(), self._time(START_WORD), end, *nothing, *control, *self._state_parts()]
+
+    def without_result(self) -> list[pa.Array]:
+        """The columns of windows that closed and have no result: as in footprints, without what depends on batches."""
+        plan, rows = self._plan, len(self._records)
+        nothing = [null_column(kind, rows) for a in plan.accumulators for _, kind in a.results]
+        unknown = null_column("long", rows)
+        control = [unknown, unknown, self._word(ROWS_WORD), self._word(OPENED_WORD)]
+        ends = [self._time(START_WORD), self._end()]
+        return [*self._key(), *ends, *nothing, *control, *self._state_parts()]
+
+    def _state_parts(self) -> list[pa.Array]:
+        return [
+            self._part(a, part, kind, word + place)
+            for a, word in zip(self._plan.accumulators, self._plan.words, strict=False)
+            for (part, kind), place in zip(a.parts, a.places, strict=False)
+        ]
+
+    def _key(self) -> list[pa.Array]:
+        at = self._records[:, KEY_AT]
+        starts, data = (_NOWHERE, _NO_BYTES) if self._plan.key_codec.fits_word else self._bytes(at)
+        return self._plan.key_codec.decode(np.ascontiguousarray(self._records[:, KEY]), at, starts, data)
+
+    def _word(self, word: int) -> pa.Array:
+        return pa.array(self._records[:, word], pa.int64())
+
+    def _time(self, word: int, less: int = 0) -> pa.Array:
+        words = self._records[:, word] - less
+        return from_words(words, np.ones(len(words), np.uint8), self._plan.time_type)
+
+    def _end(self) -> pa.Array:
+        return self._time(END_WORD, self._plan.window.overreach)
+
+    def _bytes(self, at: Int64s) -> tuple[Int64s, Bytes]:
+        return gathered(at, self._state, self._batch)
+
+    def _value(self, a: Accumulator, word: int) -> pa.Array:
+        """The value of a min, max, first or last."""
+        words = np.ascontiguousarray(self._records[:, word])
+        valid = (self._records[:, word + 1] == 1).astype(np.uint8)
+        if a.read is Read.BYTES:
+            starts, data = self._bytes(np.where(valid, words, 0))
+            return from_bytes(starts, data, valid, a.type)
+        return from_doubles(words, valid, a.type) if a.read is Read.FLOAT else from_words(words, valid, a.type)
+
+    def _part(self, a: Accumulator, part: str, kind: str, word: int) -> pa.Array:
+        """One part of the state as a column."""
+        if part == "value":
+            return self._value(a, word)
+        if part == "sketch":
+            return from_bytes(*self._bytes(self._records[:, word]), np.ones(len(self._records), np.uint8), kind)
+        if decimal_of(kind):
+            return from_pairs(
+                self._records[:, word : word + 2], np.ones(len(self._records), np.uint8), arrow_type(kind)
+            )
+        words = np.ascontiguousarray(self._records[:, word])
+        return pa.array(words.view(np.float64) if kind == "double" else words)
+
+    def _results(self, a: Accumulator, word: int) -> list[pa.Array]:
+        if a.op is not Op.SKETCH:
+            return [self._result(a, word)]
+        starts, data = self._bytes(self._records[:, word])
+        return sketches.results(a, data.view(np.int64), starts // 8)
+
+    def _result(self, a: Accumulator, word: int) -> pa.Array:
+        records = self._records
+        if a.op is None:
+            return self._word(ROWS_WORD)
+        if a.op is Op.COUNT:
+            return self._word(word)
+        if a.op is Op.SUM_INT:
+            return _integer_sum(a, np.ascontiguousarray(records[:, word]), records[:, word + 1])
+        if a.op is Op.SUM_WIDE:
+            return _wide_sum(a, records[:, word : word + 3])
+        if a.op is Op.SUM_FLOAT:
+            total = np.ascontiguousarray(records[:, word]).view(np.float64)
+            n = records[:, word + 1]
+            return pa.array(total / np.maximum(n, 1) if a.function == "avg" else total, mask=_none(n == 0))
+        if a.op is Op.MOMENTS:
+            n, m2 = records[:, word], np.ascontiguousarray(records[:, word + 2]).view(np.float64)
+            spread = m2 / np.maximum(n - 1, 1)
+            return pa.array(np.sqrt(spread) if a.function == "stddev" else spread, mask=_none(n < 2))
+        return self._value(a, word)
+
+
+_NOWHERE, _NO_BYTES = np.zeros(1, np.int64), np.empty(0, np.uint8)
+
+
+def _none(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    return mask if mask.any() else None
+
+
+def _integer_sum(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
+    if a.function == "sum":
+        return from_words(total, (n > 0).astype(np.uint8), a.result)
+    return _decimal_mean(a, total, n)
+
+
+def _wide_sum(a: Accumulator, words: Int64s) -> pa.Array:
+    if a.function == "sum":
+        return from_pairs(words[:, :2], (words[:, 2] > 0).astype(np.uint8), arrow_type(a.result))
+    pairs, exists = means(words[:, 0], words[:, 1], words[:, 2], a.more_digits)
+    return from_pairs(pairs, exists, arrow_type(a.result))
+
+
+def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
+    """Four more digits, the last one rounded half up, as Spark has it."""
+    count = np.maximum(n, 1)
+    if len(total) and max(-int(total.min()), int(total.max())) > (1 << 62) // 20_000:
+        scaled = np.array(
+            [
+                (2 * abs(t) * 10_000 + c) // (2 * c) * (-1 if t < 0 else 1)
+                for t, c in zip(total.tolist(), count.tolist(), strict=True)
+            ],
+            dtype=object,
+        )
+        precision, scale = decimal_of(a.result) or (0, 0)
+        exact = decimal.Context(prec=38)
+        values = [exact.scaleb(decimal.Decimal(int(v)), -scale) if k else None for v, k in zip(scaled, n, strict=True)]
+        return pa.array(values, pa.decimal128(precision, scale))
+    magnitude = (2 * np.abs(total) * 10_000 + count) // (2 * count)
+    return from_words(np.where(total < 0, -magnitude, magnitude), (n > 0).astype(np.uint8), a.result)
+
+
+# ---------------------------------------------------------------------- footprints back in
+
+
+def footprint_records(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+    """Records as footprints have them, and their keys as a batch; the first word of strings points into its bytes."""
+    rows = table.num_rows
+    records = np.zeros((rows, plan.width), np.int64)
+    records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
+    records[:, END_WORD] = words_of(table.column(END), plan.time_type)[0] + plan.window.overreach
+    records[:, T], _ = words_of(table.column(TAKEN_IN), "long")
+    records[:, POS], _ = words_of(table.column(OFFSET), "long")
+    records[:, ROWS_WORD], _ = words_of(table.column(ROWS), "long")
+    records[:, OPENED_WORD], _ = words_of(table.column(OPENED), "long")
+    batch, pieces = _keys(plan, table, held)
+    for a, word in zip(plan.accumulators, plan.words, strict=False):
+        for (part, kind), i in zip(a.parts, a.places, strict=False):
+            column = table.column(f"_{a.name}_{part}")
+            if part == "sum" and decimal_of(kind):
+                records[:, word + i], records[:, word + i + 1], _ = wide_words_of(column)
+            elif part not in ("value", "sketch"):
+                read = doubles_of if kind == "double" else words_of
+                records[:, word + i], _ = read(column, kind)
+            elif a.is_bytes:
+                starts, piece, valid = bytes_of(column, kind)
+                begin = held + sum(len(p) for p in pieces)
+                records[:, word + i] = np.where(valid, (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
+                pieces.append(piece)
+            else:
+                records[:, word + i], _ = (doubles_of if a.read is Read.FLOAT else words_of)(column, kind)
+    return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
+
+
+def closed_records(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+    """What results say of the windows that closed with them."""
+    records = np.zeros((table.num_rows, plan.width), np.int64)
+    records[:, POS], _ = words_of(table.column(OFFSET), "long")
+    records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
+    records[:, END_WORD] = words_of(table.column(END), plan.time_type)[0] + plan.window.overreach
+    batch, pieces = _keys(plan, table, held)
+    return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
+
+
+def _keys(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
+    keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
+    return NO_BATCH._replace(keys=keys, key_at=key_at), [data]
+
+
+def gathered(at: Int64s, state: State, batch: Batch) -> tuple[Int64s, Bytes]:
+    """Where the bytes of each reference begin (and the last end), and the bytes."""
+    starts = np.zeros(len(at) + 1, np.int64)
+    np.cumsum(at & ((1 << LENGTH_BITS) - 1), out=starts[1:])
+    out = np.empty(int(starts[-1]), np.uint8)
+    kernel.gather(np.ascontiguousarray(at), state, batch, starts, out)
+    return starts, out
+
+
+def held_bytes(state: State) -> int:
+    """Where positions of a new batch begin."""
+    return int(state.header[BYTES_END])
+
+
+def key_and_window(plan: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> str:
+    """For messages: the key of the first of these windows, and where it begins."""
+    columns = Columns(plan, records, state, batch)
+    names = [*(c for c, _ in plan.key), START]
+    values: Sequence[pa.Array] = [*columns._key(), columns._time(START_WORD)]
+    return ", ".join(f"{name}={value[0].as_py()!r}" for name, value in zip(names, values, strict=True))

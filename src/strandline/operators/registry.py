@@ -1,0 +1,29 @@
+"""From what stream.json says of an operator to its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strandline.errors import FormatVersionError
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.operator import Definition
+
+AGGREGATE = AggregateDefinition.kind
+"""Of operators of which stream.json says no kind: there was only one."""
+
+
+def from_json(
+    body: Mapping[str, Any], key: Mapping[str, str], types: Mapping[str, str], time: tuple[str, str] | None
+) -> Definition:
+    """The definition of an operator whose results have these key columns and columns of these types.
+
+    `time` is name and type of the time column of its input, if that is known. Raises FormatVersionError for an operator
+    of a kind that came later.
+    """
+    kind = body.get("kind", AGGREGATE)
+    if kind != AGGREGATE:
+        raise FormatVersionError(
+            f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"
+        )
+    return AggregateDefinition.from_json(body, key, types, time)

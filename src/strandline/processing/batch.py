@@ -1,0 +1,195 @@
+"""Batches of an operator without Spark: what to take in next, a step a partition, one manifest.
+
+Spark's driver uses the same parts; there the steps run as tasks. Tests and simulations use this as it is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.clock import Clock
+from strandline.errors import DroppedError, InputWentBackError, KeyMissingError, StrandlineError
+from strandline.failpoint import failpoint
+from strandline.log.appends import appends_after
+from strandline.log.block import Block
+from strandline.log.block_sequence import write_blocks
+from strandline.log.column_types import KIND, OFFSET
+from strandline.log.kinds import Kind
+from strandline.log.log import Log
+from strandline.log.log_errors import second_writer
+from strandline.log.log_state import LogState
+from strandline.log.manifest import Manifest, Writer
+from strandline.log.spec import StreamSpec
+from strandline.log.storage.storage import Durability, create_once
+from strandline.processing.element import Element
+from strandline.processing.step import Done, Step, unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How far into the input a batch may go: whole commits, because boundaries are known after whole commits."""
+
+    commit: int
+    checksum: str
+    ends: tuple[int, ...]
+    boundaries: tuple[int | None, ...]
+    finished: bool
+    """Nothing will follow."""
+
+
+def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None:
+    """The next commits to take in, so many that about `tuples_max` tuples come together; None if there are none."""
+    done = output.standings[0].commit if output.standings else -1
+    before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
+    taken: Taken | None = None
+    for m in appends_after(input_, done):
+        found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
+        is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
+        if is_enough and sum(found.ends) - sum(before) > tuples_max:
+            break  # at least as far as any partition has come already, part of a commit as it may be
+        taken = found
+    return taken
+
+
+def steps_of(
+    taken: Taken, element: Element, input_: Log, output: Log, elapsed_us: int, attempt: str = ""
+) -> list[Step]:
+    """One step a partition."""
+    state, tuples_max = output.state, element.tuples_max
+    name = attempt or uuid.uuid4().hex
+    stands = [s.input for s in state.standings] or input_.state.starts[: input_.spec.partitions]
+    waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
+    # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
+    timed = element.definition.has_times
+    return [
+        Step(
+            partition=p,
+            before=state.standings[p] if state.standings else None,
+            output_end=state.ends[p],
+            output_boundary=state.boundaries[p],
+            input_start=input_.state.starts[p],
+            input_end=max(taken.ends[p], input_.state.starts[p]),
+            # In proportion to what waits, so that all get through together.
+            tuples_max=max(1, -(-tuples_max * waiting[p] // max(1, sum(waiting)))),
+            boundary=taken.boundaries[p] if timed else None,
+            attempt=f"{name}-{p}",
+            elapsed_us=elapsed_us,
+        )
+        for p in range(input_.spec.partitions)
+    ]
+
+
+def noted(done: Sequence[Done], steps: Sequence[Step], taken: Taken) -> list[Done]:
+    """The same with how far into the input all of them came: a commit is done when every partition has all of it."""
+    is_whole = all(d.standing.input >= s.input_end for d, s in zip(done, steps, strict=True))
+    if not is_whole and not any(d.tuples for d in done):
+        raise StrandlineError(
+            f"a batch would take in nothing of commit {taken.commit} of the input, and neither would the next one",
+            where=f"standings {[d.standing.input for d in done]}, ends {list(taken.ends)}",
+            todo="this is a defect of Strandline; please report it",
+        )
+    seen: dict[str, Any] = {"seen": taken.commit, "seen_checksum": taken.checksum}
+    if is_whole:
+        seen["commit"] = taken.commit
+    return [replace(d, standing=replace(d.standing, **seen)) for d in done]
+
+
+def require_same_input(input_: Log, output: LogState) -> None:
+    """Raises if the input is not the one that the operator has taken in: if it was put back, and perhaps goes on."""
+    for p, standing in enumerate(output.standings):
+        if standing.input > input_.state.ends[p] or max(standing.commit, standing.seen) > input_.state.seq:
+            raise _went_back(
+                input_, f"it ends at commit {input_.state.seq}, and in partition {p} at offset {input_.state.ends[p]}"
+            )
+    if not output.standings or output.standings[0].seen < 0:
+        return  # written by a version that did not keep checksums
+    seen = output.standings[0]
+    try:
+        found = input_.commit(seen.seen)
+    except (DroppedError, KeyMissingError):
+        return  # so old that it is no longer kept: whoever drops commits has seen all that follow
+    if found.checksum != seen.seen_checksum:
+        raise _went_back(input_, f"its commit {seen.seen} is another one than the operator has seen")
+
+
+def _went_back(input_: Log, how: str) -> InputWentBackError:
+    return InputWentBackError(
+        f"the input has lost tuples that the operator has taken in: {how}",
+        where=input_.storage.url,
+        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
+        "begin anew with a new output stream: what it made of them cannot be taken back",
+    )
+
+
+def publish(
+    output: Log,
+    base: LogState,
+    done: Sequence[Done],
+    writer: Writer,
+    *,
+    finished: bool = False,
+    durability: Durability = "fsync",
+) -> Manifest:
+    """Publishes what the steps made of one batch; the results are `finished` if the input is."""
+    failpoint("before-output")
+    if base.writer is not None and output.state.writer != base.writer:
+        raise second_writer(output.state.seq, output.state.writer, output.storage.url)
+    boundaries = [
+        d.boundary if b is None else b if d.boundary is None else max(b, d.boundary)
+        for d, b in zip(done, base.boundaries, strict=True)
+    ]
+    return output.append(
+        [*(b for d in done for b in d.blocks), *_set_aside(output, base, done)],
+        base=base,
+        writer=writer,
+        standings=[d.standing for d in done],
+        boundaries=boundaries,
+        finished=finished,
+        durability=durability,
+    )
+
+
+def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
+    """Writes what the steps have set aside: the side log is one for all partitions, so its offsets are given here."""
+    spec, create = output.spec, partial(create_once, output.storage)
+    first = base.ends[spec.late]
+    for reason in sorted({reason for d in done for reason in d.aside}):
+        tables = [d.aside[reason].cast(_aside_schema(spec)) for d in done if reason in d.aside]
+        parts = [(Kind.RESULT, table.combine_chunks().columns) for table in tables]
+        unique = next(d.standing.attempt for d in done if reason in d.aside)
+        for block in write_blocks(parts, spec, spec.late, first, unique, create, reason=reason):
+            yield block
+            first = block.end
+
+
+def _aside_schema(spec: StreamSpec) -> pa.Schema:
+    return pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])
+
+
+def run_batch(
+    element: Element,
+    input_: Log,
+    output: Log,
+    run_steps: Callable[[Sequence[Step]], Sequence[Done]],
+    writer: Writer,
+    clock: Clock,
+) -> list[Done]:
+    """Takes in some of what is new in the input and publishes the results; empty if nothing is new."""
+    taken = next_commits(input_, output.state, element.tuples_max)
+    if taken is None:
+        return []
+    base = output.state
+    elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
+    steps = steps_of(taken, element, input_, output, elapsed_us)
+    idle = {s.partition: d for s in steps if (d := unchanged(s, element.policy)) is not None}
+    ran = iter(run_steps([s for s in steps if s.partition not in idle]))
+    done = noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps, taken)
+    is_whole = done[0].standing.commit == taken.commit
+    publish(output, base, done, writer, finished=taken.finished and is_whole, durability=element.durability)
+    return done

@@ -1,0 +1,23 @@
+"""A processing element: an operator with all that is decided about how it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.checkpoint.policy import Policy
+from strandline.log.storage.storage import Durability
+from strandline.operators.operator import Definition, OnError
+
+TUPLES_MAX = 4_000_000
+"""Input tuples in one batch over all partitions, or somewhat more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """What batches and steps need to know of an operator, the same for as long as it runs."""
+
+    definition: Definition
+    policy: Policy
+    on_error: OnError = "stop"
+    tuples_max: int = TUPLES_MAX
+    durability: Durability = "fsync"

@@ -1,0 +1,273 @@
+"""One step of an operator on one partition: input tuples of some commits in, blocks out. What a task runs.
+
+A step publishes nothing. It writes blocks under names of its own and leaves its state in the cache; whether either
+counts is decided by whoever publishes the manifest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+
+from strandline.checkpoint.policy import Policy
+from strandline.checkpoint.saving import Occasion, save, standing_after
+from strandline.clock import Clock, stopwatch_s
+from strandline.failpoint import failpoint
+from strandline.log.block import Block
+from strandline.log.block_sequence import write_blocks
+from strandline.log.kinds import Kind
+from strandline.log.log import Log
+from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
+from strandline.log.storage.storage import create_once
+from strandline.operators.operator import Operator
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.intake import pieces
+from strandline.recovery.recover import Recovery, Stand, recover
+
+WINDOWS_MAX = 1 << 20
+"""Windows that a step opens and closes before it stops for the moment: bounds what it holds in memory."""
+ASIDE_BYTES_MAX = 16 << 20
+"""The same for what it sets aside, all of which goes through the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do: take in the input up to `input_end`, from where the operator stands, or a good part of it."""
+
+    partition: int
+    before: Standing | None
+    """Where the operator stands; None if it has never worked."""
+    output_end: int
+    output_boundary: int | None
+    input_start: int
+    """Where an operator that has never worked begins."""
+    input_end: int
+    tuples_max: int
+    """The step may stop when it has taken in so many tuples."""
+    boundary: int | None
+    """No tuple before this time follows behind `input_end`."""
+    attempt: str
+    """Used once: names the block and the state that this attempt leaves."""
+    elapsed_us: int
+    """Since the step before."""
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a step made of it."""
+
+    blocks: tuple[Block, ...]
+    standing: Standing
+    boundary: int | None
+    tuples: int
+    results: int
+    opened: int
+    checked: int
+    state_bytes: int
+    """Left for the next step."""
+    seconds: float
+    checkpoint_s: float
+    recovery: Recovery | None
+    aside: Mapping[str, pa.Table] = field(default_factory=dict)
+    """What could not be computed, by reason."""
+    taken: int = 0
+    """Results among the input tuples: all of them, but for the footprints of the operator before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What a step reads and writes. The two may know nothing but the blocks of this step."""
+
+    output: Log
+    input: Log
+    opened: Callable[[], tuple[Log, Log]] | None = None
+    """The same two as recovery can search them, if they are others."""
+
+    def whole(self) -> tuple[Log, Log]:
+        """Output and input as recovery can search them."""
+        return self.opened() if self.opened is not None else (self.output, self.input)
+
+
+def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Clock) -> Done:
+    """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
+    began_s = stopwatch_s()
+    operator, recovery = _operator(step, element, logs, cache)
+    operator.begin()
+    recovered_s = stopwatch_s()
+    first = operator.input_end
+    tables = _Tables()
+    boundary, taken = _feed(operator, step, logs.input, tables)
+    for columns in operator.aside.closed:
+        tables.add(Kind.CLOSED, columns)
+    fed_s = stopwatch_s()
+    is_older = recovery is not None and recovery.is_older
+    occasion = Occasion(step.before, clock.now_us(), step.elapsed_us, is_older)
+    saved = save(operator, element.policy, occasion, step.output_end + tables.rows)
+    tables.add(Kind.G_OPEN, saved.footprints.opened)
+    tables.add(Kind.G_CHECK, saved.footprints.checked)
+    operator.end()
+    saved_s = stopwatch_s()
+    failpoint("before-block")
+    blocks = tables.write(logs.output, step)
+    failpoint("after-block")
+    written_s = stopwatch_s()
+    ends = step.output_end, step.output_end + tables.rows
+    standing = standing_after(operator, element.policy, step.before, ends, saved)
+    standing = replace(standing, attempt=step.attempt, host=step.host)
+    whole = recovery is not None or step.before is None
+    left = cache.leave(step.attempt, step.before.attempt if step.before else "", operator.image(), whole=whole)
+    failpoint("after-state")
+    tuples = operator.input_end - first
+    work = _Work(tuples, fed_s - recovered_s, tables.rows, written_s - saved_s, recovery)
+    return Done(
+        blocks,
+        work.priced(standing, step.before),
+        boundary if element.definition.has_times else operator.input_end,
+        tuples,
+        tables.count(Kind.RESULT),
+        tables.count(Kind.G_OPEN),
+        tables.count(Kind.G_CHECK),
+        left,
+        stopwatch_s() - began_s,
+        saved_s - fed_s,
+        recovery,
+        operator.aside.tables,
+        taken,
+    )
+
+
+def _feed(operator: Operator, step: Step, input_: Log, tables: _Tables) -> tuple[int | None, int]:
+    """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
+    first, boundary, taken = operator.input_end, step.output_boundary, 0
+    for piece in pieces(
+        input_, operator.definition, step.partition, first, step.input_end, step.boundary, operator.rows_at_once
+    ):
+        for columns in operator.feed([piece.tuples]):
+            tables.add(Kind.RESULT, columns)
+        operator.input_end = piece.end
+        taken += piece.tuples.num_rows
+        boundary = _close(operator, piece.boundary, boundary, tables)
+        is_much = tables.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
+        if is_much or piece.end - first >= step.tuples_max:
+            break
+    if operator.input_end == step.input_end:
+        boundary = _close(operator, step.boundary, boundary, tables)
+    return boundary, taken
+
+
+def _close(operator: Operator, boundary: int | None, before: int | None, tables: _Tables) -> int | None:
+    """Closes windows up to the boundary, if it is later than the one before; the later of the two."""
+    if boundary is None or not operator.definition.has_times or (before is not None and boundary <= before):
+        return before
+    if due := operator.advance(boundary):
+        tables.add(Kind.RESULT, due)
+    return boundary
+
+
+def _operator(step: Step, element: Element, logs: Logs, cache: StateCache) -> tuple[Operator, Recovery | None]:
+    """The operator as it stood before the step: new, from the local state, or recovered from the logs."""
+    before, definition = step.before, element.definition
+    if before is None:
+        operator = definition.fresh(element.on_error)
+        operator.input_end = step.input_start
+        return operator, None
+    with contextlib.suppress(ValueError):  # the state of another operator, or of none
+        if (arrays := cache.open(before.attempt)) is not None:
+            operator = definition.revived(arrays, element.on_error)
+            if operator.input_end == before.input:
+                return operator, None
+    cache.close()
+    began_s = stopwatch_s()
+    output, input_ = logs.whole()
+    open_s = stopwatch_s() - began_s
+    stand = Stand(step.partition, before, step.output_end, step.output_boundary)
+    operator, done = recover(output, input_, definition, stand, element.on_error)
+    return operator, replace(done, open_s=open_s)
+
+
+def unchanged(step: Step, policy: Policy) -> Done | None:
+    """What a step makes of no tuples and a boundary that closes no window: nothing, so that nobody has to run it."""
+    before, boundary = step.before, step.output_boundary
+    if before is None or step.input_end != before.input:
+        return None
+    if before.lets_go and policy.replays:
+        return None  # from now on a failure must do no harm
+    if step.boundary is not None and (boundary is None or step.boundary > boundary):
+        if before.open and (before.due is None or before.due <= step.boundary):
+            return None
+        boundary = step.boundary
+    return Done((), before, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+
+
+class _Tables:
+    """What a step has to write, kind by kind."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Kind, list[pa.Array]]] = []
+        self.rows = 0
+
+    def add(self, kind: Kind, columns: list[pa.Array]) -> None:
+        if len(columns[0]):
+            self._parts.append((kind, columns))
+            self.rows += len(columns[0])
+
+    def count(self, kind: Kind) -> int:
+        return sum(len(columns[0]) for k, columns in self._parts if k is kind)
+
+    def write(self, output: Log, step: Step) -> tuple[Block, ...]:
+        """The blocks, durable, under names that nobody else uses; none if there is nothing to write."""
+        create = partial(create_once, output.storage)
+        return tuple(write_blocks(self._parts, output.spec, step.partition, step.output_end, step.attempt, create))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What was done and how long it took, to price a recovery."""
+
+    tuples: int
+    feed_s: float
+    written: int
+    write_s: float
+    recovery: Recovery | None
+
+    def priced(self, standing: Standing, before: Standing | None) -> Standing:
+        """The standing with what a tuple of extent and replay costs, as far as it is known."""
+        extent_ns, replay_ns = (before.extent_ns, before.replay_ns) if before else (0.0, 0.0)
+        open_s, start_s = (before.open_s, before.start_s) if before else (0.0, 0.0)
+        r = self.recovery
+        if r is None:
+            extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
+            recovered = before.recovered if before else None
+        else:  # nothing prices a recovery as well as a recovery
+            extent, extent_s, replay, replay_s = r.extent, r.load_s, r.replayed, r.replay_s
+            recovered = {
+                "at_input": before.input if before else 0,
+                "extent": r.extent,
+                "replayed": r.replayed,
+                "load_s": round(r.load_s, 4),
+                "replay_s": round(r.replay_s, 4),
+                "open_s": round(r.open_s, 4),
+                "kernels_s": round(r.kernels_s, 4),
+            }
+            open_s = round(r.open_s, 4) if r.open_s else open_s
+        if extent >= _SAMPLE_MIN:
+            extent_ns = towards(extent_ns or EXTENT_NS, extent_s * 1e9 / extent)
+        if replay >= _SAMPLE_MIN:
+            replay_ns = towards(replay_ns or REPLAY_NS, replay_s * 1e9 / replay)
+        return replace(
+            standing,
+            extent_ns=round(extent_ns, 1),
+            replay_ns=round(replay_ns, 1),
+            open_s=open_s,
+            start_s=start_s,
+            recovered=recovered,
+        )
+
+
+_SAMPLE_MIN = 1_000
