@@ -131,7 +131,7 @@ def _bits(column: pa.ChunkedArray) -> pa.Array:
 
 FEW = {
     "fused": [
-        Life("before-output"),  # the input is published, the output is not
+        Life("before-output@2"),  # the input is published, the output is not
         Life("during-recovery", retried=True, lost="state"),
     ],
 }
