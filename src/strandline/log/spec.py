@@ -102,7 +102,7 @@ class StreamSpec:
     @property
     def time_is_offset(self) -> bool:
         """Whether times are offsets of a partition's input, as with count windows: then no two partitions compare."""
-        return self.operator is not None and self.operator["window"]["kind"] == "count"
+        return self.operator is not None and self.operator.get("window", {}).get("kind") == "count"
 
     @property
     def delta_encoded(self) -> tuple[str, ...]:

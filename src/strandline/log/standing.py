@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from strandline.log.input_mark import Marks
+
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """What a tuple of the extent and a replayed tuple cost, until it has been measured."""
 OPEN_S, START_S = 0.1, 1.0
@@ -59,6 +61,8 @@ class Standing:
     """The last commit of the input of which anything was taken in."""
     seen_checksum: str = ""
     """Its checksum: should the input be put back and go on otherwise, it will be another one."""
+    marks: Marks | None = None
+    """Over several inputs: where it stands in them. Offsets of the input are places in the serialised order then."""
 
     @property
     def lets_go(self) -> bool:
@@ -100,12 +104,14 @@ class Standing:
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
         # Not `asdict`, which copies value by value: a manifest has a standing for every partition.
-        return {name: getattr(self, name) for name in self.__slots__}
+        body = {name: getattr(self, name) for name in self.__slots__ if name != "marks"}
+        return body if self.marks is None else {**body, "marks": self.marks.to_json()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
         """What `to_json` wrote; fields of a later version are left out."""
-        return cls(**{name: body[name] for name in cls.__slots__ if name in body})
+        known = {name: body[name] for name in cls.__slots__ if name in body}
+        return cls(**known) if "marks" not in known else cls(**{**known, "marks": Marks.from_json(known["marks"])})
 
 
 def towards(estimate: float, sample: float) -> float:

@@ -1,0 +1,99 @@
+"""What the driver notes of several inputs: where an operator stands in each, and what each has to keep for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strandline.errors import ConflictError, DroppedError, InputWentBackError, KeyMissingError
+from strandline.log.input_mark import InputMark, Marks, Position
+from strandline.log.log import Log
+from strandline.units import END_OF_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last append of an input that was known when a batch was chosen."""
+
+    commit: int
+    checksum: str
+
+
+def last_seen(log: Log) -> Seen:
+    """The last append of the input as of its last refresh."""
+    for m in log.before(log.state.seq + 1):
+        if m.kind == "append":
+            return Seen(m.seq, m.checksum)
+    return Seen(-1, "")  # dropped, or there is none
+
+
+def fresh_marks(inputs: Sequence[Log]) -> list[Marks]:
+    """Where an operator stands that has never worked: at what each input still has, per partition."""
+    begin = Position(0, None)
+    return [
+        Marks(begin, begin, tuple(InputMark(log.state.starts[p], log.state.starts[p]) for log in inputs))
+        for p in range(inputs[0].spec.partitions)
+    ]
+
+
+def moved(
+    before: Marks, inputs: Sequence[Log], partition: int, stands: Position, oldest: Position, seen: Sequence[Seen]
+) -> Marks:
+    """The marks after a step, with what each input has to keep from now on."""
+    found = []
+    for log, mark, last in zip(inputs, before.inputs, seen, strict=True):
+        known = (last.commit, last.checksum) if last.commit >= 0 else (mark.seen, mark.seen_checksum)
+        first = mark.first if stands == before.stands else first_needed(log, partition, stands.bound, mark.first)
+        needs = mark.oldest if oldest == before.oldest else first_needed(log, partition, oldest.bound, mark.oldest)
+        found.append(InputMark(first, min(first, needs), *known))
+    return Marks(stands, oldest, tuple(found))
+
+
+def first_needed(log: Log, partition: int, bound: int | None, at_least: int) -> int:
+    """The first offset, not before `at_least`, that may hold a tuple which is not before the bound. Cheap.
+
+    Compaction may put a block around it that begins earlier: what was not needed before is not needed again.
+    """
+    if bound is None:
+        return at_least
+    if bound == END_OF_TIME:
+        return log.state.ends[partition]
+    while True:
+        try:
+            blocks = log.blocks(partition, at_least, time_from=bound)
+            found = next((b.first for b in blocks if b.has_results), log.state.ends[partition])
+            return max(at_least, found)
+        except ConflictError:
+            continue  # compacted in this instant
+
+
+def needs(marks: Sequence[Marks], number: int) -> list[int]:
+    """What a consumer registers with one of the inputs, per partition."""
+    return [m.inputs[number].oldest for m in marks]
+
+
+def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks]) -> None:
+    """Raises `InputWentBackError` if one of the inputs is not what the operator has seen: if it was put back."""
+    for number, log in enumerate(inputs):
+        for p, m in enumerate(marks):
+            mark, end = m.inputs[number], log.state.ends[p]
+            if mark.seen > log.state.seq or mark.first > end:
+                raise _went_back(log, f"it ends at commit {log.state.seq}, and in partition {p} at offset {end}")
+        seen = marks[0].inputs[number]
+        if seen.seen < 0:
+            continue
+        try:
+            found = log.commit(seen.seen)
+        except (DroppedError, KeyMissingError):
+            continue  # so old that it is no longer kept: whoever drops commits has seen all that follow
+        if found.checksum != seen.seen_checksum:
+            raise _went_back(log, f"its commit {seen.seen} is another one than the operator has seen")
+
+
+def _went_back(log: Log, how: str) -> InputWentBackError:
+    return InputWentBackError(
+        f"an input has lost tuples that the operator has taken in, or might have: {how}",
+        where=log.storage.url,
+        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
+        "begin anew with a new output stream: what it made of them cannot be taken back",
+    )

@@ -1,0 +1,62 @@
+"""Which streams can be read as one, and what is said of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from strandline.errors import OptionError, SchemaError, StrandlineError, StreamMismatchError
+from strandline.log.spec import StreamSpec
+from strandline.processing.serialisable import require_serialisable
+from strandline.testing.items import item_spec
+
+A, B = item_spec(2, name="a"), item_spec(2, name="b")
+
+
+def spec_of(columns: dict[str, str], key: tuple[str, ...] = ("k",), time: str = "t") -> StreamSpec:
+    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns.items()]
+    return StreamSpec("c", {"type": "struct", "fields": fields}, key, time, 2, 0)
+
+
+def test_streams_that_agree_are_read_as_one() -> None:
+    require_serialisable({"a": A, "b": B}, same_columns=True)
+    require_serialisable({"a": A, "c": spec_of({"t": "long", "other": "string", "k": "long"})})
+
+
+@pytest.mark.parametrize(
+    ("other", "options", "kind", "message"),
+    [
+        (A, {}, OptionError, "a and other are the same stream"),
+        (item_spec(3, name="b"), {}, StreamMismatchError, "(?s)differ in partitions.*a: 2; other: 3"),
+        (replace(B, lateness=None), {}, OptionError, "other has no lateness"),
+        (spec_of({"k": "string", "t": "long"}), {}, SchemaError, "(?s)differ in key.*a: k long; other: k string"),
+        (spec_of({"j": "long", "t": "long"}, ("j",)), {}, SchemaError, "differ in key"),
+        (spec_of({"k": "long", "t": "timestamp"}), {}, SchemaError, "(?s)differ in time\n.*other: timestamp"),
+        (spec_of({"k": "long", "t": "long"}), {"same_columns": True}, SchemaError, "differ in columns"),
+        (
+            spec_of({"k": "long", "v": "long", "t": "long"}, time="v"),
+            {"same_columns": True},
+            SchemaError,
+            "differ in time column",
+        ),
+        (
+            replace(B, operator={"window": {"kind": "count"}, "footprints": []}),
+            {},
+            OptionError,
+            "other holds results of count windows",
+        ),
+    ],
+)
+def test_others_are_refused_with_what_differs(
+    other: StreamSpec, options: dict[str, Any], kind: type[StrandlineError], message: str
+) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        require_serialisable({"a": A, "other": other}, **options)
+    assert caught.value.todo
+
+
+def test_one_stream_is_not_several() -> None:
+    with pytest.raises(OptionError, match="1 input"):
+        require_serialisable({"a": A})

@@ -1,0 +1,288 @@
+"""Several inputs read as one: what is read how often, what happens when files go, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from strandline.errors import CorruptBlockError, CorruptManifestError, InputWentBackError, TruncatedError
+from strandline.log import retention
+from strandline.log.compaction import compact
+from strandline.log.input_mark import InputMark, Marks, Position
+from strandline.log.log import Log
+from strandline.log.share import Share
+from strandline.log.standing import Standing
+from strandline.processing.edges import EDGES_MAX, Edges
+from strandline.processing.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
+from strandline.processing.input_stream import InputStream, blocks_between
+from strandline.processing.next_bounds import next_bounds
+from strandline.processing.one_table import one_table
+from strandline.processing.serialised_input import pieces, replayed
+from strandline.testing.hand_clock import ManualClock
+from strandline.testing.items import Item, append_items, item_spec
+from strandline.testing.memory_storage import MemoryStorage
+from strandline.units import END_OF_TIME
+from tests.serialised_streams import Feed, Place, Reader, places
+
+BEGIN = Position(0, None)
+
+
+class WatchedStorage(MemoryStorage):
+    """Counts how often each block is read, and lets somebody else act just before."""
+
+    def __init__(self) -> None:
+        super().__init__(ManualClock(1_000_000))
+        self.reads: Counter[str] = Counter()
+        self.meanwhile = lambda: None
+
+    def read(self, key: str) -> bytes:
+        if key.startswith("blocks/"):
+            act, self.meanwhile = self.meanwhile, lambda: None
+            act()
+            self.reads[key] += 1
+        return super().read(key)
+
+
+def stream(times: Sequence[Sequence[int]], name: str = "items", lateness: int = 0) -> Log:
+    """A stream of one partition, a commit for each list of times; the value of a tuple is its offset."""
+    log = Log.create(WatchedStorage(), item_spec(1, lateness=lateness, name=name), ManualClock(1_000_000))
+    at = 0
+    for own in times:
+        rows: list[Item] = [(0, at + i, t) for i, t in enumerate(own)]
+        append_items(log, {0: rows})
+        at += len(own)
+    return log
+
+
+def read(logs: Sequence[Log], until: int, rows: int = 1000, begin: Position = BEGIN) -> list[Place]:
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    return [place for piece in pieces(inputs, 0, begin, until, rows) for place in places(piece)]
+
+
+def reads(log: Log) -> Counter[str]:
+    assert isinstance(log.storage, WatchedStorage)
+    return log.storage.reads
+
+
+def test_equal_times_come_by_input_and_then_by_offset() -> None:
+    logs = [stream([[5, 3, 5], [5]], lateness=9), stream([[5, 5, 2]], lateness=9)]
+    assert read(logs, 6) == [(1, 2), (0, 1), (0, 0), (0, 2), (0, 3), (1, 0), (1, 1)]
+
+
+def test_what_is_not_before_the_bound_waits() -> None:
+    logs = [stream([[1, 2, 3]]), stream([[2, 3, 4]])]
+    assert read(logs, 3) == [(0, 0), (0, 1), (1, 0)]
+    assert read(logs, 5, begin=Position(3, 3)) == [(0, 2), (1, 1), (1, 2)]
+
+
+def test_a_piece_ends_within_one_time_only_if_that_has_too_many_tuples() -> None:
+    inputs = [InputStream(stream([[1, 2, 2, 2, 2, 3]]), ("v", "t")), InputStream(stream([[2, 2, 4]]), ("v", "t"))]
+    found = [(piece.tuples, piece.bound) for piece in pieces(inputs, 0, BEGIN, 5, 4)]
+    assert found == [(1, 2), (4, None), (4, 5)]
+
+
+def test_no_tuples_still_say_how_far_time_has_come() -> None:
+    inputs = [InputStream(stream([[1]]), ("v", "t")), InputStream(stream([[1]]), ("v", "t"))]
+    (piece,) = pieces(inputs, 0, Position(2, 3), 9, 10)
+    assert (piece.tuples, piece.position) == (0, Position(2, 9))
+    assert piece.tables[0].schema.names == ["v", "t", "_offset"]
+
+
+def test_tuples_at_the_last_time_there_is_are_taken_at_the_end_and_all_together() -> None:
+    last = END_OF_TIME
+    logs = [stream([[1, last], [last, last]]), stream([[last, last]])]
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    found = list(pieces(inputs, 0, BEGIN, END_OF_TIME, 2))
+    assert [p for piece in found for p in places(piece) if p != (0, 0)] == [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    assert [piece.end for piece in found if piece.bound == END_OF_TIME] == [6]
+
+
+def test_blocks_in_order_are_read_once_or_twice_in_all() -> None:
+    logs = [stream([range(i * 50, i * 50 + 50) for i in range(40)], f"s{n}") for n in range(3)]
+    for log in logs:
+        log.append([], finished=True)
+    reader = Reader(Random(1), logs)
+    while reader.batch(600):
+        pass
+    assert len(reader.got[0]) == 6000
+    for log in logs:
+        assert len(reads(log)) == 40
+        assert max(reads(log).values()) <= 2
+
+
+def test_blocks_outside_of_the_times_asked_for_are_not_read() -> None:
+    log = stream([range(i * 50, i * 50 + 50) for i in range(200)])
+    assert len(read([log, stream([[9]])], 5_100, begin=Position(7, 5_000))) == 100
+    assert sum(reads(log).values()) == 2
+
+
+def test_memory_holds_what_overlaps_and_not_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [stream([range(i * 50, i * 50 + 50) for i in range(60)], f"s{n}") for n in range(2)]
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    for piece in pieces(inputs, 0, BEGIN, 3_000, 100):
+        ahead = sum(len(reads(log)) for log in logs) * 50 - piece.end
+        assert ahead <= 250
+
+
+def test_a_reader_in_flight_outlives_compaction_without_a_double() -> None:
+    for before in range(8):
+        logs = [stream([range(i * 50, i * 50 + 50) for i in range(20)], f"s{n}") for n in range(2)]
+        inputs = [InputStream(log, ("v", "t")) for log in logs]
+        found: list[Place] = []
+        for i, piece in enumerate(pieces(inputs, 0, BEGIN, 1_000, 100)):
+            found += places(piece)
+            if i == before:
+                storage = logs[0].storage
+                assert isinstance(storage, WatchedStorage)
+                storage.meanwhile = lambda storage=storage: _compacted(Log.open(storage, ManualClock(2_000_000)))
+        assert found == [(n, v) for v in range(1_000) for n in (0, 1)]
+
+
+def _compacted(log: Log) -> None:
+    compact(log, target_bytes=20_000, blocks_min=2)
+    retention.collect(log, grace_us=0)
+    retention.collect(log, grace_us=0)
+
+
+def test_a_block_that_is_gone_for_good_is_named() -> None:
+    logs = [stream([[1, 2]]), stream([[1, 2]])]
+    (block,) = logs[1].blocks(0)
+    logs[1].storage.delete(block.file)
+    with pytest.raises(CorruptBlockError, match="gone"):
+        read(logs, 3)
+
+
+def test_a_share_that_knows_only_some_blocks_is_enough() -> None:
+    logs = [stream([range(i * 50, i * 50 + 50) for i in range(20)], f"s{n}") for n in range(2)]
+    shares = []
+    for log in logs:
+        found = blocks_between(log, 0, 0, 420, 530)
+        assert len(found) == 3
+        shares.append(InputStream(Share(log.storage, log.spec, found), ("v",), found[0].first))
+    tables = [piece.tables for piece in pieces(shares, 0, Position(840, 420), 530, 1000)]
+    assert [t.column("v").to_pylist() for t in tables[0]] == [list(range(420, 530))] * 2
+
+
+def test_dropped_tuples_that_are_needed_are_an_error() -> None:
+    logs = [stream([[1, 2], [3, 4]]), stream([[1, 2], [3, 4]])]
+    retention.truncate(logs[0], before_offset={0: 2})
+    with pytest.raises(TruncatedError):
+        read(logs, 3)
+
+
+def test_a_replay_that_does_not_find_as_many_tuples_says_so() -> None:
+    inputs = [InputStream(stream([[1, 2, 3]]), ("v", "t")), InputStream(stream([[1, 2]]), ("v", "t"))]
+    assert len(list(replayed(inputs, 0, 1, BEGIN, Position(4, 3), 10))) == 1
+    for many in (3, 5):
+        with pytest.raises(CorruptManifestError, match=f"4 tuples .* taken in {many}"):
+            list(replayed(inputs, 0, 1, BEGIN, Position(many, 3), 10))
+
+
+def test_an_input_that_went_back_is_refused() -> None:
+    logs = [stream([[1], [2], [3]], "a"), stream([[1], [2], [3]], "b")]
+    marks = [moved(m, logs, 0, Position(4, 3), BEGIN, [last_seen(log) for log in logs]) for m in fresh_marks(logs)]
+    require_same_inputs(logs, marks)
+    with pytest.raises(InputWentBackError, match="ends at commit 1"):
+        require_same_inputs([logs[0], stream([[1], [2]], "b")], marks)
+    with pytest.raises(InputWentBackError, match="another one"):
+        require_same_inputs([logs[0], stream([[1], [2], [9]], "b")], marks)
+
+
+def test_what_must_be_kept_is_what_may_hold_a_later_time() -> None:
+    log = stream([[10], [1, 2], [12], [30]], lateness=20)
+    assert [first_needed(log, 0, bound, 0) for bound in (1, 10, 11, 12, 13, 30, 31, END_OF_TIME)] == [
+        0,
+        0,
+        3,
+        3,
+        4,
+        4,
+        5,
+        5,
+    ]
+    _compacted(log)
+    assert first_needed(log, 0, 12, 3) == 3, "what was not needed before is not needed again"
+
+
+def test_a_month_in_one_go_is_cut_into_batches_of_about_the_size_asked_for() -> None:
+    logs = [stream([range(i * 50, i * 50 + 50) for i in range(400)], f"s{n}") for n in range(3)]
+    reader, sizes = Reader(Random(0), logs), []
+    while reader.batch(3_000):
+        sizes.append(len(reader.got[0]) - sum(sizes))
+    assert sum(sizes) == 3 * 19_999
+    assert max(sizes) <= 3_300
+    assert min(sizes[:-1]) >= 2_500
+
+
+def test_one_input_far_behind_holds_up_the_others_and_costs_nothing() -> None:
+    ahead, behind = stream([range(i * 50, i * 50 + 50) for i in range(400)], "ahead"), stream([[0, 70]], "behind")
+    assert next_bounds([ahead, behind], fresh_marks([ahead, behind]), 1_000_000) == [70]
+    assert len(read([ahead, behind], 70)) == 71
+    assert sum(reads(ahead).values()) == 2
+
+
+def test_an_input_without_a_boundary_keeps_all_waiting() -> None:
+    logs = [stream([[1, 2]], "a"), stream([], "b")]
+    assert next_bounds(logs, fresh_marks(logs), 10) == [None]
+
+
+def test_a_quiet_input_with_a_heartbeat_lets_the_others_go_on() -> None:
+    rng = Random(3)
+    feeds = [Feed(rng, n, 1, ManualClock(0)) for n in range(2)]
+    feeds[0].append(30)
+    while (feeds[1].log.state.boundary or 0) <= 60 + feeds[0].now:
+        feeds[1].beat()
+    assert next_bounds([f.log for f in feeds], fresh_marks([f.log for f in feeds]), 1000) == [
+        feeds[0].log.state.boundary
+    ]
+
+
+def test_edges_are_few_and_lead_back_to_a_place_before_the_one_asked_for() -> None:
+    edges = Edges([BEGIN])
+    for m in range(1, 5_000):
+        edges.add(Position(m * 10, m))
+    assert len(edges.words) <= EDGES_MAX
+    edges = Edges.of_words(edges.words)
+    for ordinal in (5, 2_000, 30_000, 49_990):
+        found = edges.before(ordinal)
+        assert found.ordinal <= ordinal
+        assert ordinal - found.ordinal <= 1_000
+    edges.add(Position(49_990, 7_777))
+    assert edges.before(60_000) == Position(49_990, 7_777)
+
+
+def test_marks_survive_their_json() -> None:
+    marks = Marks(Position(7, 20), BEGIN, (InputMark(1, 0, 5, "xxh3:1"), InputMark(2, 2)))
+    assert Marks.from_json(json.loads(json.dumps(marks.to_json()))) == marks
+    standing = Standing(input=7, commit=-1, open=2, oldest=3, extent=0, replay=4)
+    assert "marks" not in standing.to_json(), "as streams of one input have always been written"
+    for each in (standing, replace(standing, marks=marks)):
+        assert Standing.from_json(json.loads(json.dumps(each.to_json()))) == each
+
+
+def test_one_table_holds_all_tuples_in_order_and_says_whose_they_are() -> None:
+    inputs = [InputStream(log, ("v",)) for log in (stream([[1, 3, 5]]), stream([[2, 3]]), stream([[1]]))]
+    (piece,) = pieces(inputs, 0, BEGIN, 9, 100)
+    table = one_table(piece.tables, ["a", "b", "c"])
+    assert table.column("_offset").to_pylist() == list(range(6))
+    assert table.column("_input").to_pylist() == ["a", "c", "b", "a", "b", "a"]
+    assert one_table(piece.tables).column("v").to_pylist() == [0, 0, 0, 1, 1, 2]
+    empty = [t.slice(0, 0) for t in piece.tables]
+    assert len(one_table(empty)) == 0
+    assert isinstance(one_table(empty), pa.Table)
+
+
+def test_row_groups_outside_of_the_times_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 100)
+    log, decoded = stream([range(1_000)]), []
+    monkeypatch.setattr(
+        "strandline.processing.input_stream._sorted", lambda table, times: decoded.append(len(times)) or (table, times)
+    )
+    assert read([log, stream([[0]])], 350, begin=Position(250, 250)) == [(0, v) for v in range(250, 350)]
+    assert max(decoded) == 200
