@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -43,3 +45,19 @@ def simple_name(kind: pa.DataType) -> str | None:
     if pa.types.is_decimal128(kind) and kind.scale >= 0:
         return f"decimal({kind.precision},{kind.scale})"
     return _NAMES.get(kind)
+
+
+def nested_type(kind: Any) -> pa.DataType | None:
+    """The Arrow type of any type in Spark's JSON, structs, arrays and maps included; None if streams do not hold it."""
+    if not isinstance(kind, Mapping):
+        return simple_type(str(kind))
+    if kind["type"] == "struct":
+        fields = [(f["name"], nested_type(f["type"])) for f in kind["fields"]]
+        return None if any(found is None for _, found in fields) else pa.struct([pa.field(n, t) for n, t in fields])
+    if kind["type"] == "array":
+        element = nested_type(kind["elementType"])
+        return None if element is None else pa.list_(pa.field("element", element))
+    if kind["type"] == "map":
+        key, value = nested_type(kind["keyType"]), nested_type(kind["valueType"])
+        return None if key is None or value is None else pa.map_(key, value)
+    return None

@@ -7,6 +7,7 @@ from typing import Any
 
 from strandline.errors import FormatVersionError
 from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.operator import Definition
 
 AGGREGATE = AggregateDefinition.kind
@@ -22,6 +23,8 @@ def from_json(
     of a kind that came later.
     """
     kind = body.get("kind", AGGREGATE)
+    if kind == BarrierDefinition.kind:
+        return BarrierDefinition.from_json(body, key)
     if kind != AGGREGATE:
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"

@@ -1,0 +1,1 @@
+"""Barriers: per key, the n-th tuples of all inputs together."""

@@ -1,0 +1,100 @@
+"""The columns of a barrier's tuples, results and footprints; nothing here looks at rows one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.operators.barrier.consumed import Consumed
+from strandline.operators.barrier.definition import BarrierDefinition
+from strandline.operators.barrier.matching import BYTES_END, Incoming
+from strandline.operators.barrier.waiting_state import WaitingState
+from strandline.operators.kernel_arrays import Int64s, sealed
+from strandline.operators.operator import OFFSET
+
+
+def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table]) -> Incoming:
+    """The tuples of all inputs in the serialised order, as the kernels take them."""
+    held = int(state.arrays.header[BYTES_END])
+    words, places_of_keys, data, inputs, places, rows = [], [], [], [], [], []
+    for i, table in enumerate(tuples):
+        word, key_at, more = definition.key_codec.encode([table.column(name) for name, _ in definition.key], held)
+        held += len(more)
+        words.append(word)
+        places_of_keys.append(key_at)
+        data.append(more)
+        inputs.append(np.full(len(table), i, np.int64))
+        places.append(table.column(OFFSET).to_numpy())
+        rows.append(state.payloads[i].end + np.arange(len(table)))
+    every = np.concatenate(places)
+    order = np.argsort(every, kind="stable")
+    columns = (np.concatenate(c)[order] for c in (words, places_of_keys, inputs, places, rows))
+    word, key_at, of_input, place, row = (sealed(c) for c in columns)
+    return Incoming(word, key_at, sealed(np.concatenate(data)), of_input, place, row)
+
+
+def results_of(
+    definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table], rows: Int64s, places: Int64s
+) -> list[pa.Array]:
+    """The columns of sets, a line each with the row and the place of each input's tuple."""
+    tables = [
+        payload.take(rows[:, i], tuples[i].select(definition.reads[i])) for i, payload in enumerate(state.payloads)
+    ]
+    times = [t.column(name) for t, name in zip(tables, definition.times, strict=True)]
+    latest = pa.array(np.maximum.reduce([time.cast(pa.int64()).to_numpy() for time in times])).cast(times[0].type)
+    key = [tables[0].column(name) for name, _ in definition.key]
+    own = [t.column(name) for t, one in zip(tables, definition.inputs, strict=True) for name, _ in one.columns]
+    unsaid = pa.nulls(len(rows), pa.int64())
+    return [*map(_whole, [*key, latest, *own]), unsaid, unsaid, *(pa.array(places[:, i]) for i in range(len(tables)))]
+
+
+def footprints_of(
+    definition: BarrierDefinition,
+    state: WaitingState,
+    lines: Int64s,
+    taken_in: Int64s,
+    tuples: Sequence[pa.Table] | None = None,
+) -> list[pa.Array]:
+    """The columns of single tuples, a line each with its input, row and place; rows may be of the tuples at hand."""
+    tables, ats = [], []
+    for i, payload in enumerate(state.payloads):
+        there = lines[:, 0] == i
+        more = None if tuples is None else tuples[i].select(definition.reads[i])
+        tables.append(payload.take(lines[:, 1], more, there))
+        ats.append(pa.array(lines[:, 2], mask=~there))
+    key = [pc.coalesce(*(t.column(name) for t in tables)) for name, _ in definition.key]
+    time = pc.coalesce(*(t.column(name) for t, name in zip(tables, definition.times, strict=True)))
+    own = [t.column(name) for t, one in zip(tables, definition.inputs, strict=True) for name, _ in one.columns]
+    control = [pa.array(taken_in), pa.array(np.full(len(lines), state.waiting)), *ats]
+    return [*map(_whole, [*key, time, *own]), *control]
+
+
+def loaded_tuples(
+    definition: BarrierDefinition, footprints: pa.Table, consumed: Consumed
+) -> tuple[list[pa.Table], Int64s]:
+    """The tuples that wait, by their newest footprints, and where in the output these are, in the serialised order.
+
+    The footprints come newest first. The tables are as an input gives them.
+    """
+    tables, places, offsets = [], [], []
+    written = footprints.column(OFFSET).to_numpy()
+    for i, name in enumerate(definition.at_columns):
+        at = pc.fill_null(footprints.column(name), -1).to_numpy()
+        place, newest = np.unique(at, return_index=True)
+        keep = (place >= 0) & ~consumed.holds(i, place)
+        rows = footprints.take(pa.array(newest[keep])).select(definition.payload_names(i))
+        rows = rows.rename_columns(list(definition.reads[i]))
+        tables.append(rows.append_column(OFFSET, pa.array(place[keep])))
+        places.append(place[keep])
+        offsets.append(written[newest[keep]])
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return tables, np.concatenate(offsets)[order]
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column

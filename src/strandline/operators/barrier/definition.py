@@ -1,0 +1,177 @@
+"""What a barrier is: inputs with names, a key that they share, and the columns of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.arrow_types import nested_type
+from strandline.errors import OptionError, SchemaError
+from strandline.operators.key_codec import KeyCodec
+from strandline.operators.operator import TAKEN_IN, OnError
+
+if TYPE_CHECKING:
+    from strandline.operators.barrier.barrier_operator import BarrierOperator
+
+INPUTS_MAX = 16
+TIME = "time"
+OPEN = "_open"
+
+
+@dataclass(frozen=True)
+class BarrierInput:
+    """One of the inputs."""
+
+    name: str
+    """By which its columns are called in the results."""
+    time: str
+    columns: tuple[tuple[str, Any], ...]
+    """Names and types, in Spark's JSON, of all its columns but those of the key."""
+
+    @property
+    def time_type(self) -> str:
+        """The type of its time."""
+        return str(dict(self.columns)[self.time])
+
+
+@dataclass(frozen=True)
+class BarrierDefinition:
+    """Per key, the n-th tuples of all inputs. What is null in a key is a value of its own, as in aggregates."""
+
+    kind: ClassVar[str] = "barrier"
+    has_times: ClassVar[bool] = True
+    result_time: ClassVar[str] = TIME
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    needs_newer_format: ClassVar[bool] = True
+    key: tuple[tuple[str, str], ...]
+    """Names and types of the key columns."""
+    inputs: tuple[BarrierInput, ...]
+    at_most: int | None = None
+    """Of a key no more tuples wait: over that the oldest is set aside, and the next one takes its place."""
+
+    def __post_init__(self) -> None:
+        many = len(self.inputs)
+        if not 2 <= many <= INPUTS_MAX:
+            raise OptionError(f"a barrier of {many} inputs", todo=f"give it 2 to {INPUTS_MAX}")
+        if self.at_most is not None and self.at_most < 1:
+            raise OptionError(f"barrier: at_most={self.at_most!r}", todo="use 1 or more, or None for no bound")
+        kinds = {one.time_type for one in self.inputs}
+        if len(kinds) > 1:
+            raise SchemaError(
+                f"the inputs of a barrier have times of different types: {', '.join(sorted(kinds))}",
+                where=", ".join(f"{one.name}: {one.time} {one.time_type}" for one in self.inputs),
+                todo="cast them to one type before the streams",
+            )
+        seen: set[str] = set()
+        for name, _ in [*self.result_columns, *self.control_columns]:
+            if name.lower() in seen:
+                raise SchemaError(
+                    f"two result columns of the barrier would be called {name!r}",
+                    where=", ".join(name for name, _ in self.result_columns),
+                    todo="give the inputs other names, or rename a column with select()",
+                )
+            seen.add(name.lower())
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that it reads, of each input: all of them."""
+        key = tuple(name for name, _ in self.key)
+        return tuple((*key, *(name for name, _ in one.columns)) for one in self.inputs)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of each input."""
+        return tuple(one.time for one in self.inputs)
+
+    @property
+    def result_columns(self) -> list[tuple[str, Any]]:
+        """The key, the latest time, then all other columns of each input under its name."""
+        own = [(f"{one.name}_{name}", kind) for one in self.inputs for name, kind in one.columns]
+        return [*self.key, (TIME, self.inputs[0].time_type), *own]
+
+    @property
+    def control_columns(self) -> list[tuple[str, str]]:
+        """t, N, and of each input the place of its tuple: in a footprint of the one that waits, in a result of all.
+
+        A result says what it was made of, so that a replay knows which tuples do not wait any more.
+        """
+        return [(TAKEN_IN, "long"), (OPEN, "long"), *((name, "long") for name in self.at_columns)]
+
+    @property
+    def at_columns(self) -> tuple[str, ...]:
+        """The control column of each input with the place of its tuple."""
+        return tuple(f"_at_{one.name}" for one in self.inputs)
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The columns of the output that a recovery reads."""
+        return tuple(name for name, _ in [*self.result_columns, *self.control_columns])
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """Encodes the key."""
+        return KeyCodec([kind for _, kind in self.key])
+
+    @cached_property
+    def payload_schemas(self) -> tuple[pa.Schema, ...]:
+        """Of each input, the columns of its tuples."""
+        return tuple(
+            pa.schema([(name, nested_type(kind)) for name, kind in (*self.key, *one.columns)]) for one in self.inputs
+        )
+
+    @cached_property
+    def output_schema(self) -> pa.Schema:
+        """The columns of results, then those that only footprints and the barrier's own results fill."""
+        return pa.schema([(name, nested_type(kind)) for name, kind in [*self.result_columns, *self.control_columns]])
+
+    def payload_names(self, number: int) -> list[str]:
+        """For each column that is read of an input, what the results call it."""
+        one = self.inputs[number]
+        return [*(name for name, _ in self.key), *(f"{one.name}_{name}" for name, _ in one.columns)]
+
+    def to_json(self) -> dict[str, Any]:
+        """For stream.json: all that must stay the same."""
+        inputs = [{"name": i.name, "time": i.time, "columns": [list(c) for c in i.columns]} for i in self.inputs]
+        return {"kind": self.kind, "inputs": inputs, "at_most": self.at_most}
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any], key: Mapping[str, str]) -> BarrierDefinition:
+        """What `to_json` wrote, over key columns of these types."""
+        inputs = (
+            BarrierInput(i["name"], i["time"], tuple((name, kind) for name, kind in i["columns"]))
+            for i in body["inputs"]
+        )
+        return cls(tuple(key.items()), tuple(inputs), body["at_most"])
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[BarrierDefinition, Sequence[Mapping[str, Any]]]:
+        """Itself, for two tuples fill it, and the columns that it reads of each input."""
+        return self, [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
+
+    def continuing(self, stored: Mapping[str, Any] | None) -> BarrierDefinition:
+        """Itself: its rules have not changed since there are barriers."""
+        return self
+
+    def fresh(self, on_error: OnError = "stop") -> BarrierOperator:
+        """An operator in which nothing waits."""
+        from strandline.operators.barrier.barrier_operator import BarrierOperator
+        from strandline.operators.barrier.waiting_state import WaitingState
+
+        return BarrierOperator(self, WaitingState.empty(self.payload_schemas), on_error)
+
+    def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> BarrierOperator:
+        """The operator that these arrays are the state of; ValueError if they cannot be."""
+        from strandline.operators.barrier.barrier_operator import BarrierOperator
+        from strandline.operators.barrier.waiting_state import WaitingState
+
+        return BarrierOperator(self, WaitingState.revived(arrays, self.payload_schemas), on_error)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travels without what is made of it."""
+        return {name: self.__dict__[name] for name in ("key", "inputs", "at_most")}
