@@ -13,8 +13,6 @@ import strandline
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 LINES_MAX = 400
-# To be split by what the kernels do; `kernel_cache` stamps all files of the package, so nothing stands against it.
-MAY_BE_LONG = {"strandline/operators/aggregate/kernel.py"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "base", "common", "misc"}
 # Written in two pieces, so that this file does not find itself.
 FOREIGN_TEXTS = ["pypi" + ".org", "python" + "hosted.org", "index" + "-url", "/wo" + "rk/", "/ro" + "ot/"]
@@ -46,10 +44,7 @@ def test_imports_point_downwards_only(monkeypatch: pytest.MonkeyPatch) -> None:
 @each_source
 def test_a_source_file_holds_one_idea(source: Path) -> None:
     lines = len(source.read_text().splitlines())
-    if source.relative_to(ROOT / "src").as_posix() in MAY_BE_LONG:
-        assert lines > LINES_MAX, "short enough by now: take it off the list"
-    else:
-        assert lines <= LINES_MAX, f"{lines} lines: does it hold two ideas?"
+    assert lines <= LINES_MAX, f"{lines} lines: does it hold two ideas?"
 
 
 @each_source

@@ -14,8 +14,8 @@ from strandline.log.manifest import Manifest, commit_key, encode
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.open_windows.arrays import RECORDS
 from strandline.operators.open_windows.record import HINT, NEWER, START
+from strandline.operators.open_windows.trace import RECORDS
 from strandline.processing import step
 from strandline.recovery.intake import pieces
 from tests.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted

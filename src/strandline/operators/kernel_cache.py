@@ -66,6 +66,10 @@ SHIPPED: dict[str, bytes] = {}
 """Kernels that this process was given and could not put into its folder, by the names of their files."""
 
 
+Kernel = Callable[..., Any]
+"""A compiled function."""
+
+
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
     """`numba.njit`, but for `cache=True`, which means the cache of this module."""
     compiled = numba.njit(**options)

@@ -1,7 +1,6 @@
 """Numbers of 128 bits in two words, low and high: what decimals of more than 18 digits are computed with.
 
-A number is in two's complement over both words; the low word's bits count as unsigned. A sum is the number and how many
-values went into it. One that has more digits than a decimal can have stays overflowed, as an integer sum does.
+A number is in two's complement over both words; the low word's bits count as unsigned.
 """
 
 # mypy: disable-error-code="no-any-return,no-untyped-call,untyped-decorator"
@@ -14,8 +13,6 @@ import pyarrow as pa
 
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.kernel_cache import njit
-from strandline.operators.open_windows.arrays import OVERFLOWS, State, Trace
-from strandline.operators.open_windows.record import OVERFLOWED
 
 DIGITS_MAX = 38
 WORD_DIGITS_MAX = 18
@@ -30,8 +27,9 @@ def _words(number: int) -> tuple[int, int]:
     return low - (1 << 64) if low >> 63 else low, number >> 64
 
 
-_MAX_LOW, _MAX_HIGH = _words(10**DIGITS_MAX - 1)
-_MIN_LOW, _MIN_HIGH = _words(1 - 10**DIGITS_MAX)
+MAX_LOW, MAX_HIGH = _words(10**DIGITS_MAX - 1)
+MIN_LOW, MIN_HIGH = _words(1 - 10**DIGITS_MAX)
+"""The largest and the smallest number that a decimal can be."""
 _TENTH_LOW, _TENTH_HIGH = _words(10 ** (DIGITS_MAX - 1) - 1)
 
 
@@ -39,23 +37,6 @@ _TENTH_LOW, _TENTH_HIGH = _words(10 ** (DIGITS_MAX - 1) - 1)
 def below(a: int, b: int) -> bool:
     """Whether a < b, their bits taken as unsigned."""
     return (a ^ _LEAST) < (b ^ _LEAST)
-
-
-@njit(inline="always", _nrt=False)
-def add_to_wide_sum(state: State, trace: Trace, slot: int, word: int, low: int, high: int, count: int) -> None:
-    """Adds `count` values that come to a number to the sum in three words of a record: low, high, how many."""
-    records = state.records
-    held, n = records[slot, word + 1], records[slot, word + 2]
-    total_low = records[slot, word] + low
-    total_high = held + high + (1 if below(total_low, low) else 0)
-    wraps = ((held ^ total_high) & (high ^ total_high)) < 0
-    is_large = total_high > _MAX_HIGH or (total_high == _MAX_HIGH and below(_MAX_LOW, total_low))
-    is_small = total_high < _MIN_HIGH or (total_high == _MIN_HIGH and below(total_low, _MIN_LOW))
-    if n == OVERFLOWED or count == OVERFLOWED or wraps or is_large or is_small:
-        trace.counts[OVERFLOWS] += 1
-        records[slot, word], records[slot, word + 1], records[slot, word + 2] = 0, 0, OVERFLOWED
-    else:
-        records[slot, word], records[slot, word + 1], records[slot, word + 2] = total_low, total_high, n + count
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -93,7 +74,7 @@ def _divide(low: Int64s, high: Int64s, n: Int64s, digits: int, out: Int64s, fits
         if 2 * rest >= count:
             quotient_low += 1
             quotient_high += 1 if quotient_low == 0 else 0
-        if quotient_high > _MAX_HIGH or (quotient_high == _MAX_HIGH and below(_MAX_LOW, quotient_low)):
+        if quotient_high > MAX_HIGH or (quotient_high == MAX_HIGH and below(MAX_LOW, quotient_low)):
             fits[i] = 0
         if is_negative:
             quotient_low, quotient_high = -quotient_low, ~quotient_high + (1 if quotient_low == 0 else 0)

@@ -8,17 +8,20 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.errors import AggregateOverflowError
-from strandline.operators.aggregate import kernel
 from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.aggregate.aside import Aside, unfit, unfit_error
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.loading import loaded
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
-from strandline.operators.aggregate.tuples import Columns, held_bytes, input_batch, key_and_window
+from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
 from strandline.operators.expressions import VALUE_ERRORS
 from strandline.operators.kernel_arrays import Int32s, Int64s
-from strandline.operators.open_windows.arrays import FRESH, NO_BATCH, OVERFLOWS, RESULTS, Batch
+from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
+from strandline.operators.open_windows.byte_arena import held_bytes
+from strandline.operators.open_windows.footprint_queue import Bounds, Page, oldest, save_oldest, save_open, still_open
 from strandline.operators.open_windows.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
+from strandline.operators.open_windows.timers import count_due
+from strandline.operators.open_windows.trace import FRESH, OVERFLOWS, RESULTS
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
 
@@ -126,23 +129,23 @@ class AggregateOperator:
         window, state = self.definition.window, self.state
         rows = len(batch.keys)
         by_count = window.kind == "count"
-        results = np.empty((rows if by_count else 0, self.definition.width), np.int64)
-        fresh = np.empty(rows if by_count else rows * (window.overlap + 1), np.int32)
+        out = Outcome(
+            results=np.empty((rows if by_count else 0, self.definition.width), np.int64),
+            fresh=np.empty(rows if by_count else rows * (window.overlap + 1), np.int32),
+        )
         state.trace.counts[RESULTS] = state.trace.counts[FRESH] = 0
         state.trace = room_for_hits(state.trace, self.definition, rows)
         row = 0
         while True:
-            row, code = self.definition.step(
-                window.reach, window.advance, state.arrays, batch, row, results, fresh, state.trace
-            )
-            if code == kernel.DONE:
+            row, code = self.definition.step(window.reach, state.arrays, batch, row, out, state.trace)
+            if code == DONE:
                 break
             state.grow(state.room + window.overlap)
-        self._fresh.append(fresh[: state.trace.counts[FRESH]].copy())
+        self._fresh.append(out.fresh[: state.trace.counts[FRESH]].copy())
         self.opened += len(self._fresh[-1])
+        results = out.results[: state.trace.counts[RESULTS]]
         if state.trace.counts[OVERFLOWS] and self.on_error == "stop":
-            self._refuse_overflow(results[: state.trace.counts[RESULTS]], batch)
-        results = results[: state.trace.counts[RESULTS]]
+            self._refuse_overflow(results, batch)
         return results, sketched(self.definition, state.arrays, batch, state.trace, results)
 
     def _results(self, records: Int64s, batch: Batch) -> Int64s:
@@ -172,12 +175,12 @@ class AggregateOperator:
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Closes windows that end at this time or before: their results, ordered by end, then by opening."""
         state = self.state
-        due = int(kernel.count_due(state.arrays, boundary, np.empty(128, np.int64)))
+        due = int(count_due(state.arrays, boundary, np.empty(128, np.int64)))
         if due == 0:
             return None
         records = np.empty((due, self.definition.width), np.int64)
         state.trace.counts[RESULTS] = 0
-        kernel.close_due(self.definition.is_session, state.arrays, boundary, records, state.trace)
+        self.definition.close_due(state.arrays, boundary, records, state.trace)
         records = records[: state.trace.counts[RESULTS]]
         order = np.lexsort((records[:, START], records[:, OPENED], records[:, END]))
         records = self._results(records[order], NO_BATCH)
@@ -190,9 +193,8 @@ class AggregateOperator:
         if not table.num_rows:
             return
         batch = input_batch(self.definition, table, held_bytes(self.state.arrays))
-        window = self.definition.window
         self.state.trace = room_for_hits(self.state.trace, self.definition, len(batch.keys))
-        self.definition.replay(window.reach, window.advance, self.state.arrays, batch, self.state.trace)
+        self.definition.replay(self.definition.window.reach, self.state.arrays, batch, self.state.trace)
         nothing = np.empty((0, self.definition.width), np.int64)
         batch = sketched(self.definition, self.state.arrays, batch, self.state.trace, nothing)
         if len(self.definition.bytes_words):
@@ -214,27 +216,13 @@ class AggregateOperator:
         state, begin = self.state, position
         fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
         chosen = np.empty(len(fresh), np.int32)
-        count = int(kernel.still_open(state.arrays, fresh, chosen))
+        count = int(still_open(state.arrays, fresh, chosen))
         opened = self._save_these(chosen[len(chosen) - count :], position)
         position += count
         self.state.reserve_queue(state.open_windows)
         records = np.empty((state.open_windows, self.definition.width), np.int64)
-        written = int(
-            kernel.save_oldest(
-                state.arrays,
-                state.trace,
-                self.input_end,
-                begin,
-                position,
-                records,
-                float(limits.extent),
-                float(limits.replay),
-                float(limits.cost),
-                float(limits.extent_cost),
-                float(limits.replay_cost),
-                limits.budget,
-            )
-        )
+        page = Page(records, position, self.input_end)
+        written = int(save_oldest(state.arrays, state.trace, page, begin, Bounds.of(limits)))
         self._fresh = []
         return Footprints(opened, self._footprints(records[:written]))
 
@@ -255,7 +243,7 @@ class AggregateOperator:
     def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
         self.state.reserve_queue(len(slots))
         records = np.empty((len(slots), self.definition.width), np.int64)
-        kernel.save_open(self.state.arrays, self.state.trace, slots, self.input_end, position, records)
+        save_open(self.state.arrays, self.state.trace, slots, Page(records, position, self.input_end))
         return self._footprints(records)
 
     def _footprints(self, records: Int64s) -> list[pa.Array]:
@@ -277,8 +265,7 @@ class AggregateOperator:
 
     def extent(self, position: int) -> Extent:
         """Where recovery would begin if the output ended at this offset."""
-        oldest = self.oldest_footprint()
-        return Extent(self.open_windows, *(oldest or (self.input_end, position)))
+        return Extent(self.open_windows, *(self.oldest_footprint() or (self.input_end, position)))
 
     # ------------------------------------------------------------------ the state, in and out
 
@@ -288,7 +275,7 @@ class AggregateOperator:
 
     def oldest_footprint(self) -> tuple[int, int] | None:
         """T and output offset of the oldest footprint that counts; None if there is none."""
-        slot = int(kernel.oldest(self.state.arrays))
+        slot = int(oldest(self.state.arrays))
         if slot < 0:
             return None
         record = self.state.arrays.records[slot]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.aggregate import kernel
+from strandline.operators.aggregate.accumulation import Ops
 from strandline.operators.aggregate.aggregates import (
     APPROXIMATE,
     Accumulator,
@@ -23,9 +23,17 @@ from strandline.operators.aggregate.aggregates import (
     state_columns,
 )
 from strandline.operators.aggregate.conditions import Conditioned, distinct, require_truth
+from strandline.operators.aggregate.count_windows import (
+    replaying_count_windows,
+    sliding_count_windows,
+    tumbling_count_windows,
+)
+from strandline.operators.aggregate.session_windows import close_due_sessions, replaying_sessions, session_windows
+from strandline.operators.aggregate.time_windows import close_due, replaying_time_windows, time_windows
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions import Formula
 from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernel_cache import Kernel
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.open_windows.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.open_windows.window_state import WindowState
@@ -286,7 +294,7 @@ class AggregateDefinition:
         return self.words[-1]
 
     @cached_property
-    def ops(self) -> kernel.Ops:
+    def ops(self) -> Ops:
         """For the kernels."""
         found = tuple(
             (int(a.op), self.inputs.index((a.column, a.read, a.where)), word)
@@ -326,21 +334,24 @@ class AggregateDefinition:
         return {"count": BY_KEY, "time": BY_START, "session": BY_LIST}[self.window.kind]
 
     @cached_property
-    def step(self) -> kernel.Kernel:
+    def step(self) -> Kernel:
         """The compiled loop over tuples."""
-        if self.window.kind == "count":
-            tumbles = self.window.advance == self.window.size
-            build = kernel.tumbling_count_windows if tumbles else kernel.sliding_count_windows
-        else:
-            build = kernel.time_windows if self.window.kind == "time" else kernel.session_windows
+        counting = tumbling_count_windows if self.window.overlap == 1 else sliding_count_windows
+        build = {"count": counting, "time": time_windows, "session": session_windows}[self.window.kind]
         return build(self.ops, self.key_codec.fits_word)
 
     @cached_property
-    def replay(self) -> kernel.Kernel:
+    def replay(self) -> Kernel:
         """The compiled loop over tuples that were seen before."""
         build = {
-            "count": kernel.replaying_count_windows,
-            "time": kernel.replaying_time_windows,
-            "session": kernel.replaying_sessions,
+            "count": replaying_count_windows,
+            "time": replaying_time_windows,
+            "session": replaying_sessions,
         }[self.window.kind]
         return build(self.ops, self.key_codec.fits_word)
+
+    @property
+    def close_due(self) -> Kernel:
+        """The compiled loop over windows whose time is over."""
+        kernel: Kernel = close_due_sessions if self.is_session else close_due
+        return kernel

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow.compute as pc
 
-from strandline.operators.aggregate import kernel
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.tuples import closed_records, footprint_records, held_bytes
+from strandline.operators.aggregate.session_loading import fill_sessions, load_sessions, newest_of_sessions
+from strandline.operators.aggregate.tuples import closed_records, footprint_records
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch
+from strandline.operators.open_windows.byte_arena import held_bytes
+from strandline.operators.open_windows.footprint_loading import fill, load
 from strandline.operators.open_windows.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import OFFSET, Saved
@@ -35,7 +37,7 @@ def _load(met: WindowState, definition: AggregateDefinition, records: Int64s, ba
     if met.room < met.arrays.header[USED] + len(records):
         met.grow(int(met.arrays.header[USED]) + 2 * len(records))
     met.begin()
-    take_in = kernel.load_sessions if definition.is_session else kernel.load
+    take_in = load_sessions if definition.is_session else load
     take_in(definition.key_codec.fits_word, met.arrays, batch, records, is_closed, met.trace)
     met.grown = False
     met.keep_bytes(definition.bytes_words, batch)
@@ -46,7 +48,7 @@ def _ordered(met: WindowState, definition: AggregateDefinition) -> WindowState:
     records = met.arrays.records[: met.arrays.header[USED]]
     if definition.is_session:
         newest = np.zeros(len(records), np.uint8)
-        kernel.newest_of_sessions(records, np.lexsort((records[:, START], records[:, OLDER])), newest)
+        newest_of_sessions(records, np.lexsort((records[:, START], records[:, OLDER])), newest)
         records = records[newest == 1]
     records = records[records[:, OPENED] >= 0]
     records = records[np.argsort(records[:, POS], kind="stable")]
@@ -55,15 +57,10 @@ def _ordered(met: WindowState, definition: AggregateDefinition) -> WindowState:
         definition.width, definition.layout, timed=definition.window.has_times, room=max(room, 256)
     )
     batch = sealed_batch(NO_BATCH._replace(keys=records[:, KEY], key_at=records[:, KEY_AT], bytes=met.arrays.bytes))
-    kernel.fill(
-        definition.window.has_times,
-        definition.is_session,
-        definition.key_codec.fits_word,
-        state.arrays,
-        batch,
-        records,
-        np.argsort(records[:, START], kind="stable"),
-        state.trace,
-    )
+    if definition.is_session:
+        by_start = np.argsort(records[:, START], kind="stable")
+        fill_sessions(definition.key_codec.fits_word, state.arrays, batch, records, by_start, state.trace)
+    else:
+        fill(definition.window.has_times, state.arrays, batch, records, state.trace)
     state.keep_bytes(definition.bytes_words, batch)
     return state

@@ -6,10 +6,11 @@ import numpy as np
 
 from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.tuples import gathered
 from strandline.operators.kernel_arrays import Int64s
-from strandline.operators.open_windows.arrays import HITS, NUMBERS, Batch, State, Trace, sealed_batch
+from strandline.operators.open_windows.arrays import Batch, State, sealed_batch
+from strandline.operators.open_windows.byte_arena import gathered
 from strandline.operators.open_windows.record import BYTES_END, LENGTH_BITS
+from strandline.operators.open_windows.trace import HITS, NUMBERS, Trace
 
 
 def room_for_hits(trace: Trace, plan: AggregateDefinition, rows: int) -> Trace:

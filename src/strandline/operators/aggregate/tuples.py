@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
-from strandline.operators.aggregate import kernel, sketches
+from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.aggregates import Accumulator, Op, Read
 from strandline.operators.aggregate.conditions import holds, validity_where
 from strandline.operators.aggregate.definition import END, OPENED, ROWS, START, AggregateDefinition
@@ -28,8 +28,9 @@ from strandline.operators.arrow_words import (
 )
 from strandline.operators.kernel_arrays import Bytes, Int64s
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
-from strandline.operators.open_windows.record import BYTES_END, KEY, KEY_AT, LENGTH_BITS, POS, T
+from strandline.operators.open_windows.byte_arena import gathered
 from strandline.operators.open_windows.record import END as END_WORD
+from strandline.operators.open_windows.record import KEY, KEY_AT, LENGTH_BITS, POS, T
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.open_windows.record import START as START_WORD
@@ -262,20 +263,6 @@ def closed_records(plan: AggregateDefinition, table: pa.Table, held: int) -> tup
 def _keys(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
     keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
     return NO_BATCH._replace(keys=keys, key_at=key_at), [data]
-
-
-def gathered(at: Int64s, state: State, batch: Batch) -> tuple[Int64s, Bytes]:
-    """Where the bytes of each reference begin (and the last end), and the bytes."""
-    starts = np.zeros(len(at) + 1, np.int64)
-    np.cumsum(at & ((1 << LENGTH_BITS) - 1), out=starts[1:])
-    out = np.empty(int(starts[-1]), np.uint8)
-    kernel.gather(np.ascontiguousarray(at), state, batch, starts, out)
-    return starts, out
-
-
-def held_bytes(state: State) -> int:
-    """Where positions of a new batch begin."""
-    return int(state.header[BYTES_END])
 
 
 def key_and_window(plan: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from strandline.card import card, spans
 from strandline.errors import OptionError
@@ -16,6 +16,14 @@ OVERLAP_MAX = 10_000
 TIME_MAX = 1 << 62
 """Times beyond it, before or after 1970, are in no window: where a window ends would not fit 64 bits."""
 _SIZE_MAX = 1 << 60
+
+
+class Reach(NamedTuple):
+    """How long windows are, and how far apart they begin, as kernels take it."""
+
+    size: int
+    """Of sessions: their tuples follow each other within less than that."""
+    advance: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +66,9 @@ class Window:
         return -(-self.size // self.advance)
 
     @property
-    def reach(self) -> int:
-        """The size as kernels take it: tuples of a session follow each other within less than that."""
-        return self.size + self.overreach
+    def reach(self) -> Reach:
+        """Size and advance as kernels take them."""
+        return Reach(self.size + self.overreach, self.advance)
 
     @property
     def overreach(self) -> int:

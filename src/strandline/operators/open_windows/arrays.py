@@ -39,30 +39,30 @@ class Batch(NamedTuple):
     """Positions in here continue those in the state's bytes."""
 
 
-class Trace(NamedTuple):
-    """Which parts of the state a step has changed, so that the hand-over is of the size of the work."""
+class Key(NamedTuple):
+    """The key of a tuple or a window."""
 
-    record_marks: Bytes
-    records: Int32s
-    bucket_marks: Bytes
-    buckets: Int32s
-    timer_marks: Bytes
-    timers: Int32s
-    counts: Int64s
-    """How many records, buckets, timers are listed; then what a kernel has to say."""
-    hits: Int64s
-    """Numbers of windows and the rows that came to them, for aggregates that are computed behind the loop."""
-    numbered: Int64s
-    """Of each window that has a number, its record and what that referred to."""
+    word: int
+    """The key itself if it fits a word, else its hash."""
+    at: int
+    """0 or 1 (null) if the key fits a word, else where its bytes lie."""
 
 
-RECORDS, BUCKETS, TIMERS, RESULTS, FRESH, OVERFLOWS, HITS, NUMBERS = range(8)
-"""Places in `Trace.counts`: lengths of the lists, results written, windows opened, sums that overflowed, and of the
-lists of hits and of windows with a number."""
+class Outcome(NamedTuple):
+    """What a loop over tuples fills; how far, `Trace.counts` says."""
+
+    results: Int64s
+    """Records of windows that closed."""
+    fresh: Int32s
+    """Windows that opened, by their records; some of them may be closed by now."""
+
+
+DONE, FULL = 0, 1
+"""How a loop over tuples ends: all rows done; no room for another window (grow, then go on)."""
 
 
 def sealed_batch(batch: Batch) -> Batch:
-    """The batch as kernels know it: see `sealed`."""
+    """Returns the batch with every array `sealed`, as kernels know it."""
     return Batch(*(sealed(array) for array in batch))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from strandline.operators.aggregate import kernel
 from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
-from strandline.operators.open_windows.arrays import BUCKETS, NO_BATCH, RECORDS, Batch, State, Trace, sealed_batch
-from strandline.operators.open_windows.arrays import TIMERS as TIMERS_TOUCHED
+from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
+from strandline.operators.open_windows.byte_arena import bytes_wanted, keep_bytes
+from strandline.operators.open_windows.footprint_queue import renumber_queue
 from strandline.operators.open_windows.record import (
     BYTES_END,
     BYTES_KEPT,
@@ -24,6 +24,9 @@ from strandline.operators.open_windows.record import (
     USED,
     N,
 )
+from strandline.operators.open_windows.trace import BUCKETS, COUNTS, RECORDS, RESULTS, Trace
+from strandline.operators.open_windows.trace import TIMERS as TIMERS_TOUCHED
+from strandline.operators.open_windows.window_records import rebuild
 from strandline.operators.operator import Rows, StateImage
 
 ROOM_MIN = 256
@@ -115,12 +118,12 @@ class WindowState:
         self.tail_before = int(a.header[QUEUE_TAIL])
         self.trace = Trace(
             np.zeros(len(a.records), np.uint8),
-            np.empty(len(a.records) + 1, np.int32),  # one more: see `touch_record`
+            np.empty(len(a.records) + 1, np.int32),  # one more: see `trace`
             np.zeros(len(a.buckets), np.uint8),
             np.empty(len(a.buckets) + 1, np.int32),
             np.zeros(len(a.timers), np.uint8),
             np.empty(len(a.timers) + 1, np.int32),
-            np.zeros(8, np.int64),
+            np.zeros(COUNTS, np.int64),
             _NO_HITS,
             _NO_HITS,
         )
@@ -132,9 +135,9 @@ class WindowState:
         live_timers = int(a.header[TIMERS])
         timers = max(room, int(live_timers * _GROWTH)) + ROOM_MIN if self.timed else 0
         larger = _arrays(self.width, room, timers, max(room, len(a.queue)), len(a.bytes), a.header.copy())
-        kernel.rebuild(a, larger)
+        rebuild(a, larger)
         larger.bytes[: len(a.bytes)] = a.bytes
-        kernel.renumber_queue(a._replace(records=larger.records, header=larger.header), larger.queue)
+        renumber_queue(a._replace(records=larger.records, header=larger.header), larger.queue)
         self._replace(larger)
 
     def reserve_queue(self, more: int) -> None:
@@ -145,7 +148,7 @@ class WindowState:
             return
         wanted = int((self.open_windows + more) * _GROWTH) + ROOM_MIN
         queue = np.empty(max(wanted, len(a.queue)), np.int32)
-        kernel.renumber_queue(a, queue)
+        renumber_queue(a, queue)
         # Tickets have changed in every record: nothing less than the whole state tells it.
         self._replace(a._replace(queue=queue))
 
@@ -164,8 +167,8 @@ class WindowState:
         if not len(words):
             return
         slots = self.trace.records[: self.trace.counts[RECORDS]] if not self.grown else self.used_slots()
-        self.reserve_bytes(int(kernel.bytes_wanted(words, self.arrays, slots)))
-        self.arrays.header[BYTES_END] = kernel.keep_bytes(words, self.arrays, batch, slots)
+        self.reserve_bytes(int(bytes_wanted(words, self.arrays, slots)))
+        self.arrays.header[BYTES_END] = keep_bytes(words, self.arrays, batch, slots)
 
     def used_slots(self) -> Int32s:
         """Every record that was ever used."""
@@ -179,9 +182,9 @@ class WindowState:
             return
         a.header[BYTES_END] = 0  # as if everything lay in a batch
         slots = self.used_slots()
-        wanted = int(kernel.bytes_wanted(words, a, slots))
+        wanted = int(bytes_wanted(words, a, slots))
         fewer = a._replace(bytes=np.empty(2 * wanted + ROOM_MIN, np.uint8))
-        kernel.keep_bytes(words, fewer, sealed_batch(NO_BATCH._replace(bytes=a.bytes[:end])), slots)
+        keep_bytes(words, fewer, sealed_batch(NO_BATCH._replace(bytes=a.bytes[:end])), slots)
         a.header[BYTES_END] = a.header[BYTES_KEPT] = wanted
         self._replace(fewer)
 
@@ -190,7 +193,7 @@ class WindowState:
         self.grown = True
         before = self.trace
         self.begin()
-        self.trace.counts[3:] = before.counts[3:]
+        self.trace.counts[RESULTS:] = before.counts[RESULTS:]
         self.trace = self.trace._replace(hits=before.hits, numbered=before.numbered)
 
 

@@ -1,0 +1,86 @@
+"""Records made from what footprints and results say: those that were met, then those that are open, as a state."""
+
+# mypy: disable-error-code="call-overload,no-any-return,no-untyped-call,untyped-decorator"
+
+from __future__ import annotations
+
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernel_cache import njit
+from strandline.operators.open_windows.arrays import Batch, State
+from strandline.operators.open_windows.hash_table import bucket_of, key_of, link, same_key, start_in_hash
+from strandline.operators.open_windows.record import (
+    CLOSED,
+    END,
+    KEY,
+    KEY_AT,
+    LINK,
+    NONE,
+    OPENED,
+    QUEUE_TAIL,
+    START,
+    TICKET,
+    N,
+)
+from strandline.operators.open_windows.timers import push_timer
+from strandline.operators.open_windows.trace import Trace
+from strandline.operators.open_windows.window_records import blank_record, copy_row
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def load(word_key: bool, state: State, batch: Batch, footprints: Int64s, is_closed: bool, trace: Trace) -> None:
+    """Takes in footprints (or, with `is_closed`, results), newest first; those of windows already met are skipped.
+
+    Row i of `footprints` is a record, its key is row i of the batch. Records are hashed by key and start.
+    """
+    records = state.records
+    mask = len(state.buckets) - 1
+    for i in range(len(footprints)):
+        key, start = key_of(batch, i), footprints[i, START]
+        slot = state.buckets[bucket_of(key.word, start, mask)]
+        while slot >= 0:
+            if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
+                break
+            slot = records[slot, LINK]
+        if slot < 0:
+            slot = loaded_record(state, trace, batch, footprints, i, is_closed)
+            link(state, trace, slot, start)
+
+
+@njit(_nrt=False)
+def loaded_record(state: State, trace: Trace, batch: Batch, footprints: Int64s, i: int, is_closed: bool) -> int:
+    """Returns a new record with what row i of `footprints` says, linked nowhere."""
+    slot = blank_record(state, trace, key_of(batch, i))
+    copy_row(state.records, slot, footprints, i)
+    state.records[slot, KEY], state.records[slot, KEY_AT] = batch.keys[i], batch.key_at[i]
+    state.records[slot, TICKET] = NONE
+    if is_closed:
+        state.records[slot, OPENED] = CLOSED
+    return slot
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def fill(is_timed: bool, state: State, batch: Batch, records: Int64s, trace: Trace) -> None:
+    """Fills an empty state with windows, in the order of their footprints; their keys are the batch's."""
+    for i in range(len(records)):
+        slot = filled_record(state, trace, batch, records, i)
+        link(state, trace, slot, start_in_hash(state, slot))
+        if is_timed:
+            push_timer(state, trace, records[i, END], slot)
+    count_filled(state, len(records))
+
+
+@njit(_nrt=False)
+def filled_record(state: State, trace: Trace, batch: Batch, records: Int64s, i: int) -> int:
+    """Returns a new record that is row i of `records`, with the i-th place in the queue, linked nowhere."""
+    slot = blank_record(state, trace, key_of(batch, i))
+    copy_row(state.records, slot, records, i)
+    state.records[slot, TICKET] = i
+    state.queue[i] = slot
+    return slot
+
+
+@njit(inline="always", _nrt=False)
+def count_filled(state: State, windows: int) -> None:
+    """Sets the header to so many open windows, all of them in the queue."""
+    state.header[N] = windows
+    state.header[QUEUE_TAIL] = windows
