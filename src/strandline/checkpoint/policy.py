@@ -98,7 +98,7 @@ class Policy:
         return max(0.0, left_s) * _MARGIN
 
     def missed_target(self, costs: Standing) -> str | None:
-        """What to tell somebody whose target a recovery in a new process cannot meet, as measured; else None."""
+        """Returns a warning if a recovery in a new process, as measured, cannot meet the target; else None."""
         open_s, start_s = costs.fixed_costs
         if self.recover_within_us is None or not costs.start_s:
             return None

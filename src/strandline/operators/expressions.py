@@ -156,7 +156,7 @@ def _way_out(kinds: Sequence[pa.DataType]) -> str:
 
 
 def _is_of_arrow(function: str) -> bool:
-    """Whether a new process has it, and not only one in which a user has registered it.
+    """Returns whether a function is Arrow's own, and not registered by a user in this process only.
 
     pyarrow makes a Python function of each when it is imported; only a cast has one that was written by hand.
     """

@@ -29,7 +29,7 @@ class KernelBundle:
     files: dict[str, bytes] = field(repr=False)
 
     def unpack(self) -> int:
-        """Gives this machine the kernels that it does not have, or at least this process; how many."""
+        """Puts kernels that are missing into this machine's folder, else into this process; returns how many."""
         if self.stamp != kernel_stamp():
             return 0
         folder = kernel_folder()

@@ -166,7 +166,7 @@ class KernelCache(Cache):
 
 
 def find_kernel(name: str) -> bytes:
-    """A file of this name, wherever this process may have it from; empty if it has none."""
+    """Returns the content of this kernel's file: shipped, of this machine, or installed; empty if there is none."""
     if (shipped := SHIPPED.get(name)) is not None:
         return shipped
     for folder in (kernel_folder(), installed_folder()):
@@ -184,7 +184,7 @@ def put_kernel(folder: Path, name: str, data: bytes) -> None:
 
 
 def _put(path: Path, data: bytes, mode: int) -> None:
-    """Whole or not at all, whoever else puts it at the same time."""
+    """Writes a file whole or not at all, also while other processes write it; raises OSError."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     try:
         with open(descriptor, "wb") as file:

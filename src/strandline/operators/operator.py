@@ -115,7 +115,7 @@ class Definition(Protocol):
 
     @property
     def has_times(self) -> bool:
-        """Whether it matters to it that time passes."""
+        """Whether the operator does anything when time passes."""
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
@@ -175,7 +175,7 @@ class Operator(Protocol):
 
     @property
     def definition(self) -> Definition:
-        """What it is."""
+        """The definition of this operator."""
 
     @property
     def aside(self) -> SetAside:
@@ -187,7 +187,7 @@ class Operator(Protocol):
 
     @property
     def open_windows(self) -> int:
-        """N."""
+        """How many windows are open: N."""
 
     @property
     def rows_at_once(self) -> int:
@@ -219,22 +219,22 @@ class Operator(Protocol):
         """No footprints."""
 
     def mark_unsaved(self, *, every: bool = False) -> None:
-        """Treats windows without a footprint as just opened; with `every`, those with one too: it does not count."""
+        """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
 
     def end(self) -> None:
-        """Ends a step: what nobody refers to any more goes."""
+        """Ends a step: frees memory that no window refers to any more."""
 
     def extent(self, position: int) -> Extent:
         """Where recovery would begin if the output ended at this offset."""
 
     def load(self, newest_first: Iterable[Saved]) -> None:
-        """Takes the newest footprint of every window that is open into a fresh state."""
+        """Replaces the state by the newest footprint of every window that is open."""
 
     def oldest_footprint(self) -> tuple[int, int] | None:
         """T and output offset of the oldest footprint that counts; None if there is none."""
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Every open window in the columns of a footprint; with `now`, of one that would be made now."""
+        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
 
     def image(self) -> StateImage:
         """The state as arrays."""

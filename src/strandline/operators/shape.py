@@ -123,7 +123,7 @@ class Shape:
         return list(dict.fromkeys(wanted))
 
     def pruned(self, wanted: Sequence[str]) -> Shape:
-        """The same without columns that nobody wants."""
+        """Returns the shape without the columns that are not among these."""
         steps: list[Where | Select] = []
         for step in reversed(self.steps):
             steps.append(step.pruned(wanted))

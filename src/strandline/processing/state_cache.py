@@ -146,7 +146,7 @@ def _locked(descriptor: int, kind: int) -> Iterator[None]:
 
 
 def _lock(descriptor: int, kind: int) -> None:
-    """Takes the lock; OSError if somebody does not let go of theirs."""
+    """Takes the lock; raises OSError if another process holds it for too long."""
     began = stopwatch_s()
     while True:
         try:

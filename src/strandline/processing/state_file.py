@@ -76,7 +76,7 @@ def _is_ours(head: Mapping[str, Any]) -> bool:
 
 
 def write_head(descriptor: int, head: Mapping[str, Any]) -> None:
-    """Says in the file what it holds."""
+    """Writes the head of a file: what its arrays are and which attempt left them."""
     os.pwrite(descriptor, _sealed(json.dumps(head, separators=(",", ":")).encode()).ljust(_PAGE), 0)
 
 

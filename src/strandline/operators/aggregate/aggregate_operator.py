@@ -55,7 +55,7 @@ class AggregateOperator:
 
     @property
     def open_windows(self) -> int:
-        """N."""
+        """How many windows are open: N."""
         return self.state.open_windows
 
     @property
@@ -93,7 +93,7 @@ class AggregateOperator:
             self.input_end = end
 
     def shaped(self, table: pa.Table) -> pa.Table:
-        """The tuples as the plan's shape makes them; those that it cannot compute are kept in `aside`, or raised."""
+        """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
         shape = self.definition.shaping
         if not shape or not table.num_rows:
             return table
@@ -112,7 +112,7 @@ class AggregateOperator:
         return shape.over(table.filter(pa.array(keep)))
 
     def healthy(self, table: pa.Table) -> pa.Table:
-        """The tuples that can be computed with; what is wrong with the others is kept in `aside`, or raised."""
+        """Returns the tuples that kernels can take; the others go to `aside`, or InputError is raised."""
         wrong = unfit(self.definition, table)
         if not wrong:
             return table
@@ -125,7 +125,7 @@ class AggregateOperator:
         return table.filter(pa.array(keep))
 
     def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
-        """The records of windows that closed, and the batch with all that they refer to."""
+        """Takes in the batch; returns the records of windows that closed, and the batch with all that they refer to."""
         window, state = self.definition.window, self.state
         rows = len(batch.keys)
         by_count = window.kind == "count"
@@ -149,7 +149,7 @@ class AggregateOperator:
         return results, sketched(self.definition, state.arrays, batch, state.trace, results)
 
     def _results(self, records: Int64s, batch: Batch) -> Int64s:
-        """Those of the closed windows that have a result; the others are kept in `aside`, or raised."""
+        """Returns the closed windows with a result; the others go to `aside`, or AggregateOverflowError is raised."""
         overflowed = self.definition.overflowed(records)
         if not overflowed.any():
             return records
@@ -250,7 +250,7 @@ class AggregateOperator:
         return Columns(self.definition, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)
 
     def mark_unsaved(self, *, every: bool = False) -> None:
-        """Treats windows without a footprint as just opened; with `every`, those with one too: it does not count."""
+        """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         is_open = records[:, OPENED] >= 0
         if every:
@@ -260,7 +260,7 @@ class AggregateOperator:
         self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
 
     def end(self) -> None:
-        """Ends a step: what nobody refers to any more goes."""
+        """Ends a step: drops bytes that no window refers to any more."""
         self.state.drop_dead_bytes(self.definition.bytes_words)
 
     def extent(self, position: int) -> Extent:
@@ -270,7 +270,7 @@ class AggregateOperator:
     # ------------------------------------------------------------------ the state, in and out
 
     def load(self, newest_first: Iterable[Saved]) -> None:
-        """Takes the newest footprint of every window that is open into a fresh state."""
+        """Replaces the state by the newest footprint of every window that is open."""
         self.state = loaded(self.definition, newest_first)
 
     def oldest_footprint(self) -> tuple[int, int] | None:
@@ -282,7 +282,7 @@ class AggregateOperator:
         return int(record[T]), int(record[POS])
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Every open window in the columns of a footprint; with `now`, of one that would be made now."""
+        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         records = records[records[:, OPENED] >= 0]
         if now:

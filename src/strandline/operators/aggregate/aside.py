@@ -48,13 +48,13 @@ class Aside:
         return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
 
     def add_windows(self, reason: str, windows: Columns) -> None:
-        """Windows that closed and have no result."""
+        """Adds windows that closed and have no result."""
         columns = windows.without_result()
         self._add(reason, columns)
         self.closed.append(columns[: len(self._plan.result_columns)])
 
     def add_tuples(self, reason: str, tuples: pa.Table) -> None:
-        """Input tuples: their key, their time in the place of the window's, their offset in that of `_input`."""
+        """Adds input tuples: their key, their time in the place of the window's, their offset in that of `_input`."""
         plan, rows = self._plan, tuples.num_rows
         offset = whole(tuples.column(OFFSET))
         moment = offset
@@ -102,7 +102,7 @@ def _lengths(table: pa.Table, column: str) -> Rows:
 
 
 def unfit_error(plan: AggregateDefinition, table: pa.Table, wrong: Mapping[str, Rows]) -> InputError:
-    """For those who would rather stop."""
+    """Returns the error about the first of these rows."""
     reason, rows = next(iter(wrong.items()))
     many = sum(len(r) for r in wrong.values())
     offset = table.column(OFFSET)[int(rows[0])].as_py()

@@ -74,7 +74,7 @@ class AggregateDefinition:
         time: str,
         shape: Shape = AS_IS,
     ) -> AggregateDefinition:
-        """The plan over an input that the shape makes columns of these types of; raises if it cannot be."""
+        """Returns the definition over columns of these types, which the shape leaves; OptionError or SchemaError."""
         if not aggregates:
             raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
         taken = {*key, START, END}
@@ -213,7 +213,7 @@ class AggregateDefinition:
         return AggregateOperator(self, WindowState.empty(self.width, self.layout, timed=self.has_times), on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> AggregateOperator:
-        """The operator whose windows these are; ValueError if they cannot be."""
+        """Returns an operator with the windows of these arrays; raises ValueError if they do not fit."""
         from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 
         return AggregateOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)

@@ -15,7 +15,7 @@ from strandline.operators.open_windows.trace import HITS, NUMBERS, Trace
 
 @njit(inline="always", _nrt=False)
 def number_of(state: State, trace: Trace, slot: int, word: int, sketches: int) -> int:
-    """The number of a window, whose sketches are referred to in the words behind the one that has it."""
+    """Returns the number of a window; gives it the next one, noting what its sketches are, if it has none."""
     records = state.records
     if records[slot, word] == 0:
         place = trace.counts[NUMBERS]
@@ -29,7 +29,7 @@ def number_of(state: State, trace: Trace, slot: int, word: int, sketches: int) -
 
 @njit(inline="always", _nrt=False)
 def note_hit(state: State, trace: Trace, slot: int, word: int, sketches: int, row: int) -> None:
-    """A tuple came to a window."""
+    """Notes that a tuple came to a window."""
     place = trace.counts[HITS]
     trace.hits[place, 0] = number_of(state, trace, slot, word, sketches)
     trace.hits[place, 1] = row
@@ -38,7 +38,7 @@ def note_hit(state: State, trace: Trace, slot: int, word: int, sketches: int, ro
 
 @njit(inline="always", _nrt=False)
 def note_join(state: State, trace: Trace, into: int, other: int, word: int, sketches: int) -> None:
-    """A session was swallowed by another: its number comes as a negative row."""
+    """Notes that a session was swallowed by another: its number comes as a negative row."""
     place = trace.counts[HITS]
     trace.hits[place, 0] = number_of(state, trace, into, word, sketches)
     trace.hits[place, 1] = -number_of(state, trace, other, word, sketches) - 1

@@ -10,9 +10,11 @@ the values it has taken, not of their order: lists are merged, counts added, reg
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from strandline.operators.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernel_cache import njit
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
@@ -118,12 +120,35 @@ def cut(elements, end, bits):
     return kept
 
 
-@njit(cache=True, nogil=True)
-def fold_distinct(bound, key_words, olds, starts, of_group, added, added_of_group, out, out_bytes, ends):
-    """Per group, the sketches `olds[starts[i]:starts[i + 1]]` and the sorted elements `added` as one sketch.
+class Sketches(NamedTuple):
+    """Sketch i is `words[starts[i]:starts[i + 1]]`; those of group g are `of_group[g]` to before `of_group[g + 1]`."""
 
-    `of_group` and `added_of_group` say where those of each group begin; `ends` gets where new sketches end in `out`.
-    """
+    words: Int64s
+    starts: Int64s
+    of_group: Int64s
+
+
+class Elements(NamedTuple):
+    """Elements of groups, sorted in each; those of group g are `of_group[g]` to before `of_group[g + 1]`."""
+
+    words: Int64s
+    of_group: Int64s
+
+
+class Folded(NamedTuple):
+    """Room for the sketch of each group, which ends at `ends` then. `bytes` is `words` seen as bytes."""
+
+    words: Int64s
+    bytes: Bytes
+    ends: Int64s
+
+
+@njit(cache=True, nogil=True)
+def fold_distinct(bound, key_words, old_sketches, elements, folded):
+    """Fills `folded`: of each group, the old sketches of distinct values and the elements as one sketch."""
+    olds, starts, of_group = old_sketches
+    added, added_of_group = elements
+    out, out_bytes, ends = folded
     cursor = 0
     for group in range(len(of_group) - 1):
         first, last = of_group[group], of_group[group + 1]
@@ -167,8 +192,11 @@ def fold_distinct(bound, key_words, olds, starts, of_group, added, added_of_grou
 
 
 @njit(cache=True, nogil=True)
-def fold_counts(bound, olds, starts, of_group, added, added_of_group, out, ends):
-    """The same for lists of values and how often each was met; the first word says by how many bits they are cut."""
+def fold_counts(bound, old_sketches, elements, folded):
+    """Fills `folded` for values and how often each was met; the first word is by how many bits values are cut."""
+    olds, starts, of_group = old_sketches
+    added, added_of_group = elements
+    out, _, ends = folded
     cursor = 0
     for group in range(len(of_group) - 1):
         first, last = of_group[group], of_group[group + 1]

@@ -76,12 +76,13 @@ def folded(
         out = np.empty(int(places[last] - places[first]), np.int64)
         found = np.empty(last - first, np.int64)
         bound = dict(a.aggregate.options)["exact_up_to"]
-        mine, news = of_group[first : last + 1], added_of_group[first : last + 1]
-        flat = np.ascontiguousarray(added).reshape(-1)
+        mine = kernels.Sketches(olds, starts, of_group[first : last + 1])
+        news = kernels.Elements(np.ascontiguousarray(added).reshape(-1), added_of_group[first : last + 1])
+        room = kernels.Folded(out, out.view(np.uint8), found)
         if a.function == "percentile":
-            kernels.fold_counts(bound, olds, starts, mine, flat, news, out, found)
+            kernels.fold_counts(bound, mine, news, room)
         else:
-            kernels.fold_distinct(bound, stride, olds, starts, mine, flat, news, out, out.view(np.uint8), found)
+            kernels.fold_distinct(bound, stride, mine, news, room)
         parts.append(out[: found[-1]].copy())
         ends.append(found + ends[-1][-1])
         first = last

@@ -73,7 +73,7 @@ def link(state: State, trace: Trace, slot: int, start: int) -> None:
 
 @njit(_nrt=False)
 def relink(state: State, trace: Trace, slot: int, start: int, following: int) -> None:
-    """Lets whatever leads to a record in its bucket lead to `following` instead."""
+    """Replaces a record in its bucket by `following`: the bucket, or the record before it, leads there instead."""
     records = state.records
     bucket = bucket_of(records[slot, KEY], start, len(state.buckets) - 1)
     here = state.buckets[bucket]

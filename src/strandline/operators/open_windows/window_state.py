@@ -92,7 +92,7 @@ class WindowState:
 
     @property
     def open_windows(self) -> int:
-        """N."""
+        """How many windows are open: N."""
         return int(self.arrays.header[N])
 
     @property
@@ -141,7 +141,7 @@ class WindowState:
         self._replace(larger)
 
     def reserve_queue(self, more: int) -> None:
-        """Room for that many more entries; entries that stand for nothing any more are dropped first."""
+        """Makes room in the queue for that many more entries, dropping those of windows that have gone if need be."""
         a = self.arrays
         used = int(a.header[QUEUE_TAIL] - a.header[QUEUE_HEAD])
         if used + more <= len(a.queue):
@@ -153,7 +153,7 @@ class WindowState:
         self._replace(a._replace(queue=queue))
 
     def reserve_bytes(self, more: int) -> None:
-        """Room for that many more bytes."""
+        """Makes room for that many more bytes."""
         a = self.arrays
         end = int(a.header[BYTES_END])
         if end + more <= len(a.bytes):
@@ -163,7 +163,7 @@ class WindowState:
         self._replace(a._replace(bytes=larger))
 
     def keep_bytes(self, words: Int64s, batch: Batch) -> None:
-        """Takes over what changed windows refer to in the batch."""
+        """Copies the bytes of the batch that changed windows refer to into the state."""
         if not len(words):
             return
         slots = self.trace.records[: self.trace.counts[RECORDS]] if not self.grown else self.used_slots()
