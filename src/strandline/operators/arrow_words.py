@@ -16,6 +16,12 @@ from strandline.operators.wide import WORD_DIGITS_MAX, doubles, from_ordered_byt
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
+INTEGERS = ("byte", "short", "integer", "long")
+FLOATS = ("float", "double")
+BYTES = ("string", "binary")
+WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
+"""Types whose values are whole numbers of at most 64 bits, decimals of up to 18 digits aside."""
+
 
 def arrow_type(kind: str) -> pa.DataType:
     """The Arrow type of a Spark type that kernels know."""

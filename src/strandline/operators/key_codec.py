@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError
-from strandline.operators.aggregate.aggregates import BYTES, WORDS
-from strandline.operators.arrow_words import Column, bytes_of, from_bytes, from_words, words_of
+from strandline.operators.arrow_words import BYTES, WORDS, Column, bytes_of, from_bytes, from_words, words_of
 from strandline.operators.kernel_arrays import Bytes, Int64s, sealed
 from strandline.operators.kernel_cache import njit
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX

@@ -18,10 +18,10 @@ from strandline.operators.expressions import VALUE_ERRORS
 from strandline.operators.kernel_arrays import Int32s, Int64s
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
-from strandline.operators.open_windows.footprint_queue import Bounds, Page, oldest, save_oldest, save_open, still_open
 from strandline.operators.open_windows.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
 from strandline.operators.open_windows.timers import count_due
 from strandline.operators.open_windows.trace import FRESH, OVERFLOWS, RESULTS
+from strandline.operators.open_windows.window_footprints import Bounds, Page, oldest, save_oldest, save_open, still_open
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
 

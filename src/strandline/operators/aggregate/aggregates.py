@@ -16,14 +16,10 @@ from typing import Any, Protocol
 from strandline.arrow_types import decimal_of
 from strandline.card import card
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.arrow_words import BYTES, FLOATS, INTEGERS, WORDS
 from strandline.operators.expressions import Formula
 from strandline.operators.wide import DIGITS_MAX, WORD_DIGITS_MAX
 
-INTEGERS = ("byte", "short", "integer", "long")
-FLOATS = ("float", "double")
-BYTES = ("string", "binary")
-WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
-"""Types whose values are whole numbers of at most 64 bits, decimals of up to 18 digits aside."""
 APPROXIMATE = "_is_approximate"
 """Behind the name of a result in the column that says whether it is one."""
 EXACT_UP_TO, EXACT_MAX = 1_000, 1_000_000

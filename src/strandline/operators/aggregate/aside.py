@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import InputError
-from strandline.operators.aggregate.aggregates import BYTES
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.tuples import Columns
 from strandline.operators.aggregate.windows import TIME_MAX
-from strandline.operators.arrow_words import arrow_type, null_column, whole, words_of
+from strandline.operators.arrow_words import BYTES, arrow_type, null_column, whole, words_of
 from strandline.operators.key_codec import BYTES_A_PART
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
 from strandline.operators.open_windows.byte_arena import bytes_wanted, keep_bytes
-from strandline.operators.open_windows.footprint_queue import renumber_queue
 from strandline.operators.open_windows.record import (
     BYTES_END,
     BYTES_KEPT,
@@ -26,6 +25,7 @@ from strandline.operators.open_windows.record import (
 )
 from strandline.operators.open_windows.trace import BUCKETS, COUNTS, RECORDS, RESULTS, Trace
 from strandline.operators.open_windows.trace import TIMERS as TIMERS_TOUCHED
+from strandline.operators.open_windows.window_footprints import renumber_queue
 from strandline.operators.open_windows.window_records import rebuild
 from strandline.operators.operator import Rows, StateImage
 
