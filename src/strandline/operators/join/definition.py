@@ -1,0 +1,248 @@
+"""What a join is: its two inputs, its windows, and the columns of results and of footprints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.errors import OptionError, SchemaError
+from strandline.operators.join.column_types import stored_type, type_json, type_text
+from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
+from strandline.operators.join.predicate import Predicate
+from strandline.operators.key_codec import KeyCodec
+from strandline.operators.operator import TAKEN_IN, OnError
+
+if TYPE_CHECKING:
+    from strandline.operators.join.join_operator import JoinOperator
+
+RESULT_TIME: Final = "time"
+INPUT_COLUMN, OPEN_COLUMN, SIDE_COLUMN, ORDINAL_COLUMN = TAKEN_IN, "_open", "_side", "_ordinal"
+CONTROL: Final = ((INPUT_COLUMN, "long"), (OPEN_COLUMN, "long"), (SIDE_COLUMN, "byte"), (ORDINAL_COLUMN, "long"))
+"""Columns of footprints: how far the input was taken in, N, and whose tuple it is: its side and place there."""
+GROUP: Final = 1024
+"""Tuples that are saved at once. Measured: 256 cost twice as much a step, 4096 hardly less."""
+_INTEGERS: Final = ("byte", "short", "integer", "long")
+
+
+@dataclass(frozen=True)
+class JoinInput:
+    """One side as its stream is: types of all columns by name, key columns, time column."""
+
+    columns: Mapping[str, Any]
+    key: tuple[str, ...]
+    time: str
+
+
+@dataclass(frozen=True)
+class JoinDefinition:
+    """A join, equal by value; `columns` are those of each side without the key, its own time among them."""
+
+    kind: ClassVar[str] = "join"
+    hidden: ClassVar[frozenset[str]] = frozenset()
+    needs_newer_format: ClassVar[bool] = True
+
+    key: tuple[tuple[str, str], ...]
+    times: tuple[str, str]
+    columns: tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+    windows: JoinWindows
+    where: Predicate | None = None
+    group: int = GROUP
+
+    @classmethod
+    def of(
+        cls,
+        left: JoinInput,
+        right: JoinInput,
+        windows: JoinWindows,
+        where: Any = None,
+        group: int = GROUP,
+    ) -> JoinDefinition:
+        """The join of two inputs; raises OptionError or SchemaError if there can be none."""
+        if isinstance(group, bool) or not isinstance(group, int) or group < 1:
+            raise OptionError(f"join: group={group!r} is not a number of tuples", todo="use 1 or more")
+        keys = [tuple((c, type_text(side.columns[c])) for c in side.key) for side in (left, right)]
+        if keys[LEFT] != keys[RIGHT]:
+            raise SchemaError(
+                f"a join of streams with different keys: left has {_listed(keys[LEFT])}, right {_listed(keys[RIGHT])}",
+                todo="rename or cast the key columns of one of them",
+            )
+        columns = [
+            tuple((c, type_text(kind)) for c, kind in side.columns.items() if c not in side.key)
+            for side in (left, right)
+        ]
+        for side, name in zip((left, right), NAMES, strict=True):
+            if side.time in side.key:
+                raise SchemaError(f"join: {side.time!r} is a key and the time of {name}", todo="use another key")
+        predicate = where if where is None or isinstance(where, Predicate) else Predicate.of(where)
+        made = cls(keys[LEFT], (left.time, right.time), (columns[LEFT], columns[RIGHT]), windows, predicate, group)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        kinds = self.time_types
+        if kinds[LEFT] != kinds[RIGHT] and not set(kinds) <= set(_INTEGERS):
+            raise SchemaError(
+                f"join: the time of left is {kinds[LEFT]}, that of right {kinds[RIGHT]}", todo="cast one of them"
+            )
+        names = [name for name, _ in self.result_columns]
+        lower = [name.lower() for name in names]  # Spark does not tell them apart
+        for name in names:
+            if lower.count(name.lower()) > 1:
+                raise SchemaError(
+                    f"join: two columns of the results would be called {name!r}",
+                    todo="rename a column before the join: names that both sides have get left_ and right_ in front",
+                )
+            if name.startswith("_"):
+                raise SchemaError(f"join: a column {name!r}: names with _ in front are reserved", todo="rename it")
+        for side in SIDES:
+            for _, kind in self.columns[side]:
+                stored_type(kind)
+        if self.where is not None:
+            self.where.check(self.types_of(LEFT), self.types_of(RIGHT))
+
+    # ------------------------------------------------------------------ columns
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that are read of each input."""
+        keys = [c for c, _ in self.key]
+        return tuple((*keys, *(c for c, _ in self.columns[side])) for side in SIDES)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether boundaries matter."""
+        return self.windows.is_band
+
+    @property
+    def time_types(self) -> tuple[str, str]:
+        """The types of the two time columns."""
+        left, right = (dict(self.columns[side])[self.times[side]] for side in SIDES)
+        return left, right
+
+    @property
+    def time_type(self) -> str:
+        """The type of the results' time."""
+        left, right = self.time_types
+        return left if left == right else "long"
+
+    @property
+    def result_time(self) -> str:
+        """The result column that is the time of results: the later of the two times, or the only one."""
+        return RESULT_TIME
+
+    def types_of(self, side: int) -> dict[str, str]:
+        """Types of all columns of a side, the key among them."""
+        return dict([*self.key, *self.columns[side]])
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the columns of each side are called in the results.
+
+        What both have, and what is called like the results' time, gets the name of its side in front.
+        """
+        mine = [{c for c, _ in self.columns[side]} for side in SIDES]
+        shared = (mine[LEFT] & mine[RIGHT]) | {RESULT_TIME}
+        left, right = (
+            tuple(f"{NAMES[side]}_{c}" if c in shared else c for c, _ in self.columns[side]) for side in SIDES
+        )
+        return left, right
+
+    @property
+    def result_columns(self) -> list[tuple[str, Any]]:
+        """Names and types of the results' columns: key, time, columns of left, columns of right."""
+        sides = [
+            (name, type_json(kind))
+            for side in SIDES
+            for name, (_, kind) in zip(self.names[side], self.columns[side], strict=True)
+        ]
+        return [*self.key, (RESULT_TIME, self.time_type), *sides]
+
+    @property
+    def control_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the columns that only footprints fill."""
+        return list(CONTROL)
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The columns of the output that a recovery reads."""
+        return tuple(name for name, _ in [*self.result_columns, *self.control_columns])
+
+    @cached_property
+    def no_footprints(self) -> list[pa.Array]:
+        """The columns of footprints without a row."""
+        return [pa.nulls(0, stored_type(type_text(k))) for _, k in [*self.result_columns, *self.control_columns]]
+
+    def payload(self, side: int) -> list[tuple[str, str]]:
+        """The columns of a side that kernels do not look at: all but key and time."""
+        return [(c, kind) for c, kind in self.columns[side] if c != self.times[side]]
+
+    @cached_property
+    def payload_schemas(self) -> tuple[pa.Schema, pa.Schema]:
+        """Arrow's schema of the payload of each side."""
+        left, right = (pa.schema([(c, stored_type(kind)) for c, kind in self.payload(side)]) for side in SIDES)
+        return left, right
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """How keys become words or bytes."""
+        return KeyCodec([kind for _, kind in self.key])
+
+    # ------------------------------------------------------------------ stream.json, and operators
+
+    def to_json(self) -> dict[str, Any]:
+        """For stream.json: what must be the same for as long as the stream lives."""
+        body: dict[str, Any] = {
+            "kind": self.kind,
+            "key": [list(column) for column in self.key],
+            "times": list(self.times),
+            "columns": [[[c, type_json(kind)] for c, kind in self.columns[side]] for side in SIDES],
+            "windows": self.windows.to_json(),
+        }
+        if self.where is not None:
+            body["where"] = self.where.text
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> JoinDefinition:
+        """What `to_json` wrote; a condition is then a text that says what it was, and cannot be computed."""
+        left, right = (tuple((c, type_text(kind)) for c, kind in columns) for columns in body["columns"])
+        key = tuple((c, str(kind)) for c, kind in body["key"])
+        where = Predicate(body["where"]) if "where" in body else None
+        times = (str(body["times"][LEFT]), str(body["times"][RIGHT]))
+        return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where)
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[JoinDefinition, Sequence[Mapping[str, Any]]]:
+        """Itself, for two tuples make it work, and the columns that it reads of each input."""
+        return self, [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
+
+    def continuing(self, stored: Mapping[str, Any] | None) -> JoinDefinition:
+        """Itself: its rules have not changed since there are joins."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was compiled or looked up stays behind: whoever gets the definition has its own.
+        return JoinDefinition, (self.key, self.times, self.columns, self.windows, self.where, self.group)
+
+    def fresh(self, on_error: OnError = "stop") -> JoinOperator:
+        """An operator that has seen nothing."""
+        from strandline.operators.join.join_operator import JoinOperator
+
+        return JoinOperator.new(self, on_error)
+
+    def revived(self, arrays: Mapping[str, npt.NDArray[np.generic]], on_error: OnError = "stop") -> JoinOperator:
+        """The operator that left these arrays; ValueError if they do not fit."""
+        from strandline.operators.join.join_operator import JoinOperator
+
+        return JoinOperator.of(self, arrays, on_error)
+
+
+def _listed(key: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{c} {kind}" for c, kind in key)

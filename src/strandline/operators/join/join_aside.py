@@ -1,0 +1,98 @@
+"""Tuples that no join can take, set aside if they may be, else an error that says where they stand."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import InputError
+from strandline.operators.arrow_words import from_words, words_of
+from strandline.operators.join.column_types import stored_type
+from strandline.operators.join.definition import (
+    CONTROL,
+    INPUT_COLUMN,
+    ORDINAL_COLUMN,
+    RESULT_TIME,
+    SIDE_COLUMN,
+    JoinDefinition,
+)
+from strandline.operators.join.join_windows import NAMES, TIME_MAX
+from strandline.operators.key_codec import BYTES_A_PART
+from strandline.operators.open_windows.record import LENGTH_MAX
+from strandline.operators.operator import OFFSET, OnError
+
+_WHY: Final = {
+    "time": "a time at the edge of what 64 bits hold",
+    "key": f"a key of more than {LENGTH_MAX} bytes",
+}
+
+
+class JoinAside:
+    """What one step has set aside, by reason, in the columns of footprints."""
+
+    def __init__(self, definition: JoinDefinition) -> None:
+        self._definition = definition
+        self._parts: dict[str, list[pa.Table]] = {}
+        self.nbytes = 0
+        """How much that is: it travels through the driver."""
+        self.closed: list[list[pa.Array]] = []
+        """Nothing: no window of a join closes without its results."""
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """A table for each reason."""
+        return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
+
+    def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
+        """The tuples that a join can take; the others are kept here, or raised as an InputError."""
+        d = self._definition
+        for reason, is_wrong in (("time", _bad_times(d, side, tuples)), ("key", _bad_keys(d, tuples))):
+            if is_wrong is None or not is_wrong.any():
+                continue
+            found = tuples.filter(pa.array(is_wrong))
+            if on_error == "stop":
+                raise InputError(
+                    f"a tuple that no join can take: {_WHY[reason]}"
+                    + (f" (and {found.num_rows - 1} more like it)" if found.num_rows > 1 else ""),
+                    where=f"{NAMES[side]} input, place {found.column(OFFSET)[0].as_py()}",
+                    todo='start the operator with on_error="set_aside": such tuples go to its side log',
+                )
+            self._add(reason, side, found)
+            return self.healthy(side, tuples.filter(pa.array(~is_wrong)), on_error)
+        return tuples
+
+    def _add(self, reason: str, side: int, tuples: pa.Table) -> None:
+        d, rows = self._definition, tuples.num_rows
+        times, valid = words_of(tuples.column(d.times[side]), d.time_types[side])
+        columns = {c: tuples.column(c) for c, _ in d.key} | {RESULT_TIME: from_words(times, valid, d.time_type)}
+        for s in (0, 1):
+            for name, (column, kind) in zip(d.names[s], d.columns[s], strict=True):
+                columns[name] = tuples.column(column) if s == side else pa.nulls(rows, stored_type(kind))
+        for name, kind in CONTROL:
+            columns[name] = pa.nulls(rows, stored_type(kind))
+        columns[INPUT_COLUMN] = columns[ORDINAL_COLUMN] = tuples.column(OFFSET)
+        columns[SIDE_COLUMN] = pa.array(np.full(rows, side, np.int8))
+        table = pa.table(columns)
+        self.nbytes += table.nbytes
+        self._parts.setdefault(reason, []).append(table)
+
+
+def _bad_times(d: JoinDefinition, side: int, tuples: pa.Table) -> np.ndarray | None:
+    if not d.has_times or not tuples.num_rows:
+        return None
+    times, _ = words_of(tuples.column(d.times[side]), d.time_types[side])
+    if times.min() >= -TIME_MAX and times.max() <= TIME_MAX:
+        return None
+    return (times < -TIME_MAX) | (times > TIME_MAX)
+
+
+def _bad_keys(d: JoinDefinition, tuples: pa.Table) -> np.ndarray | None:
+    most = LENGTH_MAX - BYTES_A_PART * len(d.key)
+    texts = [tuples.column(c) for c, kind in d.key if kind in ("string", "binary")]
+    if not texts or sum(c.nbytes for c in texts) <= most:
+        return None
+    lengths = sum(pc.fill_null(pc.binary_length(c), 0).to_numpy().astype(np.int64) for c in texts)
+    return np.asarray(lengths > most)

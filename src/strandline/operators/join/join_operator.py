@@ -1,0 +1,344 @@
+"""The join at work on one partition: tuples of two inputs in, pairs and footprints out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.operators.arrow_words import validity, words_of
+from strandline.operators.join import join_loading, settling_kernels
+from strandline.operators.join.definition import JoinDefinition
+from strandline.operators.join.join_aside import JoinAside
+from strandline.operators.join.join_columns import result_columns, side_values
+from strandline.operators.join.join_saving import JoinSaving
+from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
+from strandline.operators.join.list_join_kernels import take_in_lists
+from strandline.operators.join.payloads import Payloads
+from strandline.operators.join.saved_groups import SavedGroups
+from strandline.operators.join.trail_join_kernels import take_in_trails
+from strandline.operators.join.tuple_record import (
+    BAND,
+    BYTES_END,
+    DONE,
+    FIRST,
+    FITS_WORD,
+    FOUND,
+    FULL,
+    GROW,
+    HEAD,
+    HIGH,
+    KEEP,
+    KEEPS,
+    KEEPS_NULL,
+    LIVE,
+    LOW,
+    MEETS,
+    OUTER,
+    PER_KEY,
+    PER_PARTITION,
+    PROGRESS,
+    REACH,
+    ROW,
+    RULES,
+    SETTLED,
+    SIZE,
+    TAIL,
+    TIME,
+    WHO,
+    Arrivals,
+    Pairs,
+)
+from strandline.operators.join.tuple_ring import TupleRing
+from strandline.operators.kernel_arrays import sealed
+from strandline.operators.operator import OFFSET, OnError, Saved, StateImage
+
+ROWS_MAX: Final = 1 << 20
+"""Tuples that go through a kernel at once."""
+PAIRS_MAX: Final = 1 << 17
+"""Results that are made at once."""
+_SIDE_NAMES: Final = ("left", "right")
+_FORMS: Final = {"band": BAND, "key": PER_KEY, "partition": PER_PARTITION}
+Arrays = list[pa.Array]
+
+
+class JoinOperator(JoinSaving):
+    """A join with the tuples that it keeps of both sides."""
+
+    def __init__(
+        self,
+        definition: JoinDefinition,
+        rings: tuple[TupleRing, TupleRing],
+        payloads: tuple[Payloads, Payloads],
+        groups: npt.NDArray[np.int64] | None = None,
+        on_error: OnError = "stop",
+    ) -> None:
+        self.definition = definition
+        self.on_error = on_error
+        self.rings = rings
+        self.payloads = payloads
+        self.groups = SavedGroups(rings, groups)
+        self.aside = JoinAside(definition)
+        """What this step has set aside."""
+        self.opened = 0
+        """How many tuples were taken into windows in this step."""
+        self.rules = _rules(definition)
+        self.loaded = [-1, -1]
+        """Recovery: the place of the last tuple of each side that came from footprints."""
+        self._pairs: Pairs | None = None
+        self._group_room = self.groups.room
+
+    @classmethod
+    def new(cls, definition: JoinDefinition, on_error: OnError = "stop") -> JoinOperator:
+        """Without tuples."""
+        windows, fits_word = definition.windows, definition.key_codec.fits_word
+        left, right = (
+            TupleRing.empty(fits_word=fits_word, counts=windows.extents == "key", keeps=windows.keeps[side])
+            for side in SIDES
+        )
+        schemas = definition.payload_schemas
+        return cls(definition, (left, right), (Payloads(schemas[LEFT]), Payloads(schemas[RIGHT])), None, on_error)
+
+    @classmethod
+    def of(
+        cls, definition: JoinDefinition, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop"
+    ) -> JoinOperator:
+        """The operator that left these arrays; ValueError if they do not fit."""
+        counts, fits_word = definition.windows.extents == "key", definition.key_codec.fits_word
+        try:
+            rings, payloads = [], []
+            for side, name in enumerate(_SIDE_NAMES):
+                mine = {k.removeprefix(f"{name}_"): a for k, a in arrays.items() if k.startswith(f"{name}_")}
+                rings.append(TupleRing.of(mine, fits_word=fits_word, counts=counts))
+                payloads.append(Payloads(definition.payload_schemas[side], mine["payloads"], mine["chunks"]))
+            groups = arrays["groups"]
+        except KeyError as missing:
+            raise ValueError(f"no array {missing}") from None
+        return cls(definition, (rings[0], rings[1]), (payloads[0], payloads[1]), groups, on_error)
+
+    # ------------------------------------------------------------------ where it stands
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many tuples to feed before `advance` is called."""
+        return ROWS_MAX
+
+    @property
+    def due(self) -> int | None:
+        """The first boundary at which `advance` does anything; None if there is none, or tuples go by count."""
+        windows, found = self.definition.windows, []
+        if not windows.is_band:
+            return None
+        for side, ring in enumerate(self.rings):
+            for word, after, counts in ((SETTLED, windows.reach, windows.outer[side]), (HEAD, windows.keep, True)):
+                if counts and ring[word] < ring[TAIL]:
+                    found.append(int(ring.read(np.array([ring[word]]))[TIME, 0]) + after[side] + 1)
+        return min(found, default=None)
+
+    def begin(self) -> None:
+        """Begins a step."""
+        for ring, payloads in zip(self.rings, self.payloads, strict=True):
+            ring.begin()
+            payloads.begin()
+        self._group_room = self.groups.room
+        self.aside = JoinAside(self.definition)
+        self.opened = 0
+
+    def end(self) -> None:
+        """Ends a step: what nobody refers to any more goes."""
+        self._tidy_up()
+
+    def _tidy_up(self) -> None:
+        for side, ring in enumerate(self.rings):
+            if ring.is_sparse:
+                numbers = ring.renumber()
+                self.payloads[side].choose(numbers, 0)
+                self.groups.renumber(side, numbers)
+            ring.drop_bytes()
+
+    # ------------------------------------------------------------------ tuples
+
+    def feed(self, tuples: Sequence[pa.Table]) -> Iterator[Arrays]:
+        """Takes in tuples of both sides; the pairs that they make, and what comes out unmatched before them."""
+        end = max([self.input_end, *(int(t.column(OFFSET)[-1].as_py()) + 1 for t in tuples if t.num_rows)])
+        healthy = [self.aside.healthy(side, t, self.on_error) for side, t in enumerate(tuples)]
+        yield from self._run(healthy, meets=True)
+        self.opened += sum(t.num_rows for t, keeps in zip(healthy, self.definition.windows.keeps, strict=True) if keeps)
+        self.input_end = end
+
+    def replay(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples that were seen before, but for those up to the last one of their side that was loaded."""
+        new = []
+        for side, table in enumerate(tuples):
+            places = words_of(table.column(OFFSET), "long")[0]
+            behind = table.slice(int(np.searchsorted(places, self.loaded[side], side="right")))
+            new.append(JoinAside(self.definition).healthy(side, behind, "set_aside"))
+        self.take_again(new)
+
+    def take_again(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples without results. They meet only if it matters who was matched."""
+        for _ in self._run(tuples, meets=self.definition.windows.how != "inner", emits=False):
+            pass
+        self._tidy_up()
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Takes in the newest footprint of each tuple, into an operator that has seen nothing."""
+        join_loading.load(self, newest_first)
+
+    def advance(self, boundary: int) -> Arrays | None:
+        """Nothing before this time follows any more: lets go of what is over; results without a match."""
+        if not self.definition.has_times:
+            return None
+        parts, new = [], [schema.empty_table() for schema in self.definition.payload_schemas]
+        self._place()
+        code = FULL
+        while code == FULL:
+            progress = _progress(meets=True)
+            pairs = self._room()
+            left, right = (ring.arrays for ring in self.rings)
+            code = settling_kernels.pass_time(left, right, self.rules, boundary, pairs, progress)
+            if progress[FOUND]:
+                parts.append(result_columns(self, _first(pairs, progress[FOUND]), new))
+        for ring, payloads in zip(self.rings, self.payloads, strict=True):
+            payloads.drop_before(ring[HEAD])
+        return [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)] if parts else None
+
+    def _run(self, tuples: Sequence[pa.Table], *, meets: bool, emits: bool = True) -> Iterator[Arrays]:
+        """Takes in tuples of both sides, in the order of their places; results, part by part."""
+        windows = self.definition.windows
+        new = [_shaped(t, self.definition.payload_schemas[side]) for side, t in enumerate(tuples)]
+        self._place()
+        base, bytes_before = ([ring[word] for ring in self.rings] for word in (TAIL, BYTES_END))
+        arrivals = [self._arrivals(side, t) for side, t in enumerate(tuples)]
+        matched = [
+            np.zeros(ring[TAIL] - ring[FIRST] + t.num_rows if windows.how != "inner" else 0, np.uint8)
+            for ring, t in zip(self.rings, tuples, strict=True)
+        ]
+        progress, code = _progress(meets=meets), FULL
+        take_in = take_in_lists if windows.extents == "key" else take_in_trails
+        while code != DONE:
+            pairs = self._room()
+            left, right = (ring.arrays for ring in self.rings)
+            code = take_in(left, right, *arrivals, self.rules, pairs, progress)
+            if code == GROW:
+                who = int(progress[WHO])
+                self.rings[who].grow(tuples[who].num_rows - int(progress[ROW + who]))
+            elif progress[FOUND]:
+                found = self._chosen(pairs, progress, new, matched)
+                progress[FOUND] = 0
+                if emits and len(found.left):
+                    yield result_columns(self, found, new)
+            elif code == FULL:
+                self._pairs = _pairs(2 * len(pairs.left))
+        for side, ring in enumerate(self.rings):
+            if not windows.keeps[side]:
+                ring[BYTES_END] = bytes_before[side]
+            kept = max(ring[HEAD], base[side])
+            self.payloads[side].drop_before(ring[HEAD])
+            self.payloads[side].add(kept, new[side].slice(kept - base[side]), ring[LIVE])
+
+    def _chosen(
+        self,
+        pairs: Pairs,
+        progress: npt.NDArray[np.int64],
+        new: list[pa.Table],
+        matched: list[npt.NDArray[np.uint8]],
+    ) -> Pairs:
+        """Those of the pairs that are results; tuples of outer sides know afterwards whether they were matched."""
+        windows, where = self.definition.windows, self.definition.where
+        found = _first(pairs, progress[FOUND])
+        if where is None and windows.how == "inner":
+            return found
+        true = np.ones(len(found.left), np.uint8)
+        if where is not None:
+            true = self._condition(found, new)
+        if windows.how == "inner":
+            return Pairs._make(array[true != 0] for array in found)
+        chosen = np.empty(len(found.left), np.int64)
+        left, right = (ring.arrays for ring in self.rings)
+        many = settling_kernels.settle_pairs(left, right, self.rules, pairs, progress, true, *matched, chosen)
+        return Pairs._make(array[chosen[:many]] for array in found)
+
+    def _condition(self, pairs: Pairs, new: list[pa.Table]) -> npt.NDArray[np.uint8]:
+        """1 for each pair that satisfies the condition; 0 for tuples that come out alone."""
+        d = self.definition
+        assert d.where is not None
+        both = np.flatnonzero((pairs.left >= 0) & (pairs.right >= 0))
+        chosen = Pairs._make(array[both] for array in pairs)
+        left, right = (side_values(self, side, d.where.names[side], chosen, new[side]) for side in SIDES)
+        true = np.zeros(len(pairs.left), np.uint8)
+        true[both] = d.where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(both))
+        return true
+
+    def _place(self) -> None:
+        """Says from which number on places are counted."""
+        for ring, payloads in zip(self.rings, self.payloads, strict=True):
+            ring[FIRST] = ring[HEAD] if payloads.first is None else payloads.first
+
+    def _arrivals(self, side: int, table: pa.Table) -> Arrivals:
+        d, ring = self.definition, self.rings[side]
+        columns = [table.column(c) for c, _ in d.key]
+        keys, key_at, data = d.key_codec.encode(columns, ring[BYTES_END])
+        if not d.key_codec.fits_word:
+            ring.add_bytes(data)
+        nulls = np.zeros(table.num_rows, np.uint8)
+        for column in columns:
+            if column.null_count:
+                nulls |= 1 - validity(column)
+        times, _ = words_of(table.column(d.times[side]), d.time_types[side])
+        places, _ = words_of(table.column(OFFSET), "long")
+        return Arrivals(keys, key_at, sealed(nulls), times, places)
+
+    def _room(self) -> Pairs:
+        """Room for results, the same for all of them: what is made of them does not refer to it."""
+        if self._pairs is None:
+            self._pairs = _pairs(PAIRS_MAX)
+        return self._pairs
+
+    # ------------------------------------------------------------------ the state as arrays
+
+    def image(self) -> StateImage:
+        """All arrays of the state, and which of their rows were changed since `begin`."""
+        arrays: dict[str, npt.NDArray[Any]] = {"groups": self.groups.table}
+        changed: dict[str, npt.NDArray[Any] | slice] = {"groups": slice(0, len(arrays["groups"]))}
+        is_replaced = self.groups.room != self._group_room
+        for ring, payloads, name in zip(self.rings, self.payloads, _SIDE_NAMES, strict=True):
+            mine = {**ring.image(), "payloads": payloads.arena, "chunks": payloads.table}
+            rows = {**ring.changed(), "payloads": payloads.changed, "chunks": slice(0, len(mine["chunks"]))}
+            arrays |= {f"{name}_{k}": a for k, a in mine.items()}
+            changed |= {f"{name}_{k}": r for k, r in rows.items()}
+            is_replaced = is_replaced or ring.is_replaced or payloads.is_replaced
+        return StateImage(arrays, None if is_replaced else changed)
+
+
+def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    payload = table.select(schema.names)
+    return payload if payload.schema.equals(schema) else payload.cast(schema)
+
+
+def _progress(*, meets: bool) -> npt.NDArray[np.int64]:
+    progress = np.zeros(PROGRESS, np.int64)
+    progress[MEETS] = meets
+    return progress
+
+
+def _pairs(room: int) -> Pairs:
+    return Pairs._make(np.empty(room, np.uint8 if name == "sides" else np.int64) for name in Pairs._fields)
+
+
+def _first(pairs: Pairs, many: int) -> Pairs:
+    return Pairs._make(array[:many] for array in pairs)
+
+
+def _rules(definition: JoinDefinition) -> npt.NDArray[np.int64]:
+    windows, rules = definition.windows, np.zeros(RULES, np.int64)
+    rules[0], rules[LOW], rules[HIGH] = _FORMS[windows.extents], windows.low, windows.high
+    rules[FITS_WORD] = definition.key_codec.fits_word
+    for side in SIDES:
+        rules[OUTER + side], rules[SIZE + side] = windows.outer[side], windows.sizes[side]
+        rules[REACH + side], rules[KEEP + side] = windows.reach[side], windows.keep[side]
+        rules[KEEPS + side], rules[KEEPS_NULL + side] = windows.keeps[side], windows.keeps_null(side)
+    return rules

@@ -1,0 +1,165 @@
+"""Which kept tuples get a footprint, and when: the part of a join that its policy asks for.
+
+Tuples that can be replayed need none. What is kept of a side is in footprints up to some tuple (SAVED) and in the input
+from there on, whatever the keys; so a recovery need not be told what is saved: everything up to the last tuple that it
+loads. Written again for the sake of the extent, a group says nothing about younger tuples, and that stays true.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.operators.join.join_columns import footprint_columns, joined_columns
+from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
+from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
+from strandline.operators.join.tuple_record import HEAD, INPUT, LIVE, SAVED, TAIL
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.operator import Extent, Footprints, Limits
+
+if TYPE_CHECKING:
+    from strandline.operators.join.definition import JoinDefinition
+    from strandline.operators.join.tuple_ring import TupleRing
+
+
+class JoinSaving:
+    """Footprints of a join."""
+
+    definition: JoinDefinition
+    rings: tuple[TupleRing, TupleRing]
+    groups: SavedGroups
+    _save_every: bool = False
+
+    @property
+    def input_end(self) -> int:
+        """The state holds the tuples before this place."""
+        return self.rings[LEFT][INPUT]
+
+    @input_end.setter
+    def input_end(self, place: int) -> None:
+        self.rings[LEFT][INPUT] = place
+
+    @property
+    def open_windows(self) -> int:
+        """N: the tuples that are kept, of both sides."""
+        return self.rings[LEFT][LIVE] + self.rings[RIGHT][LIVE]
+
+    def save(self, position: int, limits: Limits) -> Footprints:
+        """Footprints of the oldest tuples that have none, and of groups whose own are too far back, as limits ask."""
+        begin, written = position, _Written()
+        if self._save_every:
+            self._save_unsaved(position, written)
+        while written.rows < limits.budget:
+            end = position + written.rows
+            room = min(self.definition.group, limits.budget - written.rows)
+            oldest, unsaved = self.groups.oldest(), self._first_unsaved()
+            back = end - oldest.position if oldest else 0
+            replay = self.input_end - unsaved[0] if unsaved else 0
+            to_save, to_move = replay > limits.replay, back > limits.extent
+            costs = replay * limits.replay_cost, back * limits.extent_cost
+            if not to_save and not to_move and sum(costs) > limits.cost:
+                to_save, to_move = costs[0] >= costs[1], costs[0] < costs[1]
+            if to_save and unsaved:
+                written.add(unsaved[1], self._save_group(unsaved[1], end, room))
+            elif to_move and oldest is not None and oldest.position < begin:
+                written.add(*self.groups.move_oldest(end, room))
+            else:
+                break
+        return self._footprints(written)
+
+    def save_all(self, position: int) -> Footprints:
+        """A footprint of every kept tuple: an instant checkpoint."""
+        self.mark_unsaved(every=True)
+        written = _Written()
+        self._save_unsaved(position, written)
+        return self._footprints(written)
+
+    def save_nothing(self) -> Footprints:
+        """No footprints."""
+        return self._footprints(_Written())
+
+    def mark_unsaved(self, *, every: bool = False) -> None:
+        """The next `save` writes all tuples that have no footprint; with `every`, those with one too."""
+        self._save_every = True
+        if every:
+            self.groups.clear()
+            for ring in self.rings:
+                ring[SAVED] = ring[HEAD]
+
+    def extent(self, position: int) -> Extent:
+        """Where recovery would begin if the output ended at this offset."""
+        unsaved, oldest = self._first_unsaved(), self.groups.oldest()
+        return Extent(
+            self.open_windows,
+            unsaved[0] if unsaved else self.input_end,
+            oldest.position if oldest else position,
+        )
+
+    def oldest_footprint(self) -> tuple[int, int] | None:
+        """None: where replay begins is not for the footprints of a join to say, and loaded tuples may be over."""
+        return None
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        """Every kept tuple in the columns of a footprint, left first."""
+        written = _Written()
+        for side, ring in enumerate(self.rings):
+            written.add(side, ring.live(ring[HEAD], ring[TAIL]))
+        return self._footprints(written).checked
+
+    def _first_unsaved(self) -> tuple[int, int] | None:
+        """Place and side of the oldest tuple that no footprint holds."""
+        found = []
+        for side, ring in enumerate(self.rings):
+            number = ring.first_unsaved()
+            if number is not None:
+                found.append((int(ring.read(np.array([number]))[0, 0]), side))
+        return min(found, default=None)
+
+    def _save_unsaved(self, position: int, written: _Written) -> None:
+        for side, ring in enumerate(self.rings):
+            while ring.first_unsaved() is not None:
+                written.add(side, self._save_group(side, position + written.rows, self.definition.group))
+        self._save_every = False
+
+    def _save_group(self, side: int, position: int, room: int) -> Int64s:
+        ring = self.rings[side]
+        numbers = ring.live(ring[SAVED], ring[TAIL], room)
+        ring[SAVED] = int(numbers[-1]) + 1
+        self.groups.add(SavedGroup(side, int(numbers[0]), ring[SAVED], position))
+        return numbers
+
+    def _footprints(self, written: _Written) -> Footprints:
+        nothing = self.definition.no_footprints
+        if not written.rows:
+            return Footprints(nothing, nothing)
+        parts = [footprint_columns(self, side, written.of(side)) for side in SIDES]  # type: ignore[arg-type]
+        return Footprints(nothing, joined_columns(parts, written.order()))
+
+
+class _Written:
+    """Tuples in the order in which their footprints stand."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, Int64s]] = []
+        self.rows = 0
+
+    def add(self, side: int, numbers: Int64s) -> None:
+        self._parts.append((side, numbers))
+        self.rows += len(numbers)
+
+    def of(self, side: int) -> Int64s:
+        """Those of one side."""
+        return np.concatenate([np.empty(0, np.int64), *(numbers for s, numbers in self._parts if s == side)])
+
+    def order(self) -> Int64s | None:
+        """Where each stands if all of left come first, then all of right; None if they do stand so."""
+        sides = np.concatenate([np.empty(0, np.int64), *(np.full(len(numbers), s) for s, numbers in self._parts)])
+        if not np.any(sides[1:] < sides[:-1]):
+            return None
+        order = np.empty(len(sides), np.int64)
+        is_left = sides == LEFT
+        order[is_left] = np.arange(is_left.sum())
+        order[~is_left] = np.arange(is_left.sum(), len(sides))
+        return order

@@ -1,0 +1,140 @@
+"""The loop over tuples for windows of n tuples a key: the new tuple meets the other side, then it is kept."""
+
+# mypy: disable-error-code="no-untyped-call,no-untyped-def"
+
+from __future__ import annotations
+
+from strandline.operators.join.list_kernels import append, let_oldest_go, oldest_of_key
+from strandline.operators.join.pair_kernels import name_pairs, write_pair
+from strandline.operators.join.ring_kernels import bucket_of, next_record, number_in, skim
+from strandline.operators.join.tuple_record import (
+    CHAIN,
+    COUNT,
+    DEAD,
+    DONE,
+    FITS_WORD,
+    FOUND,
+    FULL,
+    GROW,
+    HEAD,
+    KEEPS,
+    KEY,
+    LIVE,
+    MEETS,
+    NEWER,
+    ORDINAL,
+    ROW,
+    SETTLED,
+    SIZE,
+    TAIL,
+    TIME,
+    TOUCHED,
+    WHO,
+)
+from strandline.operators.kernel_cache import njit
+
+_AHEAD = 48
+"""Tuples that are looked ahead."""
+
+
+@njit(inline="always", _nrt=False)
+def _meet(mine, other, which, new, row, rules, pairs, progress):
+    """The pairs of a new tuple with those of a list, oldest first; FULL, and none of them, if there is no room."""
+    fits_word = rules[FITS_WORD] != 0
+    record = oldest_of_key(other, new.keys[row], fits_word, new.key_at[row], mine.bytes)
+    if record < 0:
+        return DONE
+    first = n = progress[FOUND]
+    if n + other.links[record, COUNT] > len(pairs.left):
+        return FULL
+    while record >= 0:
+        write_pair(mine, other, which, record, number_in(other, record), pairs, n)
+        n += 1
+        record = other.links[record, NEWER]
+    name_pairs(which, new, row, rules, pairs, first, n)
+    progress[FOUND] = n
+    return DONE
+
+
+@njit(inline="always", _nrt=False)
+def _keep(mine, which, new, row, rules):
+    """Keeps a new tuple, and lets go of the one of the same key whose place it takes."""
+    header = mine.header
+    if rules[KEEPS + which] == 0:
+        header[TAIL] += 1
+        header[HEAD] = header[SETTLED] = header[TAIL]
+        return
+    record = next_record(mine)
+    if new.nulls[row]:
+        mine.records[record, ORDINAL] = DEAD
+        skim(mine)
+        return
+    mine.records[record, ORDINAL] = new.ordinals[row]
+    mine.records[record, TIME] = new.times[row]
+    mine.records[record, KEY] = new.keys[row]
+    if rules[FITS_WORD] == 0:
+        mine.records[record, mine.records.shape[1] - 1] = new.key_at[row]
+    header[LIVE] += 1
+    many, oldest = append(mine, record, rules[FITS_WORD] != 0)
+    if many > rules[SIZE + which]:
+        let_oldest_go(mine, oldest)
+        skim(mine)
+
+
+@njit(inline="always", _nrt=False)
+def _take(mine, other, which, new, rules, pairs, progress):
+    """Takes in the next tuple of a side; DONE, or what stands against it, and then nothing of it was done."""
+    row = progress[ROW + which]
+    if rules[KEEPS + which] and mine.header[TAIL] - mine.header[HEAD] == len(mine.records):
+        progress[WHO] = which
+        return GROW
+    if (
+        progress[MEETS]
+        and new.nulls[row] == 0
+        and rules[KEEPS + 1 - which]
+        and _meet(mine, other, which, new, row, rules, pairs, progress) == FULL
+    ):
+        return FULL
+    _keep(mine, which, new, row, rules)
+    progress[ROW + which] = row + 1
+    return DONE
+
+
+@njit(inline="always", _nrt=False)
+def _look_ahead(mine, other, new, first, end):
+    """Touches what the next tuples of a side will ask for, as with trails."""
+    touched = 0
+    for row in range(first, end):
+        touched += mine.buckets[bucket_of(new.keys[row], len(mine.buckets))]
+        touched += other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+    for row in range(first, end):
+        found = other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+        if found >= 0:
+            touched += other.links[found, CHAIN]
+        found = mine.buckets[bucket_of(new.keys[row], len(mine.buckets))]
+        if found >= 0:
+            touched += mine.links[found, CHAIN]
+    return touched
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def take_in_lists(left, right, new_left, new_right, rules, pairs, progress):
+    """Takes in new tuples of both sides in the serialised order; DONE, or FULL or GROW if it is to be called again."""
+    lefts, rights = len(new_left.ordinals), len(new_right.ordinals)
+    seen_left, seen_right = progress[ROW], progress[ROW + 1]
+    while True:
+        i, j = progress[ROW], progress[ROW + 1]
+        if i < lefts and (j >= rights or new_left.ordinals[i] < new_right.ordinals[j]):
+            if i >= seen_left:
+                seen_left = min(i + _AHEAD, lefts)
+                progress[TOUCHED] += _look_ahead(left, right, new_left, i, seen_left)
+            code = _take(left, right, 0, new_left, rules, pairs, progress)
+        elif j < rights:
+            if j >= seen_right:
+                seen_right = min(j + _AHEAD, rights)
+                progress[TOUCHED] += _look_ahead(right, left, new_right, j, seen_right)
+            code = _take(right, left, 1, new_right, rules, pairs, progress)
+        else:
+            return DONE
+        if code != DONE:
+            return code

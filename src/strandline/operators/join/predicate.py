@@ -1,0 +1,302 @@
+"""The condition of a join: a function of a left and a right tuple, compiled over the columns that it names.
+
+Numbers are what they are, decimals doubles, dates and timestamps the log's whole numbers (days, microseconds). Texts
+and bytes can be compared with == and !=, with each other and with constants: each becomes a number that stands for it
+among the pairs at hand. A null in any column that is named makes the condition false.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.arrow_types import decimal_of
+from strandline.errors import InputError, OptionError
+from strandline.operators.arrow_words import doubles_of, validity, words_of
+from strandline.operators.join import function_source
+from strandline.operators.join.column_types import stored_type
+from strandline.operators.join.function_source import PARAMETERS
+from strandline.operators.kernel_cache import njit
+
+_TEXTS = ("string", "binary")
+_FLOATS = ("float", "double")
+_WORDS = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz")
+Columns = Mapping[str, pa.Array]
+Kinds = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A function of a left and a right tuple, equal to another with the same text."""
+
+    text: str
+    function: Callable[..., Any] | None = field(default=None, compare=False)
+    """None if only the text is known."""
+    source: str | None = field(default=None, compare=False)
+    """The function as `def where(left, right)`, wherever it goes; None if its source could not be had."""
+
+    @classmethod
+    def of(cls, function: Any) -> Predicate:
+        """The condition that the function is; raises OptionError if it can be none."""
+        function_source.require_two_parameters(function)
+        tree = function_source.tree_of(function)
+        return cls(function_source.text_of(function, tree), function, None if tree is None else ast.unparse(tree))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The function travels, what was compiled of it does not.
+        return Predicate, (self.text, self.function, self.source)
+
+    @property
+    def _tree(self) -> ast.FunctionDef | None:
+        if self.source is None:
+            return None
+        made = ast.parse(self.source).body[0]
+        assert isinstance(made, ast.FunctionDef)
+        return made
+
+    @cached_property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns of left and of right that it names."""
+        if self.function is None:
+            return (), ()
+        tree = self._tree
+        found = _attributes(tree) if tree is not None else _loaded(self.function.__code__)
+        left, right = (tuple(sorted({column for side, column in found if side == s})) for s in (0, 1))
+        return left, right
+
+    # ------------------------------------------------------------------ at once, when it is defined
+
+    def check(self, left: Kinds, right: Kinds) -> None:
+        """Raises OptionError if it names what is not there, or does not compile over these types."""
+        for side, kinds in enumerate((left, right)):
+            for column in self.names[side]:
+                if column not in kinds:
+                    raise self._refusal(f"{PARAMETERS[side]} has no column {column!r}", f"it has {', '.join(kinds)}")
+                if _dtype(kinds[column]) is None:
+                    raise self._refusal(
+                        f"{PARAMETERS[side]}.{column} is a {kinds[column]}, which a condition cannot compute with",
+                        "use columns that are numbers, booleans, dates, timestamps or texts",
+                    )
+        texts = {(s, c) for s, kinds in enumerate((left, right)) for c in self.names[s] if kinds[c] in _TEXTS}
+        tree = self._tree
+        if texts and (tree is None or not _compares_only(tree, texts)):
+            raise self._refusal("texts can be compared with == and != only", "compute what you need before the join")
+        first, second = (
+            {c: pa.nulls(0, stored_type(kinds[c])) for c in self.names[s]} for s, kinds in enumerate((left, right))
+        )
+        try:
+            self.holds((first, second), (left, right), 0)
+        except numba.core.errors.NumbaError as problem:
+            todo = "use arithmetic, comparisons, and functions of math"
+            raise self._refusal(f"it does not compile: {_short(problem)}", todo) from None
+
+    def _refusal(self, reason: str, todo: str) -> OptionError:
+        code = self.function.__code__ if self.function is not None else None
+        return OptionError(
+            f"where: {reason}",
+            where=f"{code.co_filename}, line {code.co_firstlineno}: {self.text}" if code else self.text,
+            todo=todo,
+        )
+
+    # ------------------------------------------------------------------ at work
+
+    def holds(self, sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], rows: int) -> npt.NDArray[np.uint8]:
+        """1 for each pair of rows of which it is true; raises InputError for a pair that it cannot be computed for."""
+        if self.function is None:
+            raise InputError("where: the function is not known", todo="start the join from the program that has it")
+        codes = _codes(sides, kinds, self._constants)
+        valid = np.ones(rows, np.uint8)
+        records = [np.zeros(rows, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1)]
+        for s, side in enumerate(sides):
+            for column, values in side.items():
+                valid &= validity(values)
+                kind = kinds[s][column]
+                records[s][column] = codes[s, column] if kind in _TEXTS else _numbers(values, kind)
+        for i in range(len(self._constants)):
+            records[0][f"_text{i}"] = codes[2, str(i)]
+        true, at = np.zeros(rows, np.uint8), np.zeros(1, np.int64)
+        try:
+            self._kernel(records[0], records[1], valid, true, at)
+        except numba.core.errors.NumbaError:
+            raise
+        except Exception as problem:
+            row = int(at[0])
+            pair = [f"{PARAMETERS[s]}.{c}={v[row].as_py()!r}" for s, side in enumerate(sides) for c, v in side.items()]
+            raise InputError(
+                f"where raised {type(problem).__name__}: {problem}",
+                where=f"{self.text} at {', '.join(pair)}",
+                todo="let it give False for such pairs; the stream stays as it was",
+            ) from None
+        return true
+
+    @cached_property
+    def _constants(self) -> tuple[bytes, ...]:
+        """Texts that it compares with."""
+        found = _Coded()
+        if (tree := self._tree) is not None:
+            found.visit(tree)
+        return tuple(found.texts)
+
+    @cached_property
+    def _kernel(self) -> Callable[..., None]:
+        assert self.function is not None
+        function = self.function
+        if (tree := self._tree) is not None:
+            tree = _Coded().visit(tree)
+            names = {**function.__globals__, **function_source.values_of(function)}
+            exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), "<where>", "exec"), names)
+            function = names["where"]
+        compiled = njit()(_with_compiled_helpers(function))
+
+        @njit(nogil=True)
+        def each(left, right, valid, true, at):  # type: ignore[no-untyped-def]
+            for i in range(len(true)):
+                at[0] = i
+                true[i] = valid[i] != 0 and bool(compiled(left[i], right[i]))
+
+        return each  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------------- what it names
+
+
+def _attributes(tree: ast.FunctionDef) -> set[tuple[int, str]]:
+    """Sides and columns that are named; raises OptionError if a tuple is used in any other way."""
+    found, inside = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PARAMETERS:
+            found.add((PARAMETERS.index(node.value.id), node.attr))
+            inside.add(node.value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in PARAMETERS and node not in inside:
+            raise _whole_tuple(node.id)
+    return found
+
+
+def _loaded(code: types.CodeType) -> set[tuple[int, str]]:
+    """The same of a function without source."""
+    found, instructions = set(), list(dis.get_instructions(code))
+    for one, following in zip(instructions, [*instructions[1:], None], strict=True):
+        if one.opname.startswith("LOAD_FAST"):
+            for name in one.argval if isinstance(one.argval, tuple) else (one.argval,):
+                if name in code.co_varnames[:2]:
+                    if following is None or not following.opname.startswith("LOAD_ATTR"):
+                        raise _whole_tuple(PARAMETERS[code.co_varnames.index(name)])
+                    found.add((code.co_varnames.index(name), str(following.argval)))
+    return found
+
+
+def _whole_tuple(name: str) -> OptionError:
+    return OptionError(f"where: {name} is used as a whole", todo=f"name its columns, as in {name}.amount")
+
+
+def _compares_only(tree: ast.FunctionDef, texts: set[tuple[int, str]]) -> bool:
+    """Whether texts are compared with texts, by == and !=, and nothing else is done to them."""
+
+    def is_text(node: ast.AST) -> bool:
+        if isinstance(node, ast.Constant):
+            return isinstance(node.value, (str, bytes))
+        return (
+            isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in PARAMETERS
+            and (PARAMETERS.index(node.value.id), node.attr) in texts
+        )
+
+    compared = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Eq, ast.NotEq)) for op in node.ops):
+            operands = [node.left, *node.comparators]
+            if all(map(is_text, operands)):
+                compared.update(operands)
+    return all(node in compared for node in ast.walk(tree) if is_text(node))
+
+
+class _Coded(ast.NodeTransformer):
+    """Constant texts become columns of left that stand for them."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        """A column instead of a text."""
+        if not isinstance(node.value, (str, bytes)):
+            return node
+        text = node.value.encode() if isinstance(node.value, str) else node.value
+        if text not in self.texts:
+            self.texts.append(text)
+        return ast.Attribute(ast.Name("left", ast.Load()), f"_text{self.texts.index(text)}", ast.Load())
+
+
+def _with_compiled_helpers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with those that it calls compiled, too."""
+    names = dict(function.__globals__)
+    for name, value in function_source.values_of(function).items():
+        if isinstance(value, types.FunctionType):
+            names[name] = njit()(_with_compiled_helpers(value))
+        elif name not in names:
+            names[name] = value
+    code = function.__code__
+    if code.co_freevars:
+        return function
+    return types.FunctionType(code, names, function.__name__)
+
+
+# ---------------------------------------------------------------------- columns as numbers
+
+
+def _dtype(kind: str) -> type | None:
+    if kind == "boolean":
+        return np.bool_
+    if kind in _WORDS or kind in _TEXTS:
+        return np.int64
+    return np.float64 if kind in _FLOATS or decimal_of(kind) else None
+
+
+def _record_type(kinds: Kinds, names: tuple[str, ...], constants: tuple[bytes, ...]) -> np.dtype[Any]:
+    fields: list[tuple[str, Any]] = [(c, _dtype(kinds[c])) for c in names]
+    return np.dtype([*fields, *((f"_text{i}", np.int64) for i in range(len(constants))), ("_", np.uint8)], align=True)
+
+
+def _numbers(values: pa.Array, kind: str) -> npt.NDArray[Any]:
+    if kind in _FLOATS or decimal_of(kind):
+        return doubles_of(values, kind)[0].view(np.float64)
+    return words_of(values, kind)[0]
+
+
+def _codes(
+    sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], constants: tuple[bytes, ...]
+) -> dict[tuple[int, str], npt.NDArray[np.int64]]:
+    """For each column of texts numbers that are equal where the texts are; those of constants as side 2."""
+    found = {
+        (s, c): values.cast(pa.binary())
+        for s, side in enumerate(sides)
+        for c, values in side.items()
+        if kinds[s][c] in _TEXTS
+    }
+    found |= {(2, str(i)): pa.array([text], pa.binary()) for i, text in enumerate(constants)}
+    if not found:
+        return {}
+    numbers = pa.concat_arrays(list(found.values())).dictionary_encode().indices.fill_null(-1)
+    every, codes, at = np.asarray(numbers).astype(np.int64), {}, 0
+    for place, values in found.items():
+        codes[place] = every[at : at + len(values)]
+        at += len(values)
+    return codes
+
+
+def _short(problem: Exception) -> str:
+    """What Numba says, without where in its own insides."""
+    lines = [line.strip() for line in str(problem).splitlines()]
+    wanted = [line for line in lines if line and not line.startswith(("Failed in", "During:", "File ", "^", "-", "- "))]
+    return " ".join(wanted[:2])[:300] or type(problem).__name__

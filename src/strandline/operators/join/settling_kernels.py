@@ -1,0 +1,135 @@
+"""Kernels for bands: what is over comes out or goes, and outer joins know who was matched."""
+
+# mypy: disable-error-code="no-untyped-call,no-untyped-def"
+
+from __future__ import annotations
+
+from strandline.operators.join.ring_kernels import key_at, record_of
+from strandline.operators.join.trail_kernels import let_head_go
+from strandline.operators.join.tuple_record import (
+    DEAD,
+    DONE,
+    FIRST,
+    FITS_WORD,
+    FOUND,
+    FULL,
+    HEAD,
+    KEEP,
+    KEY,
+    MATCHED,
+    NULL,
+    OLDER,
+    ORDINAL,
+    OUTER,
+    REACH,
+    SETTLED,
+    TAIL,
+    TIME,
+)
+from strandline.operators.kernel_cache import njit
+
+
+@njit(inline="always", _nrt=False)
+def is_over(side, which, rules, time):
+    """Whether the next tuple of an outer side that has not come out yet is over at this time."""
+    number = side.header[SETTLED]
+    if rules[OUTER + which] == 0 or number >= side.header[TAIL]:
+        return False
+    return side.records[record_of(side, number), TIME] + rules[REACH + which] < time
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _settle_next(side, which, rules, pairs, progress):
+    """Passes the next tuple of an outer side: it comes out if it has met nothing."""
+    number = side.header[SETTLED]
+    record = record_of(side, number)
+    flags = side.records[record, OLDER]
+    if flags & MATCHED == 0:
+        n = progress[FOUND]
+        place, time = number - side.header[FIRST], side.records[record, TIME]
+        pairs.left[n], pairs.right[n] = (place, -1) if which == 0 else (-1, place)
+        pairs.left_times[n] = pairs.right_times[n] = time
+        pairs.keys[n] = side.records[record, KEY]
+        pairs.key_at[n] = (1 if flags & NULL else 0) if rules[FITS_WORD] else key_at(side, record)
+        pairs.sides[n] = which
+        progress[FOUND] = n + 1
+    side.header[SETTLED] = number + 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def settle(left, right, rules, time, pairs, progress):
+    """Lets those come out that are over before this time and have met nothing; FULL if there is no more room."""
+    while True:
+        is_left, is_right = is_over(left, 0, rules, time), is_over(right, 1, rules, time)
+        if not is_left and not is_right:
+            return DONE
+        if progress[FOUND] == len(pairs.left):
+            return FULL
+        if is_left and is_right:
+            a, b = record_of(left, left.header[SETTLED]), record_of(right, right.header[SETTLED])
+            left_end = left.records[a, TIME] + rules[REACH]
+            right_end = right.records[b, TIME] + rules[REACH + 1]
+            is_left = left_end < right_end or (
+                left_end == right_end and left.records[a, ORDINAL] < right.records[b, ORDINAL]
+            )
+        if is_left:
+            _settle_next(left, 0, rules, pairs, progress)
+        else:
+            _settle_next(right, 1, rules, pairs, progress)
+
+
+@njit(inline="always", _nrt=False)
+def drop(side, keep, time):
+    """Lets go of the tuples that need not be kept at this time."""
+    while side.header[HEAD] < side.header[TAIL]:
+        record = record_of(side, side.header[HEAD])
+        if side.records[record, ORDINAL] != DEAD and side.records[record, TIME] + keep >= time:
+            break
+        let_head_go(side)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def pass_time(left, right, rules, time, pairs, progress):
+    """Nothing before this time follows: what is over comes out or goes; FULL if it has to be called again."""
+    if (rules[OUTER] or rules[OUTER + 1]) and settle(left, right, rules, time, pairs, progress) == FULL:
+        return FULL
+    drop(left, rules[KEEP], time)
+    drop(right, rules[KEEP + 1], time)
+    return DONE
+
+
+@njit(inline="always", _nrt=False)
+def _match(side, place):
+    """Notes of a tuple that it has met another, if it is still there."""
+    number = side.header[FIRST] + place
+    if side.header[HEAD] <= number < side.header[TAIL]:
+        record = record_of(side, number)
+        side.records[record, OLDER] |= MATCHED
+        side.record_marks[record] = 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def settle_pairs(left, right, rules, pairs, progress, true, matched_left, matched_right, chosen):
+    """Outer joins: notes who is matched by pairs that are true, and chooses the results; how many there are.
+
+    The two arrays of marks are for tuples by their places: who comes out unmatched may have met something since.
+    """
+    n = 0
+    for i in range(progress[FOUND]):
+        a, b = pairs.left[i], pairs.right[i]
+        if a < 0:
+            is_result = matched_right[b] == 0
+        elif b < 0:
+            is_result = matched_left[a] == 0
+        else:
+            is_result = true[i] != 0
+            if is_result:
+                matched_left[a] = matched_right[b] = 1
+                if rules[OUTER]:
+                    _match(left, a)
+                if rules[OUTER + 1]:
+                    _match(right, b)
+        if is_result:
+            chosen[n] = i
+            n += 1
+    return n

@@ -1,0 +1,171 @@
+"""The loop over tuples for bands and windows of the partition: a new tuple meets the other side, then it is kept."""
+
+# mypy: disable-error-code="no-untyped-call,no-untyped-def"
+
+from __future__ import annotations
+
+from strandline.operators.join.pair_kernels import name_pairs, turn, write_pair
+from strandline.operators.join.ring_kernels import bucket_of, has_key, next_record, record_of, skim
+from strandline.operators.join.settling_kernels import drop, is_over, settle
+from strandline.operators.join.trail_kernels import lay, let_head_go
+from strandline.operators.join.tuple_record import (
+    BAND,
+    DEAD,
+    DONE,
+    FITS_WORD,
+    FLAG_BITS,
+    FORM,
+    FOUND,
+    FULL,
+    GROW,
+    HEAD,
+    HIGH,
+    KEEP,
+    KEEPS,
+    KEEPS_NULL,
+    KEY,
+    LIVE,
+    LOW,
+    MEETS,
+    NULL,
+    OLDER,
+    ORDINAL,
+    PER_PARTITION,
+    ROW,
+    SETTLED,
+    SIZE,
+    TAIL,
+    TIME,
+    TOUCHED,
+    WHO,
+)
+from strandline.operators.kernel_cache import njit
+
+_AHEAD = 48
+"""Tuples that are looked ahead."""
+
+
+@njit(inline="always", _nrt=False)
+def _meet(mine, other, which, new, row, rules, pairs, progress):
+    """The pairs of a new tuple with those of a trail, oldest first; FULL, and none of them, if there is no room."""
+    fits_word, is_band = rules[FITS_WORD] != 0, rules[FORM] == BAND
+    word, at, time = new.keys[row], new.key_at[row], new.times[row]
+    # In a band the other time lies between these, whichever side is the new one.
+    earliest = time - rules[HIGH] if which == 1 else time + rules[LOW]
+    latest = time - rules[LOW] if which == 1 else time + rules[HIGH]
+    head, room = other.header[HEAD], len(pairs.left)
+    first = n = progress[FOUND]
+    number = other.buckets[bucket_of(word, len(other.buckets))]
+    while number >= head:
+        record = record_of(other, number)
+        if has_key(other, record, word, fits_word, at, mine.bytes):
+            met = other.records[record, TIME]
+            if not is_band or earliest <= met <= latest:
+                if n == room:
+                    return FULL
+                write_pair(mine, other, which, record, number, pairs, n)
+                n += 1
+        number = other.records[record, OLDER] >> FLAG_BITS
+    if n > first:
+        if n > first + 1:
+            turn(pairs.left, first, n)
+            turn(pairs.right, first, n)
+            turn(pairs.right_times if which == 0 else pairs.left_times, first, n)
+        name_pairs(which, new, row, rules, pairs, first, n)
+        progress[FOUND] = n
+    return DONE
+
+
+@njit(inline="always", _nrt=False)
+def _keep(mine, which, new, row, rules):
+    """Keeps a new tuple, and lets go of the one whose place it takes."""
+    header = mine.header
+    if rules[KEEPS + which] == 0:
+        header[TAIL] += 1
+        header[HEAD] = header[SETTLED] = header[TAIL]
+        return
+    number = header[TAIL]
+    record = next_record(mine)
+    mine.records[record, TIME] = new.times[row]
+    mine.records[record, KEY] = new.keys[row]
+    if rules[FITS_WORD] == 0:
+        mine.records[record, mine.records.shape[1] - 1] = new.key_at[row]
+    if new.nulls[row] == 0:
+        lay(mine, record, number)
+    elif rules[KEEPS_NULL + which]:
+        mine.records[record, OLDER] = NULL
+    else:
+        mine.records[record, ORDINAL] = DEAD
+        skim(mine)
+        return
+    mine.records[record, ORDINAL] = new.ordinals[row]
+    header[LIVE] += 1
+    if rules[FORM] == PER_PARTITION and header[LIVE] > rules[SIZE + which]:
+        let_head_go(mine)
+
+
+@njit(inline="always", _nrt=False)
+def _take(left, right, mine, other, which, new, rules, pairs, progress):
+    """Takes in the next tuple of a side; DONE, or what stands against it, and then nothing of it was done."""
+    row = progress[ROW + which]
+    if rules[FORM] == BAND:
+        time = new.times[row]
+        if (is_over(left, 0, rules, time) or is_over(right, 1, rules, time)) and settle(
+            left, right, rules, time, pairs, progress
+        ) == FULL:
+            return FULL
+        drop(left, rules[KEEP], time)
+        drop(right, rules[KEEP + 1], time)
+    if rules[KEEPS + which] and mine.header[TAIL] - mine.header[HEAD] == len(mine.records):
+        progress[WHO] = which
+        return GROW
+    if (
+        progress[MEETS]
+        and new.nulls[row] == 0
+        and rules[KEEPS + 1 - which]
+        and _meet(mine, other, which, new, row, rules, pairs, progress) == FULL
+    ):
+        return FULL
+    _keep(mine, which, new, row, rules)
+    progress[ROW + which] = row + 1
+    return DONE
+
+
+@njit(inline="always", _nrt=False)
+def _look_ahead(mine, other, new, first, end):
+    """Touches what the next tuples of a side will ask for, all at once: memory answers such questions together.
+
+    The number that is returned is of no use, but keeps the compiler from leaving it all out.
+    """
+    touched = 0
+    for row in range(first, end):
+        touched += mine.buckets[bucket_of(new.keys[row], len(mine.buckets))]
+        touched += other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+    for row in range(first, end):
+        found = other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+        if found >= other.header[HEAD]:
+            touched += other.records[record_of(other, found), KEY]
+    return touched
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def take_in_trails(left, right, new_left, new_right, rules, pairs, progress):
+    """Takes in new tuples of both sides in the serialised order; DONE, or FULL or GROW if it is to be called again."""
+    lefts, rights = len(new_left.ordinals), len(new_right.ordinals)
+    seen_left, seen_right = progress[ROW], progress[ROW + 1]
+    while True:
+        i, j = progress[ROW], progress[ROW + 1]
+        if i < lefts and (j >= rights or new_left.ordinals[i] < new_right.ordinals[j]):
+            if i >= seen_left:
+                seen_left = min(i + _AHEAD, lefts)
+                progress[TOUCHED] += _look_ahead(left, right, new_left, i, seen_left)
+            code = _take(left, right, left, right, 0, new_left, rules, pairs, progress)
+        elif j < rights:
+            if j >= seen_right:
+                seen_right = min(j + _AHEAD, rights)
+                progress[TOUCHED] += _look_ahead(right, left, new_right, j, seen_right)
+            code = _take(left, right, right, left, 1, new_right, rules, pairs, progress)
+        else:
+            return DONE
+        if code != DONE:
+            return code

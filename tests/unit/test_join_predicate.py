@@ -1,0 +1,150 @@
+"""The condition of a join: what it is called, what is refused at once, what it computes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import pickle
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from strandline.errors import InputError, OptionError
+from strandline.operators.join.column_types import stored_type
+from strandline.operators.join.predicate import Predicate
+
+LEFT = {
+    "amount": "double",
+    "n": "integer",
+    "name": "string",
+    "raw": "binary",
+    "at": "timestamp",
+    "day": "date",
+    "ok": "boolean",
+    "price": "decimal(10,2)",
+    "tags": '{"elementType": "string", "type": "array"}',
+}
+RIGHT = {"most": "double", "name": "string", "n": "long", "at": "timestamp"}
+LIMIT = 10
+WORD = "gold"
+
+
+def twice(x: float) -> float:
+    return 2 * x
+
+
+def holds(function: Any, left: dict[str, list[Any]], right: dict[str, list[Any]]) -> list[int]:
+    predicate = Predicate.of(function)
+    predicate.check(LEFT, RIGHT)
+    arrays = [
+        {c: pa.array(values[c], stored_type(kinds[c])) for c in predicate.names[s]}
+        for s, (values, kinds) in enumerate(((left, LEFT), (right, RIGHT)))
+    ]
+    rows = len(next(iter({**left, **right}.values())))
+    found: list[int] = predicate.holds((arrays[0], arrays[1]), (LEFT, RIGHT), rows).tolist()
+    return found
+
+
+def test_numbers_are_compared_as_they_are_and_a_null_makes_it_false() -> None:
+    left, right = {"amount": [1.0, 5.0, None, 2.0]}, {"most": [2.0, 4.0, 1.0, None]}
+    assert holds(lambda left, right: left.amount <= right.most, left, right) == [1, 0, 0, 0]
+    # only what is named counts
+    assert holds(lambda left, right: left.n > 1, {**left, "n": [1, 2, None, 3]}, right) == [0, 1, 0, 1]
+    assert holds(lambda left, right: True, left, right) == [1, 1, 1, 1]
+
+
+def test_texts_and_bytes_are_compared_by_equality_with_each_other_and_with_constants() -> None:
+    left = {"name": ["a", "gold", None, "é"], "raw": [b"x", b"", b"x", None]}
+    right = {"name": ["a", "b", "c", "é"]}
+    assert holds(lambda left, right: left.name == right.name, left, right) == [1, 0, 0, 1]
+    assert holds(lambda left, right: left.name != right.name, left, right) == [0, 1, 0, 0]
+    assert holds(lambda left, right: left.name == "gold" or right.name == "é", left, right) == [0, 1, 0, 1]
+    assert holds(lambda left, right: left.name == WORD, left, right) == [0, 1, 0, 0]
+    assert holds(lambda left, right: left.raw == b"x", left, right) == [1, 0, 1, 0]
+
+
+def test_times_dates_booleans_and_decimals_are_numbers() -> None:
+    at = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    left = {
+        "at": [at],
+        "day": [dt.date(1970, 1, 3)],
+        "ok": [True],
+        "price": [Decimal("2.50")],
+    }
+    right = {"at": [at + dt.timedelta(seconds=3)]}
+    assert holds(lambda left, right: right.at - left.at == 3_000_000, left, right) == [1]
+    assert holds(lambda left, right: left.day == 2 and left.ok, left, right) == [1]
+    assert holds(lambda left, right: left.price > 2.4, left, right) == [1]
+
+
+def test_functions_with_statements_and_helpers_are_compiled_with_them() -> None:
+    def near(left: Any, right: Any) -> bool:
+        """Whether they are near to each other."""
+        if left.n > LIMIT:
+            return False
+        return math.sqrt(twice(left.amount)) < right.most
+
+    assert holds(near, {"n": [1, 11], "amount": [2.0, 2.0]}, {"most": [3.0, 3.0]}) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda left, right: left.nothing > 1, "left has no column 'nothing'"),
+        (lambda left, right: left.name < right.name, "texts can be compared with == and != only"),
+        (lambda left, right: len(left.name) > 3, "texts can be compared with == and != only"),
+        (lambda left, right: left.name == left.n, "texts can be compared with == and != only"),
+        (lambda left, right: left.tags == 1, "which a condition cannot compute with"),
+        (lambda left, right: left.n.nonsense == right.n, "does not compile"),
+        (lambda left, right: left == right, "used as a whole"),
+        (lambda left: True, "does not have two parameters"),
+        ("left.n > 1", "is not a function"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_computed_is_refused_at_once(function: Any, says: str) -> None:
+    with pytest.raises(OptionError, match=says.replace("(", r"\(")) as refused:
+        Predicate.of(function).check(LEFT, RIGHT)
+    assert refused.value.todo
+    assert "\n" not in refused.value.what
+
+
+def test_a_pair_for_which_it_raises_is_named() -> None:
+    with pytest.raises(InputError) as problem:
+        holds(lambda left, right: left.n // right.n > 1, {"n": [1, 7]}, {"n": [1, 0]})
+    assert "ZeroDivisionError" in problem.value.what
+    assert "left.n=7, right.n=0" in problem.value.where
+
+
+def test_the_text_says_what_it_means_and_not_how_it_is_written() -> None:
+    limit = 10
+    one, other = (lambda left, right: left.n > limit), (lambda a, b: a.n > LIMIT)  # two in one line
+    assert Predicate.of(one).text == Predicate.of(other).text == "left.n > 10"
+    assert Predicate.of(one) == Predicate.of(other)
+    limit = 11
+    assert Predicate.of(one).text == "left.n > 11"
+    helped = Predicate.of(lambda left, right: twice(left.n) > right.n).text
+    assert "twice(left.n) > right.n; twice: " in helped
+    assert "2 * x" in helped
+
+
+def test_without_source_it_is_known_by_its_code() -> None:
+    made: list[Any] = [eval(f"lambda left, right: left.n > {n}") for n in (1, 1, 2)]
+    texts = [Predicate.of(function).text for function in made]
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[0].startswith("code ")
+    predicate = Predicate.of(made[0])
+    predicate.check(LEFT, RIGHT)
+    assert predicate.names == (("n",), ())
+
+
+def test_it_travels_as_a_function() -> None:
+    limit = 3
+    predicate = Predicate.of(lambda left, right: left.n > limit)
+    predicate.check(LEFT, RIGHT)
+    moved: Predicate = pickle.loads(cloudpickle.dumps(predicate))
+    assert moved == predicate
+    assert moved.holds(({"n": pa.array([3, 4], pa.int32())}, {}), (LEFT, RIGHT), 2).tolist() == [0, 1]
