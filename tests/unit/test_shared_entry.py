@@ -10,6 +10,7 @@ import pytest
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.spark.entry import Entry
 from strandline.spark.following import FollowingOperator
+from strandline.spark.processing_element import QueryOptions
 from strandline.spark.query import Query
 from strandline.spark.shared_entry import EntryRun
 
@@ -141,13 +142,10 @@ def test_an_operator_that_fails_while_the_stream_is_being_finished_leaves_no_que
 class Start:
     """What an operator asks for."""
 
-    name = None
     place = SimpleNamespace(url="b")
 
     def __init__(self, trigger: str | None = None, *, final: bool = False, spark_checkpoint_dir: str | None = None):
-        self.trigger = trigger
-        self.final = final
-        self.spark_checkpoint_dir = spark_checkpoint_dir
+        self.query = QueryOptions(trigger, spark_checkpoint_dir=spark_checkpoint_dir, final=final)
 
 
 @pytest.fixture
@@ -170,13 +168,13 @@ def entry(run: EntryRun, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("strandline.spark.entry.require_workers", lambda session: None)
     made._df = SimpleNamespace(sparkSession=None)
     made._require_fit = lambda start: None
-    made._operator = lambda start: made.operator
+    made._following = lambda start: made.operator
     made._start = begin
     return made
 
 
 def test_an_operator_joins_a_query_that_runs(entry: Any, run: EntryRun) -> None:
-    with joined(run, Operator("a")), entry.start_operator(None, Start()) as second:
+    with joined(run, Operator("a")), entry.start_with(None, Start()) as second:
         assert second.is_active
         assert entry.begun == []
 
@@ -189,8 +187,8 @@ def test_an_operator_whose_query_ends_while_it_joins_gets_one_of_its_own(entry: 
         first.fail()
         return entry.operator  # type: ignore[no-any-return]
 
-    entry._operator = slow
-    with entry.start_operator(None, Start()) as second:
+    entry._following = slow
+    with entry.start_with(None, Start()) as second:
         assert second.is_active
         assert entry.begun == [None]
         assert entry.operator.is_closed
@@ -213,7 +211,7 @@ def test_an_operator_waits_until_the_last_run_has_finished_the_stream(entry: Any
     joined(run, Operator("a"))
     run.handler.finish_stream()
     run.spark_query.stop()
-    entry.start_operator(None, Start()).stop()
+    entry.start_with(None, Start()).stop()
     assert run.handler.is_finished  # type: ignore[attr-defined]
     assert entry.begun == [None]
 
@@ -227,13 +225,13 @@ def test_without_a_trigger_it_does_what_the_query_did_that_it_might_have_joined(
     run.spark_query.stop()
     if is_heard:  # then what starts now is something new
         first.await_termination(5)
-    entry.start_operator(None, Start()).stop()
+    entry.start_with(None, Start()).stop()
     assert entry.begun == [None if is_heard else "available-now"]
 
 
 def test_one_that_joins_cannot_choose_where_sparks_checkpoint_is(entry: Any, run: EntryRun) -> None:
     with joined(run, Operator("a")), pytest.raises(OptionError, match="spark_checkpoint_dir='elsewhere'"):
-        entry.start_operator(None, Start(spark_checkpoint_dir="elsewhere"))
+        entry.start_with(None, Start(spark_checkpoint_dir="elsewhere"))
 
 
 # ---------------------------------------------------------------------- a failure is heard

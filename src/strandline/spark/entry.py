@@ -16,7 +16,6 @@ from strandline.log.log_errors import finished
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability
 from strandline.spark.affinity import is_local
-from strandline.spark.aggregation import OperatorStart
 from strandline.spark.batch_writer import written_by_spark
 from strandline.spark.following import FollowingOperator
 from strandline.spark.heartbeat import Heartbeat, require_heartbeat
@@ -26,6 +25,7 @@ from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic, require_ready
+from strandline.spark.processing_element import ProcessingElement
 from strandline.spark.query import Query
 from strandline.spark.reprs import entry_html, entry_text
 from strandline.spark.shared_entry import EntryRun
@@ -116,31 +116,38 @@ class Entry(OperatorInput):
         """Where the stream will be."""
         return self._place
 
-    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
+    def ticks(self, spark: SparkSession) -> DataFrame:
+        """The stream as Spark sees it grow, once a query persists it."""
+        from strandline.spark.stream import Stream
+
+        return Stream(self._place.url, self._place.options).read_stream(spark)
+
+    def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
         """Starts that query, or lets the operator join it if it runs already: operators of one source share it."""
         with self._starting:
-            if (query := self._joined(start)) is not None:
+            if (query := self._joined(operator)) is not None:
                 return query
             self._await_the_last_run()
-            trigger, checkpoint_dir = start.trigger, start.spark_checkpoint_dir
+            trigger, checkpoint_dir = operator.query.trigger, operator.query.spark_checkpoint_dir
             if self._run is not None and not self._run.end_is_heard:  # a little earlier it would have joined that
                 trigger = self._run.trigger if trigger is None else trigger
                 checkpoint_dir = checkpoint_dir or self._run.spark_checkpoint_dir
-            run = self._start(spark, start, trigger, start.name, checkpoint_dir, None, final=start.final)
+            asked = operator.query
+            run = self._start(spark, operator, trigger, asked.name, checkpoint_dir, None, final=asked.final)
             return run.share(run.handler.operators[0])
 
-    def _joined(self, start: OperatorStart) -> Query | None:
+    def _joined(self, operator: ProcessingElement) -> Query | None:
         """A handle for an operator that has joined the query that runs; None if none does, or not for long enough."""
         run = self._run
         if run is None or not run.is_open:
             return None
-        run.require_same(start.trigger, start.spark_checkpoint_dir, final=start.final)
-        run.require_no_other(start.place)
-        self._require_fit(start)
+        run.require_same(operator.query.trigger, operator.query.spark_checkpoint_dir, final=operator.query.final)
+        run.require_no_other(operator.place)
+        self._require_fit(operator)
         require_workers(self._df.sparkSession)
-        operator = self._operator(start)
-        if (query := run.join(operator)) is None:
-            operator.close()
+        following = self._following(operator)
+        if (query := run.join(following)) is None:
+            following.close()
         return query
 
     def _await_the_last_run(self) -> None:
@@ -148,19 +155,19 @@ class Entry(OperatorInput):
         if self._run is not None and not self._run.is_open:
             self._run.wait_for_the_end()
 
-    def _operator(self, start: OperatorStart) -> FollowingOperator:
+    def _following(self, operator: ProcessingElement) -> FollowingOperator:
         # With a handle of its own, because it reads the stream while another one is being appended to.
         spark = self._df.sparkSession
-        job = start.job(spark, self._place, self._place.open())
-        url = start.place.url.rstrip("/")
-        name = f"{start.name}: operator" if start.name else f"operator {url.rpartition('/')[2]}"
+        job = operator.job(spark, self._place.open())
+        url, given = operator.place.url.rstrip("/"), operator.query.name
+        name = f"{given}: operator" if given else f"operator {url.rpartition('/')[2]}"
         events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._place.url}]")
-        return FollowingOperator(start.place, job, events)
+        return FollowingOperator(operator.place, job, events)
 
     def _start(
         self,
         spark: SparkSession | None,
-        operator: OperatorStart | None,
+        operator: ProcessingElement | None,
         trigger: str | None,
         name: str | None,
         spark_checkpoint_dir: str | None,
@@ -204,7 +211,7 @@ class Entry(OperatorInput):
         }
         writer = FusedBatches(self._place, log, checkpoint, **options)
         if operator is not None:
-            writer.operators.append(self._operator(operator))
+            writer.operators.append(self._following(operator))
         try:
             for following in writer.operators:
                 if log.state.writer is not None or following.has_news:
@@ -240,12 +247,12 @@ class Entry(OperatorInput):
                     todo="stop that query first, or let it run",
                 )
 
-    def _require_fit(self, operator: OperatorStart) -> None:
+    def _require_fit(self, operator: ProcessingElement) -> None:
         """Raises if the operator's stream is there and is another operator's, or the same over another input."""
         stream_id = self._spec.id
         with contextlib.suppress(StreamNotFoundError):
             stream_id = self._place.open().spec.id
-        operator.require_fit(self._place, stream_id)
+        operator.require_fit(stream_id)
 
     def _require_same_context(self, spark: SparkSession) -> None:
         if spark.sparkContext is not self._df.sparkSession.sparkContext:

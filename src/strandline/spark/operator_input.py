@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
-from strandline.spark.aggregation import OperatorStart, Windowed
+from strandline.spark.aggregation import Windowed
 from strandline.spark.place import Place
-from strandline.spark.query import Query
 from strandline.spark.shaped import Shaped, shaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class OperatorInput:
@@ -25,8 +27,8 @@ class OperatorInput:
         """Where it is, or will be."""
         raise NotImplementedError
 
-    def start_operator(self, spark: Any, start: OperatorStart) -> Query:
-        """Starts the query that feeds an operator."""
+    def ticks(self, spark: SparkSession) -> DataFrame:
+        """A streaming DataFrame that has tuples whenever the stream has grown."""
         raise NotImplementedError
 
     def window(self, window: Window) -> Windowed:

@@ -1,4 +1,4 @@
-"""An operator's stream, seen from outside: starting one over an existing stream, its open windows, its recovery."""
+"""An operator's stream, seen from outside: its open windows, its recovery."""
 
 from __future__ import annotations
 
@@ -6,50 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from strandline.errors import OptionError
 from strandline.log.log import Log
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
-from strandline.spark.listener_events import observed
-from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
-from strandline.spark.preconditions import require_ready
-from strandline.spark.query import Query
-from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
-from strandline.spark.worker_python import require_workers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from strandline.spark.aggregation import OperatorStart
     from strandline.spark.place import Place
-
-
-def start_over_stream(
-    ticks: DataFrame, spark: SparkSession, input_place: Place, input_log: Log, start: OperatorStart
-) -> Query:
-    """Starts a query that ticks whenever the input has grown."""
-    from strandline.spark.place import Place
-
-    arguments = trigger_arguments(start.trigger)
-    if start.final:
-        raise OptionError(
-            "final= is for an entry point: an operator over a stream finishes its results when its input is finished",
-            where=start.place.url,
-            todo="leave it out here, and finish the input where that is written",
-        )
-    checkpoint = Place(start.spark_checkpoint_dir) if start.spark_checkpoint_dir else start.place
-    require_ready(spark, [start.place.url], start.name, checkpoint)
-    start.require_fit(input_place, input_log.spec.id)
-    require_workers(spark)
-    job = start.job(spark, input_place, input_log)
-    handler = OperatorBatches(start.place, job, interval_s(start.trigger), follows=start.trigger != AVAILABLE_NOW)
-    handler.catch_up()
-    stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**arguments)
-    if start.name:
-        stream = stream.queryName(start.name)
-    spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
-    handler.runs_in(spark_query)
-    return Query(spark_query, handler)
 
 
 def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:

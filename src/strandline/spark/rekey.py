@@ -9,7 +9,7 @@ from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
 from strandline.operators.shape import AS_IS, Shape
 from strandline.recovery.stream_definition import stored_expressions
-from strandline.spark.aggregation import Input
+from strandline.spark.processing_element import Input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

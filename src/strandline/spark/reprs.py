@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from strandline.checkpoint.policy import Policy
     from strandline.operators.aggregate.definition import AggregateDefinition
     from strandline.operators.aggregate.windows import Window
-    from strandline.spark.aggregation import Input
+    from strandline.spark.processing_element import Input
     from strandline.spark.query import Query
 
 

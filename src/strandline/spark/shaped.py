@@ -12,7 +12,8 @@ from strandline.log.bounds import Bound
 from strandline.log.operator_words import shape_text
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.shape import AS_IS, Shape
-from strandline.spark.aggregation import Input, Windowed
+from strandline.spark.aggregation import Windowed
+from strandline.spark.processing_element import Input
 from strandline.spark.rekey import rekeyed
 
 if TYPE_CHECKING:

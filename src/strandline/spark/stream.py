@@ -14,12 +14,11 @@ from strandline.log.bounds import Bound, Bounds, log_time
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.spark import translation
-from strandline.spark.aggregation import OperatorStart
 from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
 from strandline.spark.error_in_text import failure_in
 from strandline.spark.operator_input import OperatorInput
-from strandline.spark.operator_stream import open_windows, recovery_forecast, start_over_stream
+from strandline.spark.operator_stream import open_windows, recovery_forecast
 from strandline.spark.patience import once_there
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
     from strandline.log.summary import Summary
     from strandline.spark.entry import Entry
-    from strandline.spark.query import Query
 
 
 class Stream(ArrowReading, OperatorInput):
@@ -195,9 +193,9 @@ class Stream(ArrowReading, OperatorInput):
         """
         return rekeyed(self, self.read_stream, key, path, spark, options)
 
-    def start_operator(self, spark: SparkSession, start: OperatorStart) -> Query:
-        """Starts a query that feeds an operator with this stream."""
-        return start_over_stream(self.read_stream(spark), spark, self._place, self._place.open(), start)
+    def ticks(self, spark: SparkSession) -> DataFrame:
+        """For operators: this stream as Spark sees it grow."""
+        return self.read_stream(spark)
 
     def open_windows(self, *, now: bool = False) -> pa.Table:
         """The windows that are open, in any partition: what a recovery begins with, or with `now` what it ends with.

@@ -11,7 +11,6 @@ from strandline.log.column_types import REASON
 from strandline.log.kinds import only_results
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.spark.aggregation import OperatorStart
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 
@@ -39,7 +38,7 @@ class MemoryStream(OperatorInput):
         """For operators, whose messages name it: it has no address."""
         return Place("memory://sl.testing")
 
-    def start_operator(self, spark: Any, start: OperatorStart) -> NoReturn:
+    def ticks(self, spark: Any) -> NoReturn:
         """Refused: Spark cannot see this process's memory."""
         raise OptionError(
             "an operator over a stream of sl.testing is not started with Spark",

@@ -35,13 +35,15 @@ class Run(MemoryStream):
     ) -> None:
         self._source = source
         self.clock = clock
-        self._element = Element(aggregation.plan, aggregation.policy, on_error, tuples_max)
+        self._element = Element(aggregation.definition, aggregation.policy, on_error, tuples_max)
         self._steps = 0
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
         """Where the state lies between two steps; goes with this object."""
         self.recoveries = 0
         """How often the state of a partition was recovered."""
-        super().__init__(Log.create(MemoryStorage(clock), output_spec(aggregation.plan, source.input_spec), clock))
+        super().__init__(
+            Log.create(MemoryStorage(clock), output_spec(aggregation.definition, source.input_spec), clock)
+        )
 
     def step(self) -> pa.Table:
         """Takes in all that the source has, and returns the results that came of it."""
@@ -102,7 +104,7 @@ class Run(MemoryStream):
 
 def run(aggregation: Aggregation, *, on_error: OnError = "stop", max_tuples_per_batch: int | None = None) -> Run:
     """The operator, ready for `step`; it has to stand on a stream of `sl.testing`. Options are those of `start`."""
-    source = aggregation.input
+    (source,) = aggregation.inputs
     if not isinstance(source, Feed | Run):
         raise OptionError(
             "this operator does not stand on a stream of sl.testing",

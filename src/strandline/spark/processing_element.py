@@ -1,0 +1,158 @@
+"""A processing element: an operator between its inputs and its output, and the query that lets it work.
+
+Over streams that exist, the query is a clock that ticks whenever one of them has grown. Over one entry point the
+operator is fused with it: the query that persists the DataFrame feeds the operator, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundError
+from strandline.log.log import Log
+from strandline.log.spec import StreamSpec
+from strandline.processing.batch import require_same_input
+from strandline.processing.element import Element
+from strandline.processing.kernel_warm_up import Kernels
+from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.kernel_shipping import KernelShipping
+from strandline.spark.listener_events import observed
+from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
+from strandline.spark.operator_job import OperatorJob
+from strandline.spark.place import Place
+from strandline.spark.preconditions import require_ready
+from strandline.spark.query import Query
+from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
+from strandline.spark.worker_python import require_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Input(Protocol):
+    """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """What the input stream is, or will be."""
+
+    @property
+    def input_place(self) -> Place:
+        """Where it is, or will be."""
+
+    def ticks(self, spark: SparkSession) -> DataFrame:
+        """A streaming DataFrame that has tuples whenever the stream has grown; raises if Spark cannot see it."""
+
+
+@runtime_checkable
+class EntryPoint(Input, Protocol):
+    """An input that a query has to persist; that query can feed operators as well."""
+
+    def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
+        """Starts that query with the operator behind it, or lets the operator join it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """How the query is to run."""
+
+    trigger: str | None = None
+    name: str | None = None
+    spark_checkpoint_dir: str | None = None
+    compaction: str = "auto"
+    final: bool = False
+    """Of an entry point: finish the stream when all that is available is published."""
+
+
+class ProcessingElement:
+    """An operator, its inputs, its output and how its query runs; `start` sets it going."""
+
+    def __init__(
+        self, element: Element, inputs: Sequence[Input], place: Place, spec: StreamSpec, query: QueryOptions
+    ) -> None:
+        self.place = place
+        self.query = query
+        self._element = element
+        self._inputs = tuple(inputs)
+        self._spec = spec
+
+    def start(self, spark: SparkSession) -> Query:
+        """Starts the query, or joins one that persists its input; the output stream is created if there is none."""
+        (input_,) = self._inputs
+        if isinstance(input_, EntryPoint):
+            return input_.start_with(spark, self)
+        return self._start_over(spark, input_)
+
+    def _start_over(self, spark: SparkSession, input_: Input) -> Query:
+        """Starts a query that ticks whenever the input has grown."""
+        query = self.query
+        arguments = trigger_arguments(query.trigger)
+        if query.final:
+            raise OptionError(
+                "final= is for an entry point: an operator over a stream finishes its results when its input is "
+                "finished",
+                where=self.place.url,
+                todo="leave it out here, and finish the input where that is written",
+            )
+        ticks, log = input_.ticks(spark), input_.input_place.open()
+        checkpoint = Place(query.spark_checkpoint_dir) if query.spark_checkpoint_dir else self.place
+        require_ready(spark, [self.place.url], query.name, checkpoint)
+        self.require_fit(log.spec.id)
+        require_workers(spark)
+        job = self.job(spark, log)
+        handler = OperatorBatches(self.place, job, interval_s(query.trigger), follows=query.trigger != AVAILABLE_NOW)
+        handler.catch_up()
+        stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**arguments)
+        if query.name:
+            stream = stream.queryName(query.name)
+        spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
+        handler.runs_in(spark_query)
+        return Query(spark_query, handler)
+
+    def require_fit(self, input_id: str) -> None:
+        """Raises if there is a stream already and it is not this operator's over this input."""
+        if self.place.url == self._inputs[0].input_place.url:
+            raise OptionError(
+                "an operator cannot write its results into the stream that it reads",
+                where=self.place.url,
+                todo="give start() another path",
+            )
+        with contextlib.suppress(StreamNotFoundError):
+            self.place.open().spec.require_same(self._spec_over(input_id), self.place.url)
+
+    def _spec_over(self, input_id: str) -> StreamSpec:
+        upstream = {"stream": input_id, "path": self._inputs[0].input_place.url}
+        return replace(self._spec, upstream=upstream, created_us=SYSTEM_CLOCK.now_us())
+
+    def job(self, spark: SparkSession, log: Log) -> OperatorJob:
+        """The operator at work, its output stream created if there is none, its input kept from truncation."""
+        input_place = self._inputs[0].input_place
+        output = Log.create(self.place.storage(), self._spec_over(log.spec.id))
+        require_same_input(log, output.state)
+        if self.place.durability == "fsync" and "os" in (input_place.durability, log.state.durability):
+            warnings.warn(
+                f"the operator's stream {self.place.url} survives a power loss, its input {input_place.url} may not "
+                '(it is written with durability="os"): after one, the operator will refuse to go on',
+                StrandlineWarning,
+                stacklevel=4,
+            )
+        kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, (log.spec,)))
+        kernels.begin()
+        own = self._spec.retention
+        retention = output.retention = own if own is not None else output.spec.retention
+        job = OperatorJob(
+            spark.sparkContext,
+            self._element,
+            (input_place, log),
+            (self.place, output),
+            Housekeeping(self.place, retention, self.query.compaction),
+            self.query.name,
+            kernels,
+        )
+        job.register()
+        return job
