@@ -85,10 +85,10 @@ class Averages:
         """Takes in the next commit of the items (or more, up to `tuples_max` tuples) and publishes what came of it."""
         writer = Writer("bench", "bench", self.log.state.seq + 1)
         element = Element(self.plan, self.policy, tuples_max=tuples_max)
-        return run_batch(element, self._items.log, self.log, self._run, writer, SYSTEM_CLOCK)[0]
+        return run_batch(element, (self._items.log,), self.log, self._run, writer, SYSTEM_CLOCK)[0]
 
     def _run(self, todo: Sequence[Step]) -> list[Done]:
-        element, logs = Element(self.plan, self.policy), Logs(self.log, self._items.log)
+        element, logs = Element(self.plan, self.policy), Logs(self.log, (self._items.log,))
         return [steps.run(step, element, logs, self.cache, SYSTEM_CLOCK) for step in todo]
 
 

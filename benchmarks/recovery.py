@@ -31,6 +31,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.open_windows.record import INPUT, KEY, OPENED, ROWS, START, STATE, USED
+from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
 
 WINDOW = 10
@@ -139,7 +140,7 @@ def _recover(folder: Path, window: int = WINDOW) -> _Recovered:
     items = Log.open(LocalStorage(folder / "items"))
     open_s = time.perf_counter() - began
     standing = output.state.standings[0]
-    operator, done = recover(output, items, plan_of(window), Stand.of(output, 0))
+    operator, done = recover(output, StreamIntake(plan_of(window), items), plan_of(window), Stand.of(output, 0))
     assert isinstance(operator, AggregateOperator)
     return _Recovered(operator, done, open_s, standing.predicted_s)
 

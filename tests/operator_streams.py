@@ -236,7 +236,7 @@ class Streams:
             cache = self.cache_of(s.partition)
             try:
                 element = Element(self.plan, policy, self.on_error)
-                done.append(step.run(s, element, Logs(self.output, self.input), cache, self.clock))
+                done.append(step.run(s, element, Logs(self.output, (self.input,)), cache, self.clock))
             finally:
                 cache.close()
         return done
@@ -247,7 +247,7 @@ class Streams:
         chosen = policy or cec(extent="2x", replay=1_000_000)
         return batches_.run_batch(
             Element(self.plan, chosen, self.on_error, tuples_max),
-            self.input,
+            (self.input,),
             self.output,
             lambda steps: self.run_steps(steps, chosen),
             Writer("query", "run", self.batches),

@@ -80,10 +80,10 @@ def work(p: AggregateDefinition, input_: Log, output: Log, cache: Path) -> None:
     clock, element = ManualClock(1_767_268_800_000_000), Element(p, cec(extent=6), tuples_max=1)
 
     def run(steps: list[step.Step]) -> list[step.Done]:
-        return [step.run(s, element, Logs(output, input_), StateCache(cache / s.attempt), clock) for s in steps]
+        return [step.run(s, element, Logs(output, (input_,)), StateCache(cache / s.attempt), clock) for s in steps]
 
     number = 0
-    while batches_.run_batch(element, input_, output, run, Writer("golden-query", "golden-run", number), clock):  # type: ignore[arg-type]
+    while batches_.run_batch(element, (input_,), output, run, Writer("golden-query", "golden-run", number), clock):  # type: ignore[arg-type]
         number += 1
 
 

@@ -14,6 +14,7 @@ from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import session_window
+from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import continued, definition_of
 from tests.golden import make_operators as made
@@ -52,6 +53,6 @@ def test_it_goes_on_and_its_results_are_what_they_would_have_been(
 
 def test_its_windows_are_read_by_its_own_rules(name: str, logs: tuple[Log, Log]) -> None:
     input_, output = logs
-    assert definition_of(output.spec, "here", input_.spec) == made.plan(name)
-    found = audit(output)
+    assert definition_of(output.spec, "here", [input_.spec]) == made.plan(name)
+    found = audit(output, intake_of)
     assert (found.open_windows, found.problems) == (sum(s.open for s in output.state.standings), ())

@@ -356,7 +356,7 @@ class World:
             self.input.refresh()
             done = batches_.run_batch(
                 Element(self.plan, policy, "set_aside", self.rng.choice([1, 60, 100_000])),
-                self.input,
+                (self.input,),
                 self.output,
                 lambda steps: self._run_steps(steps, policy),
                 Writer("query", f"run{self.names}", number),
@@ -407,7 +407,7 @@ class World:
         if self.rng.random() < 0.02:
             self._compact_away()
         try:
-            logs = Logs(Share(output.storage, output.spec), share, lambda: (output, input_))
+            logs = Logs(Share(output.storage, output.spec), (share,), lambda: (output, (input_,)))
             return step.run(s, Element(self.plan, policy, "set_aside"), logs, cache, self.clock)
         finally:
             cache.close()

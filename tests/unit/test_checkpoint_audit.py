@@ -18,6 +18,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.processing import batch as batches_
 from strandline.processing import step
+from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.checkpoint_audit import audit
 from tests.operator_streams import PLANS, Streams, Tuples
 from tests.simulation.operator_world import KeptStates
@@ -42,7 +43,7 @@ def written(tmp_path: Path, plan: AggregateDefinition, *policies: Policy) -> Str
 @pytest.mark.parametrize("policy", [cec(), cec(extent="1x"), instant("1 hour"), none()], ids=str)
 def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: AggregateDefinition, policy: Policy) -> None:
     case = written(tmp_path, plan, cec(), policy)
-    found = audit(Log.open(case.output_storage))
+    found = audit(Log.open(case.output_storage), intake_of)
     standings = case.output.state.standings
     assert found.problems == ()
     assert found.replayed == sum(s.replay for s in standings)
@@ -81,20 +82,20 @@ def test_a_standing_that_speaks_of_other_footprints_is_named(tmp_path: Path, fie
     with mock.patch.object(batches_, "publish", lying):
         case.append({0: [_row(case)], 1: []})
         case.drain(cec(extent=1000))
-    assert audit(Log.open(case.output_storage)).problems
+    assert audit(Log.open(case.output_storage), intake_of).problems
 
 
 def test_an_input_that_lost_what_a_replay_needs_is_named(tmp_path: Path) -> None:
     case = written(tmp_path, PLANS["sliding time"], instant("1 hour"))
     assert case.output.state.standings[0].replay > 0
     truncate(case.input, before_offset=case.output.state.standings[0].input)
-    (problem, *_) = audit(Log.open(case.output_storage)).problems
+    (problem, *_) = audit(Log.open(case.output_storage), intake_of).problems
     assert "was dropped" in problem.what
 
 
 def test_without_the_input_the_footprints_alone_are_looked_at(tmp_path: Path) -> None:
     case = written(tmp_path, PLANS["session"], cec())
     (tmp_path / "in").rename(tmp_path / "elsewhere")
-    found = audit(Log.open(case.output_storage))
+    found = audit(Log.open(case.output_storage), intake_of)
     assert found.problems == ()
     assert found.replayed is None

@@ -19,6 +19,7 @@ from strandline.operators.open_windows.record import INPUT, POS, T
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import StateImage
 from strandline.recovery import eventual_checkpoint
+from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
 from strandline.recovery.window_report import saved_windows
 from tests.operator_streams import PLANS, Streams, Tuples, identity, windows_of
@@ -83,7 +84,7 @@ class Case(Streams):
         return operator.state
 
     def recovered(self) -> WindowState:
-        operator, _ = recover(self.output, self.input, self.plan, Stand.of(self.output, 0))
+        operator, _ = recover(self.output, StreamIntake(self.plan, self.input), self.plan, Stand.of(self.output, 0))
         assert isinstance(operator, AggregateOperator)
         return operator.state
 
@@ -202,7 +203,12 @@ def test_replay_that_does_not_lead_to_n_windows_is_not_used() -> None:
     state = case.output.state
     wrong = replace(state.standings[0], open=state.standings[0].open + 1)
     with pytest.raises(CorruptManifestError, match="after replay"):
-        recover(case.output, case.input, case.plan, Stand(0, wrong, state.ends[0], state.boundaries[0]))
+        recover(
+            case.output,
+            StreamIntake(case.plan, case.input),
+            case.plan,
+            Stand(0, wrong, state.ends[0], state.boundaries[0]),
+        )
 
 
 # ---------------------------------------------------------------------- the table of open windows

@@ -23,6 +23,7 @@ from strandline.processing.element import Element
 from strandline.processing.step import Done
 from strandline.spark import operator_job
 from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.operator_task import OperatorTask
 from strandline.spark.place import Place
@@ -64,7 +65,8 @@ class Driver:
             master="local[2]", getLocalProperty=lambda _: None, setJobDescription=lambda _: None
         )
         idle = Housekeeping(place, None, "off")
-        self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), (place, input_), (place, output), idle)
+        inputs = OperatorInputs((place,), (input_,))
+        self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), inputs, (place, output), idle)
         self.batches: list[Sequence[OperatorTask]] = []
         self.work: Any = None
         monkeypatch.setattr(operator_job, "on_hosts", self._on_hosts)
@@ -74,7 +76,7 @@ class Driver:
         assert len(tasks) == len(hosts)
         self.work = work
         self.batches.append(tasks)
-        return [done(task, self.job.input.state.seq) for task in tasks]
+        return [done(task, self.job.inputs.logs[0].state.seq) for task in tasks]
 
     def batch(self, number: int) -> None:
         """One more commit of the input, a block in every partition, and the operator's batch."""

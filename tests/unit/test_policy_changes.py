@@ -18,6 +18,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.record import BYTES_END
 from strandline.processing.state_cache import StateCache
+from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
 from tests.operator_streams import PLANS, Streams, Tuples, uninterrupted, windows_of
 from tests.simulation.operator_world import KeptStates
@@ -44,7 +45,7 @@ class Case(Streams):
     def require_recoverable(self) -> None:
         """What is in the streams gives the state that the operator has."""
         standing = self.output.state.standings[0]
-        back, _ = recover(self.output, self.input, self.plan, Stand.of(self.output, 0))
+        back, _ = recover(self.output, StreamIntake(self.plan, self.input), self.plan, Stand.of(self.output, 0))
         assert isinstance(back, AggregateOperator)
         live = self.kept.open(standing.attempt)
         assert live is not None

@@ -21,6 +21,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.processing.element import Element
 from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.testing import MemoryStorage
@@ -65,7 +66,7 @@ class Setting:
         place = Place(str(tmp_path / "hourly"))
         context: Any = SimpleNamespace(master="local[2]")
         idle = Housekeeping(place, None, "off")
-        logs = (place, self.input), (place, output)
+        logs = OperatorInputs((place,), (self.input,)), (place, output)
         self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), *logs, idle, name=name)
 
 

@@ -129,7 +129,7 @@ def test_an_operator_over_the_stream_takes_the_new_column_in(storage: MemoryStor
     found = [
         pa.table(columns, names=[name for name, _ in operator.definition.result_columns]).to_pylist()
         for piece in pieces(evolved(storage), operator.definition, 0, 0, 5, None, rows=2)
-        for columns in operator.feed([piece.tuples])
+        for columns in operator.feed(piece.tables)
     ]
     assert found == [[{"k": 1, "window_start": 0, "window_end": 4, "mean": 1.0, "n": 5, "least": 0}]]
 

@@ -18,11 +18,11 @@ from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
 from strandline.log.share import Share
 from strandline.log.standing import Standing
+from strandline.operators.one_table import one_table
 from strandline.processing.edges import EDGES_MAX, Edges
 from strandline.processing.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
 from strandline.processing.input_stream import InputStream, blocks_between
 from strandline.processing.next_bounds import next_bounds
-from strandline.processing.one_table import one_table
 from strandline.processing.serialised_input import pieces, replayed
 from strandline.testing.hand_clock import ManualClock
 from strandline.testing.items import Item, append_items, item_spec

@@ -30,6 +30,7 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
     from strandline.log.audit.stream_audit import verify as verify_log
     from strandline.log.log import Log
     from strandline.log.storage.storage_url import open_storage
+    from strandline.processing.serialised_intake import intake_of
     from strandline.recovery import checkpoint_audit
 
     storage = open_storage(path)
@@ -56,7 +57,7 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
         audit = None
         if log.spec.operator is not None and not any(p.part in ("manifest", "milestone") for p in report.problems):
             bar.update(task, description="rebuilding open windows", total=None)
-            audit = checkpoint_audit.audit(Log.open(storage))
+            audit = checkpoint_audit.audit(Log.open(storage), intake_of)
             report = replace(report, problems=(*report.problems, *audit.problems))
     if as_json:
         rebuilt = {"open_windows": audit.open_windows, "replayed": audit.replayed} if audit else None

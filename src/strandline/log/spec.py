@@ -21,6 +21,7 @@ from strandline.errors import (
 from strandline.log.column_types import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
 from strandline.log.operator_words import differences, origin_text
 from strandline.log.reason import ending
+from strandline.log.upstream import origins_of
 from strandline.times import TimeKind
 from strandline.wording import exact_duration
 
@@ -264,12 +265,9 @@ class StreamSpec:
             raise StreamMismatchError(f"the stream {has}", where=where, todo="write to a new stream")
         compared = [{n: value for n, value in o.items() if n not in _NOT_COMPARED} for o in (mine, wanted)]
         found = list(differences(*compared, is_timestamp=self.time_is_timestamp))
-        ours, theirs = (s.upstream or {} for s in (self, asked))
-        if ours.get("stream") != theirs.get("stream"):
-            found.append(
-                f"its input is {ours.get('path')} ({ours.get('stream')}), "
-                f"here {theirs.get('path')} ({theirs.get('stream')})"
-            )
+        ours, theirs = (origins_of(s.upstream) for s in (self, asked))
+        if [o.stream for o in ours] != [o.stream for o in theirs]:
+            found.append(f"its input is {' and '.join(map(str, ours))}, here {' and '.join(map(str, theirs))}")
         if found:
             raise StreamMismatchError(
                 f"the stream was computed by another operator: {'; '.join(found)}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from strandline.log.input_mark import Marks
+from strandline.log.input_mark import Marks, Position
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """What a tuple of the extent and a replayed tuple cost, until it has been measured."""
@@ -62,7 +62,18 @@ class Standing:
     seen_checksum: str = ""
     """Its checksum: should the input be put back and go on otherwise, it will be another one."""
     marks: Marks | None = None
-    """Over several inputs: where it stands in them. Offsets of the input are places in the serialised order then."""
+    """Over several inputs: where in each. Offsets of the input are places in the serialised order then, and `commit`
+    and `seen` say nothing. None over one stream."""
+
+    @property
+    def stands(self) -> Position:
+        """The place behind what was taken in."""
+        return Position(self.input, None) if self.marks is None else self.marks.stands
+
+    @property
+    def replays_from(self) -> Position:
+        """A place at which a replay can begin, not behind T."""
+        return Position(self.oldest, None) if self.marks is None else self.marks.oldest
 
     @property
     def lets_go(self) -> bool:
@@ -110,8 +121,8 @@ class Standing:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
         """What `to_json` wrote; fields of a later version are left out."""
-        known = {name: body[name] for name in cls.__slots__ if name in body}
-        return cls(**known) if "marks" not in known else cls(**{**known, "marks": Marks.from_json(known["marks"])})
+        found = {name: body[name] for name in cls.__slots__ if name in body}
+        return cls(**{**found, "marks": Marks.from_json(found["marks"])} if "marks" in found else found)
 
 
 def towards(estimate: float, sample: float) -> float:

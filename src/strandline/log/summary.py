@@ -19,6 +19,7 @@ from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.operator_words import aggregate_texts, shape_text, window_text
+from strandline.log.upstream import origins_of
 
 BUCKETS = 60
 RATE_WINDOW_US = 60_000_000
@@ -185,7 +186,7 @@ def _operator(log: Log) -> OperatorSummary | None:
         windows=window_text(operator["window"], is_timestamp=log.spec.time_is_timestamp),
         shape=shape_text(operator.get("shape", ())),
         aggregates=aggregate_texts(operator["aggregates"]),
-        input=str((log.spec.upstream or {}).get("path", "")),
+        input=", ".join(origin.path for origin in origins_of(log.spec.upstream)),
         mode=standings[0].mode if standings else "eventual",
         open_windows=sum(s.open for s in standings),
         predicted_recovery_s=round(max((s.predicted_s for s in standings), default=0.0), 3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strandline.errors import FormatVersionError
@@ -15,12 +15,12 @@ AGGREGATE = AggregateDefinition.kind
 
 
 def from_json(
-    body: Mapping[str, Any], key: Mapping[str, str], types: Mapping[str, str], time: tuple[str, str] | None
+    body: Mapping[str, Any], key: Mapping[str, str], types: Mapping[str, str], times: Sequence[tuple[str, str]]
 ) -> Definition:
     """The definition of an operator whose results have these key columns and columns of these types.
 
-    `time` is name and type of the time column of its input, if that is known. Raises FormatVersionError for an operator
-    of a kind that came later.
+    `times` are names and types of the time columns of its inputs, if they are known. Raises FormatVersionError for an
+    operator of a kind that came later.
     """
     kind = body.get("kind", AGGREGATE)
     if kind == BarrierDefinition.kind:
@@ -29,4 +29,4 @@ def from_json(
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"
         )
-    return AggregateDefinition.from_json(body, key, types, time)
+    return AggregateDefinition.from_json(body, key, types, times)

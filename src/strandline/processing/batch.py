@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -27,8 +27,10 @@ from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability, create_once
+from strandline.processing import input_marks
 from strandline.processing.element import Element
 from strandline.processing.step import Done, Step, unchanged
+from strandline.processing.time_slices import marks_of, next_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def steps_of(
 
 def noted(done: Sequence[Done], steps: Sequence[Step], taken: Taken) -> list[Done]:
     """The same with how far into the input all of them came: a commit is done when every partition has all of it."""
-    is_whole = all(d.standing.input >= s.input_end for d, s in zip(done, steps, strict=True))
+    is_whole = all(d.standing.input >= (s.input_end or 0) for d, s in zip(done, steps, strict=True))
     if not is_whole and not any(d.tuples for d in done):
         raise StrandlineError(
             f"a batch would take in nothing of commit {taken.commit} of the input, and neither would the next one",
@@ -172,24 +174,72 @@ def _aside_schema(spec: StreamSpec) -> pa.Schema:
     return pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])
 
 
+class NextBatch(Protocol):
+    """What a batch takes in of the inputs."""
+
+    def steps(self, element: Element, output: Log, elapsed_us: int) -> list[Step]:
+        """One step a partition."""
+
+    def noted(self, done: Sequence[Done], steps: Sequence[Step]) -> list[Done]:
+        """What the steps have done, with how far into the inputs all of them came."""
+
+    def is_last(self, done: Sequence[Done]) -> bool:
+        """Whether nothing will follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCommits:
+    """What a batch takes in of one stream."""
+
+    input: Log
+    taken: Taken
+
+    def steps(self, element: Element, output: Log, elapsed_us: int) -> list[Step]:
+        """One step a partition."""
+        return steps_of(self.taken, element, self.input, output, elapsed_us)
+
+    def noted(self, done: Sequence[Done], steps: Sequence[Step]) -> list[Done]:
+        """The same with how far into the input all of them came."""
+        return noted(done, steps, self.taken)
+
+    def is_last(self, done: Sequence[Done]) -> bool:
+        """Whether nothing will follow."""
+        return self.taken.finished and done[0].standing.commit == self.taken.commit
+
+
+def next_batch(element: Element, inputs: Sequence[Log], output: LogState) -> NextBatch | None:
+    """What to take in next; None if nothing is new."""
+    if len(inputs) > 1:
+        return next_slices(inputs, output, element)
+    taken = next_commits(inputs[0], output, element.tuples_max)
+    return None if taken is None else WholeCommits(inputs[0], taken)
+
+
+def require_same_inputs(inputs: Sequence[Log], output: LogState) -> None:
+    """Raises if an input is not what the operator has taken in: if it was put back, and perhaps goes on."""
+    if len(inputs) == 1:
+        require_same_input(inputs[0], output)
+    elif output.standings:
+        input_marks.require_same_inputs(inputs, marks_of(inputs, output))
+
+
 def run_batch(
     element: Element,
-    input_: Log,
+    inputs: Sequence[Log],
     output: Log,
     run_steps: Callable[[Sequence[Step]], Sequence[Done]],
     writer: Writer,
     clock: Clock,
 ) -> list[Done]:
-    """Takes in some of what is new in the input and publishes the results; empty if nothing is new."""
-    taken = next_commits(input_, output.state, element.tuples_max)
-    if taken is None:
-        return []
+    """Takes in some of what is new in the inputs and publishes the results; empty if nothing is new."""
     base = output.state
+    batch = next_batch(element, inputs, base)
+    if batch is None:
+        return []
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
-    steps = steps_of(taken, element, input_, output, elapsed_us)
+    steps = batch.steps(element, output, elapsed_us)
     idle = {s.partition: d for s in steps if (d := unchanged(s, element.policy)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
-    done = noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps, taken)
-    is_whole = done[0].standing.commit == taken.commit
-    publish(output, base, done, writer, finished=taken.finished and is_whole, durability=element.durability)
+    done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
+    publish(output, base, done, writer, finished=batch.is_last(done), durability=element.durability)
     return done

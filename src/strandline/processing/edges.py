@@ -8,16 +8,20 @@ kept: a replay begins at the last one before the tuple that it needs.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from strandline.log.input_mark import Position
 from strandline.log.leaf import Ints
+from strandline.operators.operator import StateImage
 
 EDGES_MAX = 256
 _NOTHING = np.iinfo(np.int64).min
 """Nothing is before this time, as nothing is before none."""
+_EMPTY = -1
 
 
 class Edges:
@@ -39,6 +43,20 @@ class Edges:
         if len(self._positions) > EDGES_MAX:
             self._thin()
 
+    def add_all(self, positions: Iterable[Position]) -> None:
+        """Adds some, in order."""
+        for position in positions:
+            self.add(position)
+
+    @property
+    def last(self) -> Position:
+        """The one that was added last."""
+        return self._positions[-1]
+
+    def __iter__(self) -> Iterator[Position]:
+        """All of them, in order."""
+        return iter(self._positions)
+
     def _thin(self) -> None:
         first, *between, last = self._positions
         apart = (last.ordinal - first.ordinal) / (EDGES_MAX // 2)
@@ -58,11 +76,29 @@ class Edges:
 
     @property
     def words(self) -> Ints:
-        """All of them, a row each, for the local state."""
+        """All of them, a row each, for the local state; always as many rows, of which the last ones may be empty."""
         rows = [(p.ordinal, _NOTHING if p.bound is None else p.bound) for p in self._positions]
-        return np.array(rows, np.int64).reshape(-1, 2)
+        rows += [(_EMPTY, _NOTHING)] * (EDGES_MAX - len(rows))
+        return np.array(rows, np.int64)
 
     @classmethod
     def of_words(cls, words: Ints) -> Edges:
         """What `words` gave."""
-        return cls(Position(int(m), None if b == _NOTHING else int(b)) for m, b in words)
+        return cls(Position(int(m), None if b == _NOTHING else int(b)) for m, b in words if m != _EMPTY)
+
+
+_NAME = "input_edges"
+"""Of the array beside those of the operator."""
+
+
+def with_edges(image: StateImage, edges: Edges) -> StateImage:
+    """The state of an operator with the edges of its input beside it."""
+    changed = None if image.changed is None else {**image.changed, _NAME: slice(0, EDGES_MAX)}
+    return StateImage({**image.arrays, _NAME: edges.words}, changed)
+
+
+def edges_and_others(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Edges | None, Mapping[str, npt.NDArray[Any]]]:
+    """The edges that `with_edges` put there, None if it did not, and the arrays of the operator."""
+    if _NAME not in arrays:
+        return None, arrays
+    return Edges.of_words(arrays[_NAME]), {name: array for name, array in arrays.items() if name != _NAME}

@@ -34,6 +34,7 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.upstream import origins_of
 from strandline.operators.aggregate.aggregates import avg, count_all
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
@@ -111,10 +112,10 @@ def in_small(definition: Definition, inputs: Sequence[StreamSpec]) -> tuple[Defi
 
 
 def kernels_of(log: Log) -> Kernels:
-    """Those of the operator that writes this stream; its input must be where it reads it."""
+    """Those of the operator that writes this stream; its inputs must be where it reads them."""
     definition_of(log.spec, log.storage.url)
-    input_ = Log.open(open_storage(str((log.spec.upstream or {}).get("path", ""))))
-    return Kernels(definition_of(log.spec, log.storage.url, input_.spec), (input_.spec,))
+    specs = tuple(Log.open(open_storage(origin.path)).spec for origin in origins_of(log.spec.upstream))
+    return Kernels(definition_of(log.spec, log.storage.url, specs), specs)
 
 
 def _common(window: Window, key: str) -> Kernels:
@@ -150,35 +151,44 @@ class _Life:
     def __init__(self, definition: Definition, columns: Sequence[Mapping[str, Any]], folder: Path) -> None:
         self._definition = definition
         self._folder = folder
-        fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns[0].items()]
-        key, time = tuple(column for column, _ in definition.key), definition.times[0]
-        spec = StreamSpec("input", {"type": "struct", "fields": fields}, key, time, partitions=1, lateness=_LATENESS)
-        self._input = Log.create(LocalStorage(folder / "input", durability="os"), spec)
-        self._output = Log.create(LocalStorage(folder / "output", durability="os"), output_spec(definition, spec))
+        self._inputs = tuple(
+            self._input(f"input-{number}", own, time)
+            for number, (own, time) in enumerate(zip(columns, definition.times, strict=True))
+        )
+        spec = output_spec(definition, self._inputs[0].spec)
+        self._output = Log.create(LocalStorage(folder / "output", durability="os"), spec)
+
+    def _input(self, name: str, columns: Mapping[str, Any], time: str) -> Log:
+        fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in columns.items()]
+        key = tuple(column for column, _ in self._definition.key)
+        spec = StreamSpec(name, {"type": "struct", "fields": fields}, key, time, partitions=1, lateness=_LATENESS)
+        return Log.create(LocalStorage(self._folder / name, durability="os"), spec)
 
     def step(self, policy: Policy, home: str, keys: range, later: int = 0) -> None:
         """Takes in a tuple of each key; the state is looked for, and left, in a folder of this name."""
-        self._append(keys, later)
-
+        for log in self._inputs:
+            _append(log, keys, later)
         element = Element(self._definition, policy, "set_aside", durability="os")
 
         def run(todo: Sequence[Step]) -> list[Done]:
             cache = StateCache(self._folder / home)
             try:
-                return [steps.run(s, element, Logs(self._output, self._input), cache, SYSTEM_CLOCK) for s in todo]
+                return [steps.run(s, element, Logs(self._output, self._inputs), cache, SYSTEM_CLOCK) for s in todo]
             finally:
                 cache.close()
 
         writer = Writer("warm-up", "warm-up", self._output.state.seq + 1)
-        run_batch(element, self._input, self._output, run, writer, SYSTEM_CLOCK)
+        run_batch(element, self._inputs, self._output, run, writer, SYSTEM_CLOCK)
 
-    def _append(self, keys: range, later: int) -> None:
-        spec, first = self._input.spec, self._input.state.ends[0]
-        columns = [_values(f["type"], keys, later if f["name"] == spec.time else 0) for f in fields_of(spec.schema)]
-        data = blocks.encode_parts([(Kind.RESULT, columns)], spec, first)
-        file = spec.file(0, first, "warm-up")
-        self._input.storage.create(file, data)
-        self._input.append([blocks.describe(data, spec, 0, first, file)])
+
+def _append(log: Log, keys: range, later: int) -> None:
+    """A tuple of each key, in one commit."""
+    spec, first = log.spec, log.state.ends[0]
+    columns = [_values(f["type"], keys, later if f["name"] == spec.time else 0) for f in fields_of(spec.schema)]
+    data = blocks.encode_parts([(Kind.RESULT, columns)], spec, first)
+    file = spec.file(0, first, "warm-up")
+    log.storage.create(file, data)
+    log.append([blocks.describe(data, spec, 0, first, file)])
 
 
 def _values(kind: Any, keys: range, later: int) -> pa.Array:

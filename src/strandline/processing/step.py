@@ -7,7 +7,7 @@ counts is decided by whoever publishes the manifest.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,14 +19,17 @@ from strandline.clock import Clock, stopwatch_s
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
 from strandline.log.block_sequence import write_blocks
+from strandline.log.input_mark import Marks, Position
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
 from strandline.log.storage.storage import create_once
 from strandline.operators.operator import Operator
+from strandline.processing.edges import Edges, edges_and_others, with_edges
 from strandline.processing.element import Element
+from strandline.processing.serialised_intake import EdgeKeeping, intake_of
 from strandline.processing.state_cache import StateCache
-from strandline.recovery.intake import pieces
+from strandline.recovery.intake import Intake, Piece, StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
 
 WINDOWS_MAX = 1 << 20
@@ -46,7 +49,9 @@ class Step:
     output_boundary: int | None
     input_start: int
     """Where an operator that has never worked begins."""
-    input_end: int
+    input_end: int | None
+    """Over several inputs: where the operator stands if there is nothing to take in; else None, which only reading
+    tells."""
     tuples_max: int
     """The step may stop when it has taken in so many tuples."""
     boundary: int | None
@@ -56,6 +61,10 @@ class Step:
     elapsed_us: int
     """Since the step before."""
     host: str = ""
+    marks: Marks | None = None
+    """Over several inputs: where the operator stands in them."""
+    until: int | None = None
+    """Over several inputs: the time up to which tuples are taken in; None: there is none yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +91,28 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What a step reads and writes. The two may know nothing but the blocks of this step."""
+    """What a step reads and writes. These may know nothing but the blocks of this step."""
 
     output: Log
-    input: Log
-    opened: Callable[[], tuple[Log, Log]] | None = None
-    """The same two as recovery can search them, if they are others."""
+    inputs: tuple[Log, ...]
+    opened: Callable[[], tuple[Log, tuple[Log, ...]]] | None = None
+    """The same as recovery can search them, if they are others."""
 
-    def whole(self) -> tuple[Log, Log]:
-        """Output and input as recovery can search them."""
-        return self.opened() if self.opened is not None else (self.output, self.input)
+    def whole(self) -> tuple[Log, tuple[Log, ...]]:
+        """Output and inputs as recovery can search them."""
+        return self.opened() if self.opened is not None else (self.output, self.inputs)
 
 
 def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Clock) -> Done:
     """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
     began_s = stopwatch_s()
-    operator, recovery = _operator(step, element, logs, cache)
+    edges = Edges([])
+    operator, recovery = _operator(step, element, logs, cache, edges)
     operator.begin()
     recovered_s = stopwatch_s()
     first = operator.input_end
     tables = _Tables()
-    boundary, taken = _feed(operator, step, logs.input, tables)
+    boundary, taken = _feed(operator, step, logs.inputs, tables, edges)
     for columns in operator.aside.closed:
         tables.add(Kind.CLOSED, columns)
     fed_s = stopwatch_s()
@@ -120,8 +130,12 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     ends = step.output_end, step.output_end + tables.rows
     standing = standing_after(operator, element.policy, step.before, ends, saved)
     standing = replace(standing, attempt=step.attempt, host=step.host)
+    image = operator.image()
+    if step.marks is not None:
+        marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))
+        standing, image = replace(standing, marks=marks), with_edges(image, edges)
     whole = recovery is not None or step.before is None
-    left = cache.leave(step.attempt, step.before.attempt if step.before else "", operator.image(), whole=whole)
+    left = cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
     failpoint("after-state")
     tuples = operator.input_end - first
     work = _Work(tuples, fed_s - recovered_s, tables.rows, written_s - saved_s, recovery)
@@ -142,23 +156,37 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     )
 
 
-def _feed(operator: Operator, step: Step, input_: Log, tables: _Tables) -> tuple[int | None, int]:
+def _feed(
+    operator: Operator, step: Step, inputs: Sequence[Log], tables: _Tables, edges: Edges
+) -> tuple[int | None, int]:
     """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
     first, boundary, taken = operator.input_end, step.output_boundary, 0
-    for piece in pieces(
-        input_, operator.definition, step.partition, first, step.input_end, step.boundary, operator.rows_at_once
-    ):
-        for columns in operator.feed([piece.tuples]):
+    for piece in _pieces(operator, step, inputs):
+        for columns in operator.feed(piece.tables):
             tables.add(Kind.RESULT, columns)
         operator.input_end = piece.end
-        taken += piece.tuples.num_rows
+        taken += piece.tuples
+        if not piece.is_edge:
+            continue
         boundary = _close(operator, piece.boundary, boundary, tables)
+        if step.marks is not None:
+            edges.add(Position(piece.end, piece.boundary))
         is_much = tables.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
         if is_much or piece.end - first >= step.tuples_max:
             break
     if operator.input_end == step.input_end:
         boundary = _close(operator, step.boundary, boundary, tables)
     return boundary, taken
+
+
+def _pieces(operator: Operator, step: Step, inputs: Sequence[Log]) -> Iterator[Piece]:
+    """What there is to take in."""
+    intake, rows = intake_of(operator.definition, inputs), operator.rows_at_once
+    if isinstance(intake, StreamIntake):
+        assert step.input_end is not None
+        return intake.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)
+    assert step.marks is not None
+    return intake.ahead(step.partition, step.marks, step.until, rows)
 
 
 def _close(operator: Operator, boundary: int | None, before: int | None, tables: _Tables) -> int | None:
@@ -170,24 +198,39 @@ def _close(operator: Operator, boundary: int | None, before: int | None, tables:
     return boundary
 
 
-def _operator(step: Step, element: Element, logs: Logs, cache: StateCache) -> tuple[Operator, Recovery | None]:
-    """The operator as it stood before the step: new, from the local state, or recovered from the logs."""
+def _operator(
+    step: Step, element: Element, logs: Logs, cache: StateCache, edges: Edges
+) -> tuple[Operator, Recovery | None]:
+    """The operator as it stood before the step: new, from the local state, or recovered from the logs.
+
+    Over several inputs, the places at which a replay can begin are added to `edges`.
+    """
     before, definition = step.before, element.definition
     if before is None:
         operator = definition.fresh(element.on_error)
         operator.input_end = step.input_start
+        if step.marks is not None:
+            edges.add(step.marks.stands)
         return operator, None
     with contextlib.suppress(ValueError):  # the state of another operator, or of none
         if (arrays := cache.open(before.attempt)) is not None:
+            kept, arrays = edges_and_others(arrays)
             operator = definition.revived(arrays, element.on_error)
-            if operator.input_end == before.input:
+            if operator.input_end == before.input and (kept is None) == (before.marks is None):
+                if kept is not None:
+                    edges.add_all([*kept, before.stands])  # time may have passed without a step
                 return operator, None
     cache.close()
     began_s = stopwatch_s()
-    output, input_ = logs.whole()
+    output, inputs = logs.whole()
     open_s = stopwatch_s() - began_s
     stand = Stand(step.partition, before, step.output_end, step.output_boundary)
-    operator, done = recover(output, input_, definition, stand, element.on_error)
+    intake: Intake = intake_of(definition, inputs)
+    if before.marks is not None:
+        intake = EdgeKeeping(intake, edges)
+    operator, done = recover(output, intake, definition, stand, element.on_error)
+    if before.marks is not None:
+        edges.add(before.stands)
     return operator, replace(done, open_s=open_s)
 
 
@@ -202,7 +245,17 @@ def unchanged(step: Step, policy: Policy) -> Done | None:
         if before.open and (before.due is None or before.due <= step.boundary):
             return None
         boundary = step.boundary
-    return Done((), before, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+    return Done((), _after_silence(before, step.until), boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+
+
+def _after_silence(standing: Standing, until: int | None) -> Standing:
+    """The standing when no tuple came before this time in any of several inputs."""
+    if standing.marks is None or until is None:
+        return standing
+    marks = standing.marks
+    stands = Position(marks.stands.ordinal, until)
+    oldest = stands if marks.oldest.ordinal == stands.ordinal else marks.oldest
+    return replace(standing, marks=replace(marks, stands=stands, oldest=oldest))
 
 
 class _Tables:

@@ -11,10 +11,12 @@ from strandline.log.log import Log
 from strandline.log.manifest import commit_key
 from strandline.log.standing import Standing
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.upstream import origins_of
 from strandline.operators.operator import Operator
 from strandline.recovery import eventual_checkpoint
+from strandline.recovery.intake import IntakeOf
 from strandline.recovery.recover import Stand, recover
-from strandline.recovery.stream_definition import definition_of
+from strandline.recovery.stream_definition import definition_of, require_inputs
 
 _TODO = (
     "keep the input: a recovery would look for an older checkpoint and replay more; let the operator run on, it saves "
@@ -33,10 +35,11 @@ class CheckpointAudit:
     problems: tuple[Problem, ...]
 
 
-def audit(log: Log) -> CheckpointAudit:
-    """Rebuilds the eventual checkpoint of every partition and, where the input can be read, replays what came since."""
-    input_ = _input_of(log)
-    definition = definition_of(log.spec, log.storage.url, input_.spec if input_ is not None else None)
+def audit(log: Log, intake_of: IntakeOf) -> CheckpointAudit:
+    """Rebuilds the eventual checkpoint of every partition and, where inputs can be read, replays what came since."""
+    inputs = _inputs_of(log)
+    definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
+    intake = intake_of(definition, inputs) if inputs else None
     windows, replayed = 0, 0
     problems: list[Problem] = []
     for partition, standing in enumerate(log.state.standings):
@@ -44,22 +47,22 @@ def audit(log: Log) -> CheckpointAudit:
             operator = eventual_checkpoint.load(log, definition, partition, standing, log.state.ends[partition])
             windows += operator.open_windows
             problems += [_problem(log, partition, standing, what) for what in _contradictions(log, partition, operator)]
-            if input_ is not None:
-                done = recover(log, input_, definition, Stand.of(log, partition))[1]
+            if intake is not None:
+                done = recover(log, intake, definition, Stand.of(log, partition))[1]
                 replayed += done.replayed
         except (CorruptionError, StreamError, InputError) as problem:
             problems.append(_problem(log, partition, standing, problem.what))
-    return CheckpointAudit(windows, replayed if input_ is not None else None, tuple(problems))
+    return CheckpointAudit(windows, replayed if intake is not None else None, tuple(problems))
 
 
-def _input_of(log: Log) -> Log | None:
-    path = (log.spec.upstream or {}).get("path")
+def _inputs_of(log: Log) -> list[Log]:
+    """The operator's inputs; none if one of them cannot be read from here, or is another stream by now."""
     try:
-        found = Log.open(open_storage(str(path))) if path else None
+        found = [Log.open(open_storage(origin.path)) for origin in origins_of(log.spec.upstream) if origin.path]
+        require_inputs(log, found)
     except StrandlineError:  # moved, or in a store that wants options: what is here can be checked without it
-        return None
-    is_same = found is not None and found.spec.id == (log.spec.upstream or {}).get("stream")
-    return found if is_same else None
+        return []
+    return found
 
 
 def _contradictions(log: Log, partition: int, operator: Operator) -> Iterator[str]:

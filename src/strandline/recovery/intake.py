@@ -8,17 +8,20 @@ and results do not depend on where it is cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from strandline.errors import ConflictError
 from strandline.log.block import Block
+from strandline.log.input_mark import Position
 from strandline.log.kinds import only_results
 from strandline.log.leaf import Ints
 from strandline.log.log import Log
+from strandline.log.standing import Standing
 from strandline.operators.operator import Definition
 
 _NEVER = np.iinfo(np.int64).max
@@ -28,12 +31,78 @@ _NEVER = np.iinfo(np.int64).max
 class Piece:
     """Some tuples that follow each other."""
 
-    tuples: pa.Table
-    """Results only: control tuples of the input's own operator are left out."""
+    tables: tuple[pa.Table, ...]
+    """One an input. Results only: control tuples of the input's own operator are left out."""
     end: int
-    """The offset behind the last of them."""
+    """The place behind the last of them."""
     boundary: int | None
     """No tuple before this time follows; None if that cannot be said."""
+    is_edge: bool = True
+    """Whether a step may end here."""
+
+    @property
+    def tuples(self) -> int:
+        """How many, over all inputs."""
+        return sum(len(table) for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Tuples of one partition that an operator has taken in before."""
+
+    partition: int
+    first: int
+    """The place of the first of them."""
+    begin: Position
+    """Where to look for that one: not behind it."""
+    end: Position
+    boundary: int | None = None
+    """Behind the end, nothing before this time follows."""
+    needs: tuple[int, ...] = ()
+    """Of several inputs, the offsets before which none of these tuples lies."""
+
+    @classmethod
+    def replayed(cls, partition: int, standing: Standing) -> Stretch:
+        """What has to be replayed into the eventual checkpoint of a standing."""
+        return cls(partition, standing.oldest, standing.replays_from, standing.stands, None, _needs(standing))
+
+    @classmethod
+    def since(cls, partition: int, before: Standing, now: Standing, boundary: int | None) -> Stretch:
+        """What was taken in between two standings, or since the whole checkpoint of the first."""
+        if before.mode == "instant":
+            return cls(partition, before.oldest, before.replays_from, now.stands, boundary, _needs(before))
+        return cls(partition, before.input, before.stands, now.stands, boundary, _needs(before))
+
+
+def _needs(standing: Standing) -> tuple[int, ...]:
+    return () if standing.marks is None else tuple(mark.oldest for mark in standing.marks.inputs)
+
+
+class Intake(Protocol):
+    """What an operator takes in: one stream, or several as one sequence."""
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Tuples that were taken in before, about `rows` at a time; raises if they are not there any more."""
+
+
+IntakeOf = Callable[[Definition, Sequence[Log]], Intake]
+"""Makes the intake of an operator over these inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamIntake:
+    """One stream: its tuples in the order of their offsets."""
+
+    definition: Definition
+    log: Log
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Tuples that were taken in before."""
+        return self.ahead(stretch.partition, stretch.first, stretch.end.ordinal, stretch.boundary, rows)
+
+    def ahead(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
+        """The tuples [first, end); behind them, nothing before the boundary follows."""
+        return pieces(self.log, self.definition, partition, first, end, boundary, rows)
 
 
 def pieces(
@@ -53,7 +122,7 @@ def pieces(
             known = boundary
             if least is not None and boundary is not None and first + until < end:
                 known = min(boundary, int(least[until]))
-            yield Piece(only_results(part), first + until, known)
+            yield Piece((only_results(part),), first + until, known)
         first = behind
 
 

@@ -13,7 +13,7 @@ from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
 from strandline.operators.operator import Definition, OnError, Operator
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.intake import pieces
+from strandline.recovery.intake import Intake, Stretch
 from strandline.wording import plural
 
 
@@ -53,9 +53,9 @@ class Stand:
 
 
 def recover(
-    output: Log, input_: Log, definition: Definition, stand: Stand, on_error: OnError = "stop"
+    output: Log, intake: Intake, definition: Definition, stand: Stand, on_error: OnError = "stop"
 ) -> tuple[Operator, Recovery]:
-    """The operator as it stood, from its output and its input alone, and what that took."""
+    """The operator as it stood, from its output and what it takes in alone, and what that took."""
     partition, standing = stand.partition, stand.standing
     began_s, kernels_s = stopwatch_s(), TALLY.seconds
     found = _checkpoint(output, definition, stand)
@@ -64,10 +64,10 @@ def recover(
     loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
     first = operator.input_end = found.standing.oldest if not standing.lets_go else standing.input
     if found.standing.mode == "eventual":
-        for piece in pieces(input_, definition, partition, first, found.standing.input, None, operator.rows_at_once):
-            operator.replay([piece.tuples])
+        for piece in intake.again(Stretch.replayed(partition, found.standing), operator.rows_at_once):
+            operator.replay(piece.tables)
         operator.input_end = found.standing.input
-    repeat(operator, input_, partition, standing.input, stand.boundary)
+    repeat(operator, intake, Stretch.since(partition, found.standing, standing, stand.boundary))
     if not standing.lets_go and operator.open_windows != standing.open:
         raise CorruptManifestError(
             f"{plural(operator.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
@@ -87,17 +87,17 @@ def recover(
     return operator, done
 
 
-def repeat(operator: Operator, input_: Log, partition: int, end: int, boundary: int | None) -> None:
+def repeat(operator: Operator, intake: Intake, stretch: Stretch) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
-    definition = operator.definition
-    for piece in pieces(input_, definition, partition, operator.input_end, end, boundary, operator.rows_at_once):
-        for _ in operator.feed([piece.tuples]):
+    has_times = operator.definition.has_times
+    for piece in intake.again(stretch, operator.rows_at_once):
+        for _ in operator.feed(piece.tables):
             pass
-        if piece.boundary is not None and definition.has_times:
+        if piece.boundary is not None and has_times:
             operator.advance(piece.boundary)
-    operator.input_end = end
-    if definition.has_times and boundary is not None:
-        operator.advance(boundary)  # it may have moved without a tuple
+    operator.input_end = stretch.end.ordinal
+    if has_times and stretch.boundary is not None:
+        operator.advance(stretch.boundary)  # it may have moved without a tuple
 
 
 @dataclass(frozen=True, slots=True)

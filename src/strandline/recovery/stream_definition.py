@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from strandline.errors import KeyMissingError, OptionError
+from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
 from strandline.log import spec as spec_
 from strandline.log.column_types import fields_of, type_name
+from strandline.log.log import Log
 from strandline.log.spec import FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.log.storage.storage import Storage
+from strandline.log.upstream import origins_of
 from strandline.operators.operator import Definition
 from strandline.operators.registry import from_json
 from strandline.version import VERSION
+from strandline.wording import plural
 
 
-def definition_of(spec: StreamSpec, where: str, input_: StreamSpec | None = None) -> Definition:
-    """The definition of the operator that writes a stream; good for reading its input only if that is given, too.
+def definition_of(spec: StreamSpec, where: str, inputs: Sequence[StreamSpec] = ()) -> Definition:
+    """The definition of the operator that writes a stream; good for reading its inputs only if they are given, too.
 
     Raises `OptionError` if no operator writes the stream.
     """
     if spec.operator is None:
         raise OptionError("no operator writes this stream", where=where, todo="ask the output stream of an operator")
     types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-    time = None
-    if input_ is not None:
-        time = (input_.time, next(type_name(f["type"]) for f in fields_of(input_.schema) if f["name"] == input_.time))
-    return from_json(spec.operator, {c: types[c] for c in spec.key}, types, time)
+    return from_json(spec.operator, {c: types[c] for c in spec.key}, types, [_time_of(input_) for input_ in inputs])
+
+
+def _time_of(spec: StreamSpec) -> tuple[str, str]:
+    return spec.time, next(type_name(f["type"]) for f in fields_of(spec.schema) if f["name"] == spec.time)
+
+
+def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
+    """Raises `StreamMismatchError` if these are not the inputs of the operator that writes the stream."""
+    origins = origins_of(log.spec.upstream)
+    if len(origins) != len(inputs):
+        raise StreamMismatchError(
+            f"{plural(len(inputs), 'stream')} for an operator over {len(origins)}",
+            where=log.storage.url,
+            todo="give it the streams that stream.json names, in their order",
+        )
+    for origin, input_ in zip(origins, inputs, strict=True):
+        if input_.spec.id != origin.stream:
+            raise StreamMismatchError(
+                f"the stream has another id ({input_.spec.id}) than the operator's input ({origin.stream})",
+                where=input_.storage.url,
+                todo="put the input back where the operator has read it, or ask for open_windows() as they were saved",
+            )
 
 
 def output_spec(definition: Definition, input_: StreamSpec, retention: int | None = None) -> StreamSpec:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
-from strandline.errors import OptionError, StreamMismatchError, TruncatedError
+from strandline.errors import OptionError, TruncatedError
+from strandline.log.input_mark import Position
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.operator import Definition, Operator
 from strandline.recovery import eventual_checkpoint
+from strandline.recovery.intake import Intake, IntakeOf, Stretch
 from strandline.recovery.recover import Stand, recover, repeat
-from strandline.recovery.stream_definition import definition_of
+from strandline.recovery.stream_definition import definition_of, require_inputs
 
 
 def saved_windows(log: Log) -> pa.Table:
@@ -20,43 +24,41 @@ def saved_windows(log: Log) -> pa.Table:
     return _table(log, definition, [eventual_checkpoint.load(log, definition, p, s, ends[p]) for p, s in standings])
 
 
-def current_windows(log: Log, input_: Log) -> pa.Table:
+def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.Table:
     """Every window that is open, with all that the operator has taken in; nothing is written.
 
-    Raises `StreamMismatchError` if this is not the operator's input, `TruncatedError` if the input does not hold what
-    has to be replayed any more, `OptionError` if an operator without checkpoints has lost windows in a failure.
+    Raises `StreamMismatchError` if these are not the operator's inputs, `TruncatedError` if they do not hold what has
+    to be replayed any more, `OptionError` if an operator without checkpoints has lost windows in a failure.
     """
-    upstream = log.spec.upstream or {}
-    if input_.spec.id != upstream.get("stream"):
-        raise StreamMismatchError(
-            f"the stream has another id ({input_.spec.id}) than the operator's input ({upstream.get('stream')})",
-            where=input_.storage.url,
-            todo="put the input back where the operator has read it, or ask for open_windows() as they were saved",
-        )
-    definition = definition_of(log.spec, log.storage.url, input_.spec)
+    require_inputs(log, inputs)
+    definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
+    intake = intake_of(definition, inputs)
     operators = []
     for p, standing in enumerate(log.state.standings):
         if standing.lets_go:
-            operator = _repeated(log, input_, definition, p, standing)
+            operator = _repeated(log, intake, definition, p, standing)
         else:
-            operator, _ = recover(log, input_, definition, Stand.of(log, p))
+            operator, _ = recover(log, intake, definition, Stand.of(log, p))
         operators.append(operator)
     return _table(log, definition, operators, now=True)
 
 
-def _repeated(log: Log, input_: Log, definition: Definition, partition: int, standing: Standing) -> Operator:
+def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, standing: Standing) -> Operator:
     """Without a checkpoint: everything since the operator last had no window open, taken in again."""
-    empty, first = _last_empty(standing), input_.state.starts[partition]
-    if first > empty:
-        raise TruncatedError(
-            f"the operator keeps no checkpoints, and its input begins at offset {first}: what was open before is gone",
-            where=f"{input_.storage.url}, partition {partition}",
-            todo="run the operator with sl.cec(): its next batch saves every open window",
-        )
+    empty, boundary = _last_empty(standing), log.state.boundaries[partition]
+    begin = Position(empty if standing.marks is None else 0, None)
     operator = definition.fresh("set_aside")
     operator.input_end = empty
     operator.begin()
-    repeat(operator, input_, partition, standing.input, log.state.boundaries[partition])
+    needs = () if standing.marks is None else tuple(0 for _ in standing.marks.inputs)
+    try:
+        repeat(operator, intake, Stretch(partition, empty, begin, standing.stands, boundary, needs))
+    except TruncatedError as gone:
+        raise TruncatedError(
+            f"the operator keeps no checkpoints, and what was open before is gone: {gone.what}",
+            where=gone.where,
+            todo="run the operator with sl.cec(): its next batch saves every open window",
+        ) from None
     if operator.open_windows != standing.open:
         raise OptionError(
             f"the operator keeps no checkpoints, and has lost windows in a failure: it has {standing.open} open, the "

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import ConflictError, NoAccessError, StorageError, StrandlineWarning
-from strandline.log import consumer_registry, index
+from strandline.errors import ConflictError, StorageError
+from strandline.log import consumer_registry
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.standing import Standing
@@ -21,6 +20,7 @@ from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
+from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
 from strandline.spark.recovery_target import RecoveryTarget
@@ -52,13 +52,13 @@ def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
 
 
 class OperatorJob:
-    """One operator between two streams."""
+    """One operator between its inputs and its output."""
 
     def __init__(
         self,
         context: SparkContext,
         element: Element,
-        input_: tuple[Place, Log],
+        inputs: OperatorInputs,
         output: tuple[Place, Log],
         housekeeping: Housekeeping,
         name: str | None = None,
@@ -66,12 +66,12 @@ class OperatorJob:
     ) -> None:
         self._context = context
         self._hosts = LiveHosts(context)
-        input_place, self.input = input_
+        self.inputs = inputs
         self._output_place, self.output = output
         self._work = OperatorWork(
             element,
-            input_place,
-            self.input.spec.to_json(),
+            inputs.places,
+            tuple(log.spec.to_json() for log in inputs.logs),
             self._output_place,
             self.output.spec.to_json(),
         )
@@ -84,9 +84,6 @@ class OperatorJob:
         self._consumer = consumer_registry.operator_name(self.output.spec.id)
         self._label = name or consumer_registry.folder_name(self._output_place.url)
         self._registered_s = 0.0
-        self._is_warned = False
-        self._looked_seq = -1
-        self._has_times = element.definition.has_times
         self._recovery: Mapping[str, Any] = {}
         self._steps = RunningSteps(context, self._output_place.url)
 
@@ -102,9 +99,9 @@ class OperatorJob:
             return {}
         return {
             "commit": state.seq,
-            "input_commit": state.standings[0].commit,
+            "input_commit": self.inputs.commits(state.standings),
             "input_tuples": 0,
-            "waiting": sum(self.input.state.ends[p] - s.input for p, s in enumerate(state.standings)),
+            "waiting": self.inputs.waiting(state.standings),
             "results": 0,
             "set_aside": {},
             "footprints": {"g_open": 0, "g_check": 0},
@@ -113,30 +110,8 @@ class OperatorJob:
         }
 
     def register(self) -> None:
-        """Keeps the input from being truncated past what a recovery would need; lets go of it after the last result.
-
-        An input to which nothing may be written is taken in all the same; a warning says, once, what that means.
-        """
-        try:
-            self._register()
-        except NoAccessError as refused:
-            self._registered_s = stopwatch_s()
-            if not self._is_warned:
-                self._is_warned = True
-                warnings.warn(
-                    f"nothing keeps the input {self.input.storage.url} from being truncated before the operator of "
-                    f"{self._output_place.url} has done with it: it may not be written to ({refused.what})",
-                    StrandlineWarning,
-                    stacklevel=6,  # whoever called start()
-                )
-
-    def _register(self) -> None:
-        if self.output.state.finished:
-            consumer_registry.unregister(self.input, self._consumer)
-            return
-        starts = self.input.state.starts[: self.input.spec.partitions]
-        needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
-        consumer_registry.register(self.input, self._consumer, needs, writes=self._output_place.url, label=self._label)
+        """Says what of the inputs is still needed, see `OperatorInputs.register`."""
+        self.inputs.register(self.output, self._output_place, self._label)
         self._registered_s = stopwatch_s()
 
     def catch_up(
@@ -152,11 +127,11 @@ class OperatorJob:
         With `no_more`, only what it had when it was last looked at.
         """
         if not no_more:
-            self.input.refresh()
+            self.inputs.refresh()
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
-            done = run_batch(self._work.element, self.input, self.output, self._run_steps, writer, SYSTEM_CLOCK)
+            done = run_batch(self._work.element, self.inputs.logs, self.output, self._run_steps, writer, SYSTEM_CLOCK)
             if not done:
                 break
             tell(self._report(done, stopwatch_s() - began_s))
@@ -174,22 +149,8 @@ class OperatorJob:
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
     def time_has_passed(self) -> bool:
-        """Whether the input has nothing new but the time: no tuples that wait, but a later boundary, or its end."""
-        self.input.refresh()
-        now, ours, partitions = self.input.state, self.output.state, self.input.spec.partitions
-        taken = tuple(s.input for s in ours.standings) or now.starts[:partitions]
-        if now.ends[:partitions] != taken:
-            return False
-        if now.finished != ours.finished:
-            return True
-        if self._has_times:
-            return now.boundaries != ours.boundaries
-        # Windows that go by count do not care; but commits that nobody has taken in are looked through later.
-        looked = max([self._looked_seq, *(s.commit for s in ours.standings)])
-        if now.seq - looked < index.FOLD_EVERY:
-            return False
-        self._looked_seq = now.seq
-        return True
+        """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`."""
+        return self.inputs.time_has_passed(self._work.element, self.output.state)
 
     def become_cancellable(self) -> None:
         """For a thread of our own: Spark cancels the jobs of its queries' threads, not of ours."""
@@ -212,13 +173,11 @@ class OperatorJob:
             self._work = replace(self._work, kernels=self._kernels.ready())
         # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
-        with self._steps.shown(steps):
+        with self._steps.shown(len(steps), sum(task.tuples for task in tasks)):
             return on_hosts(self._context, tasks, [hosts[s.partition] if hosts else "" for s in steps], self._work)
 
     def _task(self, step: Step) -> OperatorTask:
-        first = step.before.input if step.before else step.input_start
-        blocks = list(self.input.blocks(step.partition, first, step.input_end)) if first < step.input_end else []
-        return OperatorTask(step, blocks)
+        return OperatorTask(step, self.inputs.blocks(step))
 
     def _keep_registered(self) -> None:
         """Now and then: says what of the input is still needed. An old word about it does no harm."""
@@ -227,6 +186,7 @@ class OperatorJob:
                 self.register()
 
     def _report(self, done: Sequence[Done], seconds: float) -> dict[str, Any]:
+        standings = [d.standing for d in done]
         recovered = {
             d.standing.attempt: {
                 "partition": p,
@@ -245,13 +205,13 @@ class OperatorJob:
             self._recovery = {"last_recovery": list(recovered.values())}
         return {
             "commit": self.output.state.seq,
-            "input_commit": done[0].standing.commit,
+            "input_commit": self.inputs.commits(standings),
             "input_tuples": sum(d.taken for d in done),
-            "waiting": sum(self.input.state.ends[p] - d.standing.input for p, d in enumerate(done)),
+            "waiting": self.inputs.waiting(standings),
             "results": sum(d.results for d in done),
             "set_aside": _counts(done),
             "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},
-            **_standing([d.standing for d in done]),
+            **_standing(standings),
             "recovered": list(recovered.values()),
             "state_bytes": sum(d.state_bytes for d in done),
             "step_s": round(max(d.seconds for d in done), 4),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.log.log import Log
+from strandline.log.upstream import origins_of
+from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 
@@ -19,8 +21,8 @@ def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
     if not now:
         return saved_windows(log)
     definition_of(log.spec, log.storage.url)
-    path = str((log.spec.upstream or {}).get("path", ""))
-    return current_windows(log, place.beside(path).open())
+    inputs = [place.beside(origin.path).open() for origin in origins_of(log.spec.upstream)]
+    return current_windows(log, inputs, intake_of)
 
 
 def recovery_forecast(log: Log) -> list[dict[str, Any]]:

@@ -39,7 +39,15 @@ class OperatorTask:
     """A step, and the blocks that it takes in: its share of a batch, whatever the other partitions do."""
 
     step: Step
-    input_blocks: Sequence[Block]
+    input_blocks: Sequence[Sequence[Block]]
+    """Of each input."""
+
+    @property
+    def tuples(self) -> int:
+        """How many it takes in; of several inputs, how many at most."""
+        if self.step.input_end is None:
+            return sum(block.results for blocks in self.input_blocks for block in blocks)
+        return self.step.input_end - (self.step.before.input if self.step.before else self.step.input_start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,8 @@ class OperatorWork:
     """What all tasks of an operator have in common; called with a task, it does the task. It travels once a job."""
 
     element: Element
-    input: Place
-    input_spec: bytes
+    inputs: tuple[Place, ...]
+    input_specs: tuple[bytes, ...]
     output: Place
     output_spec: bytes
     kernels: Broadcast[KernelBundle] | None = None
@@ -59,12 +67,13 @@ class OperatorWork:
         failpoint("task-begins")
         unpacked(self.kernels)
         output = Share(self.output.storage(), _spec(self.output_spec))
-        input_ = Share(self.input.storage(), _spec(self.input_spec), task.input_blocks)
+        known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
+        inputs = tuple(Share(place.storage(), _spec(spec), blocks) for place, spec, blocks in known)
         # Attempts of a task have names of their own, or a second one would find the files of the first.
         step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=spark_host())
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
-            logs = Logs(output, input_, lambda: (self.output.open(), self.input.open()))
+            logs = Logs(output, inputs, lambda: (self.output.open(), tuple(place.open() for place in self.inputs)))
             done = run(step, _compiled(self.element), logs, cache, SYSTEM_CLOCK)
         finally:
             cache.close()

@@ -23,6 +23,7 @@ from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.listener_events import observed
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
+from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_ready
@@ -148,7 +149,7 @@ class ProcessingElement:
         job = OperatorJob(
             spark.sparkContext,
             self._element,
-            (input_place, log),
+            OperatorInputs((input_place,), (log,)),
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,

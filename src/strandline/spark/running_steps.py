@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.processing.step import Step
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -26,13 +25,12 @@ class RunningSteps:
         self._now: tuple[int, int, float, str] | None = None
 
     @contextlib.contextmanager
-    def shown(self, steps: Sequence[Step]) -> Iterator[None]:
-        """Lets everybody see these steps while they run."""
-        tuples = sum(step.input_end - (step.before.input if step.before else step.input_start) for step in steps)
+    def shown(self, steps: int, tuples: int) -> Iterator[None]:
+        """Lets everybody see that so many steps take in so many tuples, while they run."""
         context = self._context
         described = context.getLocalProperty(_DESCRIPTION)
         context.setJobDescription(f"strandline: {self._url} takes in {plural(tuples, 'tuple')}")
-        self._now = tuples, len(steps), stopwatch_s(), str(context.getLocalProperty(_GROUP) or "")
+        self._now = tuples, steps, stopwatch_s(), str(context.getLocalProperty(_GROUP) or "")
         try:
             yield
         finally:

@@ -53,7 +53,7 @@ class Run(MemoryStream):
         before = self._log.state.seq
         while batches_.run_batch(
             self._element,
-            self._source.input_log,
+            (self._source.input_log,),
             self._log,
             self._run_steps,
             Writer("run", "run", self._steps),
@@ -95,7 +95,7 @@ class Run(MemoryStream):
     def _run_step(self, s: Step) -> Done:
         cache = StateCache(Path(self._folder.name) / str(s.partition))
         try:
-            done = step.run(s, self._element, Logs(self._log, self._source.input_log), cache, self.clock)
+            done = step.run(s, self._element, Logs(self._log, (self._source.input_log,)), cache, self.clock)
         finally:
             cache.close()
         self.recoveries += done.recovery is not None

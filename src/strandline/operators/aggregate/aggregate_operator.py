@@ -16,6 +16,7 @@ from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
 from strandline.operators.expressions import VALUE_ERRORS
 from strandline.operators.kernel_arrays import Int32s, Int64s
+from strandline.operators.one_table import one_table
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
@@ -76,7 +77,7 @@ class AggregateOperator:
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; yields the results of the count windows they complete."""
-        (table,) = tuples
+        table = self._one(tuples)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             end = int(piece.column(OFFSET)[-1].as_py()) + 1
@@ -91,6 +92,15 @@ class AggregateOperator:
                 if self.definition.sketches:  # each piece leaves new ones; a step may have many pieces
                     self.state.drop_dead_bytes(self.definition.bytes_words)
             self.input_end = end
+
+    def _one(self, tuples: Sequence[pa.Table]) -> pa.Table:
+        """The tuples of all inputs in their order, in the columns of the first."""
+        if len(tuples) == 1:
+            return tuples[0]
+        reads = self.definition.reads
+        names = [*reads[0], OFFSET]
+        pairs = zip(tuples, reads, strict=True)
+        return one_table([pa.table([*map(t.column, own), t.column(OFFSET)], names=names) for t, own in pairs])
 
     def shaped(self, table: pa.Table) -> pa.Table:
         """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
@@ -188,8 +198,7 @@ class AggregateOperator:
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
-        (table,) = tuples
-        table = self.healthy(self.shaped(table))
+        table = self.healthy(self.shaped(self._one(tuples)))
         if not table.num_rows:
             return
         batch = input_batch(self.definition, table, held_bytes(self.state.arrays))

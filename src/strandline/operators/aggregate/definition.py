@@ -63,6 +63,8 @@ class AggregateDefinition:
     accumulators: tuple[Accumulator, ...]
     shape: Shape = AS_IS
     """What is done to the tuples of the input before."""
+    more_times: tuple[str, ...] = ()
+    """The time columns of further inputs, which are like the first in all other columns that are read."""
 
     @classmethod
     def of(
@@ -73,8 +75,12 @@ class AggregateDefinition:
         key: Sequence[str],
         time: str,
         shape: Shape = AS_IS,
+        more_times: Sequence[str] = (),
     ) -> AggregateDefinition:
-        """Returns the definition over columns of these types, which the shape leaves; OptionError or SchemaError."""
+        """Returns the definition over columns of these types, which the shape leaves; OptionError or SchemaError.
+
+        `more_times` are the time columns of further inputs, if there are any.
+        """
         if not aggregates:
             raise OptionError("an aggregation without aggregates", todo='write aggregate(average=sl.avg("price"), …)')
         taken = {*key, START, END}
@@ -106,13 +112,21 @@ class AggregateDefinition:
             (time, types[time]),
             tuple(resolve(name, aggregate, types) for name, aggregate in aggregates.items()),
             shape,
+            tuple(more_times),
         )
 
     @classmethod
     def from_json(
-        cls, body: Mapping[str, Any], key: Mapping[str, str], types: Mapping[str, str], time: tuple[str, str] | None
+        cls,
+        body: Mapping[str, Any],
+        key: Mapping[str, str],
+        types: Mapping[str, str],
+        times: Sequence[tuple[str, str]] = (),
     ) -> AggregateDefinition:
-        """What `to_json` said, of an operator whose results have columns of these types."""
+        """What `to_json` said, of an operator whose results have columns of these types.
+
+        `times` are names and types of the time columns of its inputs, if they are known.
+        """
         expressions = body.get("expressions", {})
         accumulators = tuple(
             resolve(name, Aggregate.from_json(a, expressions), {a[1]: a[2]} if a[1] else {})
@@ -120,7 +134,8 @@ class AggregateDefinition:
         )
         shape = Shape.from_json(body.get("shape", ()), expressions)
         window = Window.from_json(body["window"])
-        return cls(window, tuple(key.items()), time or ("", types[START]), accumulators, shape)
+        time = times[0] if times else ("", types[START])
+        return cls(window, tuple(key.items()), time, accumulators, shape, tuple(name for name, _ in times[1:]))
 
     def continuing(self, operator: Mapping[str, Any] | None) -> AggregateDefinition:
         """The plan for a stream of which stream.json says this: with its rule for sessions and its texts."""
@@ -147,11 +162,11 @@ class AggregateDefinition:
             types |= self.shape.types_over(types, schemas[0])
         types |= dict([*self.key, self.time, *((a.column, a.type) for a in self.accumulators if a.column is not None)])
         window = replace(self.window, size=4, advance=4 if self.window.advance == self.window.size else 2)
-        return replace(self, window=window, shape=AS_IS), [types]
+        return replace(self, window=window, shape=AS_IS, more_times=()), [types]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Compiled kernels stay behind: whoever gets the plan has its own.
-        return AggregateDefinition, (self.window, self.key, self.time, self.accumulators, self.shape)
+        return AggregateDefinition, (self.window, self.key, self.time, self.accumulators, self.shape, self.more_times)
 
     # ------------------------------------------------------------------ columns
 
@@ -173,13 +188,14 @@ class AggregateDefinition:
 
     @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read from the input."""
-        return (tuple(self.shape.reads(self._columns)),)
+        """The columns that are read from each input: the same ones, but for the name of the time."""
+        names = self.shape.reads(self._columns)
+        return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The time column of the input."""
-        return (self.time[0],)
+        """The time column of each input."""
+        return (self.time[0], *self.more_times)
 
     @property
     def has_times(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from strandline.log.column_types import OFFSET
+from strandline.operators.operator import OFFSET
 
 INPUT_NAME = "_input"
 

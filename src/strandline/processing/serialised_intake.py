@@ -1,0 +1,75 @@
+"""What an operator over several inputs takes in: the serialised input, as steps and recovery ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from strandline.log.input_mark import Marks, Position
+from strandline.log.log import Log
+from strandline.log.share import Share
+from strandline.operators.operator import Definition
+from strandline.processing import serialised_input
+from strandline.processing.edges import Edges
+from strandline.processing.input_stream import InputStream
+from strandline.recovery.intake import Intake, Piece, StreamIntake, Stretch
+
+
+def intake_of(definition: Definition, inputs: Sequence[Log]) -> StreamIntake | SerialisedIntake:
+    """The intake of an operator over these inputs."""
+    if len(inputs) == 1:
+        return StreamIntake(definition, inputs[0])
+    return SerialisedIntake(definition, tuple(inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class SerialisedIntake:
+    """Several streams as one sequence of tuples."""
+
+    definition: Definition
+    logs: tuple[Log, ...]
+
+    def ahead(self, partition: int, marks: Marks, until: int | None, rows: int) -> Iterator[Piece]:
+        """The tuples from where the marks stand on with a time before `until`; none if that is not known."""
+        if until is None:
+            return
+        firsts = [_known(log, partition, mark.first) for log, mark in zip(self.logs, marks.inputs, strict=True)]
+        for piece in serialised_input.pieces(self._streams(firsts), partition, marks.stands, until, rows):
+            yield _piece(piece)
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Tuples that were taken in before."""
+        streams = self._streams(stretch.needs)
+        for piece in serialised_input.replayed(
+            streams, stretch.partition, stretch.first, stretch.begin, stretch.end, rows
+        ):
+            yield _piece(piece)
+
+    def _streams(self, firsts: Sequence[int]) -> list[InputStream]:
+        wanted = zip(self.logs, self.definition.reads, firsts, strict=True)
+        return [InputStream(log, columns, first) for log, columns, first in wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeKeeping:
+    """An intake that keeps the places at which a later replay can begin, as a recovery passes them."""
+
+    intake: Intake
+    edges: Edges
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Tuples that were taken in before."""
+        self.edges.add(stretch.begin)
+        for piece in self.intake.again(stretch, rows):
+            yield piece
+            if piece.is_edge:
+                self.edges.add(Position(piece.end, piece.boundary))
+
+
+def _piece(piece: serialised_input.Piece) -> Piece:
+    return Piece(piece.tables, piece.end, piece.bound, is_edge=piece.bound is not None)
+
+
+def _known(log: Log, partition: int, first: int) -> int:
+    """The first offset to look at: a share knows no block before those that the driver has chosen."""
+    return max(first, log.state.starts[partition]) if isinstance(log, Share) else first

@@ -1,0 +1,126 @@
+"""The inputs of an operator as its driver sees them: what is new, what waits, what they have to keep."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+from strandline.errors import NoAccessError, StrandlineWarning
+from strandline.log import consumer_registry, index
+from strandline.log.block import Block
+from strandline.log.log import Log
+from strandline.log.log_state import LogState
+from strandline.log.standing import Standing
+from strandline.processing.batch import next_batch
+from strandline.processing.element import Element
+from strandline.processing.input_marks import needs
+from strandline.processing.input_stream import blocks_between
+from strandline.processing.step import Step
+from strandline.spark.place import Place
+from strandline.units import END_OF_TIME
+
+
+class OperatorInputs:
+    """One stream, or several that are serialised."""
+
+    def __init__(self, places: Sequence[Place], logs: Sequence[Log]) -> None:
+        self.places = tuple(places)
+        self.logs = tuple(logs)
+        self._looked_seq = -1
+        self._warned: set[str] = set()
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one stream."""
+        return len(self.logs) == 1
+
+    def refresh(self) -> None:
+        """Takes in what was published since."""
+        for log in self.logs:
+            log.refresh()
+
+    def commits(self, standings: Sequence[Standing]) -> int | list[int]:
+        """The last commit that was taken in; of several inputs, the last one of each that was known then."""
+        marks = standings[0].marks
+        return standings[0].commit if marks is None else [mark.seen for mark in marks.inputs]
+
+    def waiting(self, standings: Sequence[Standing]) -> int:
+        """How many tuples are not taken in; of several inputs, how many may not be."""
+        found = 0
+        for p, s in enumerate(standings):
+            places = [s.input] if s.marks is None else [mark.first for mark in s.marks.inputs]
+            found += sum(log.state.ends[p] - place for log, place in zip(self.logs, places, strict=True))
+        return found
+
+    def needs(self, number: int, standings: Sequence[Standing]) -> list[int]:
+        """What one of the inputs has to keep, per partition."""
+        log = self.logs[number]
+        starts = log.state.starts[: log.spec.partitions]
+        if not standings:
+            return list(starts)
+        marks = [s.marks for s in standings if s.marks is not None]
+        oldest = needs(marks, number) if marks else [s.oldest for s in standings]
+        return [max(first, start) for first, start in zip(oldest, starts, strict=True)]
+
+    def register(self, output: Log, place: Place, label: str) -> None:
+        """Keeps inputs from being truncated past what a recovery would need; lets go of them after the last result.
+
+        An input to which nothing may be written is taken in all the same; a warning says, once, what that means.
+        """
+        name = consumer_registry.operator_name(output.spec.id)
+        for number, log in enumerate(self.logs):
+            try:
+                if output.state.finished:
+                    consumer_registry.unregister(log, name)
+                else:
+                    needed = self.needs(number, output.state.standings)
+                    consumer_registry.register(log, name, needed, writes=place.url, label=label)
+            except NoAccessError as refused:
+                self._warn(log, place, refused)
+
+    def _warn(self, log: Log, place: Place, refused: NoAccessError) -> None:
+        url = log.storage.url
+        if url not in self._warned:
+            self._warned.add(url)
+            warnings.warn(
+                f"nothing keeps the input {url} from being truncated before the operator of {place.url} has done with "
+                f"it: it may not be written to ({refused.what})",
+                StrandlineWarning,
+                stacklevel=6,  # whoever called start()
+            )
+
+    def time_has_passed(self, element: Element, ours: LogState) -> bool:
+        """Whether there is something to take in of which Spark, which counts tuples, knows nothing.
+
+        Of one stream: nothing but a later boundary, or its end. Of several, also tuples that have waited for it.
+        """
+        self.refresh()
+        if not self.is_one:
+            return next_batch(element, self.logs, ours) is not None
+        (log,) = self.logs
+        now, partitions = log.state, log.spec.partitions
+        taken = tuple(s.input for s in ours.standings) or now.starts[:partitions]
+        if now.ends[:partitions] != taken:
+            return False
+        if now.finished != ours.finished:
+            return True
+        if element.definition.has_times:
+            return now.boundaries != ours.boundaries
+        # Windows that go by count do not care; but commits that nobody has taken in are looked through later.
+        looked = max([self._looked_seq, *(s.commit for s in ours.standings)])
+        if now.seq - looked < index.FOLD_EVERY:
+            return False
+        self._looked_seq = now.seq
+        return True
+
+    def blocks(self, step: Step) -> list[list[Block]]:
+        """The blocks of each input that a step takes in."""
+        if step.marks is None:
+            first, end = step.before.input if step.before else step.input_start, step.input_end
+            assert end is not None
+            return [list(self.logs[0].blocks(step.partition, first, end)) if first < end else []]
+        if step.until is None:
+            return [[] for _ in self.logs]
+        since, until = step.marks.stands.bound, None if step.until == END_OF_TIME else step.until
+        pairs = zip(self.logs, step.marks.inputs, strict=True)
+        return [blocks_between(log, step.partition, mark.first, since, until) for log, mark in pairs]
