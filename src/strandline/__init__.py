@@ -63,6 +63,7 @@ from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped
 from strandline.spark.stream import Stream, stream
+from strandline.spark.union import Union, union
 from strandline.version import VERSION as __version__
 
 __all__ = [
@@ -100,6 +101,7 @@ __all__ = [
     "StreamMismatchError",
     "StreamNotFoundError",
     "TruncatedError",
+    "Union",
     "UnsafeFolderError",
     "Window",
     "Windowed",
@@ -126,6 +128,7 @@ __all__ = [
     "stream",
     "sum",
     "time_window",
+    "union",
     "variance",
 ]
 

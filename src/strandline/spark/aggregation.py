@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from strandline.errors import OptionError
+from collections.abc import Sequence
+
+from strandline.errors import OptionError, SchemaError
 from strandline.log.column_types import fields_of, type_name
+from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.aggregates import Aggregate
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window
@@ -27,10 +30,10 @@ class Windowed:
         self._shape = shape
 
     def __repr__(self) -> str:
-        return builder_text("Windowed", self._input, self._window)
+        return builder_text("Windowed", self._input.members, self._window)
 
     def _repr_html_(self) -> str:
-        return builder_html("Windowed", self._input, self._window)
+        return builder_html("Windowed", self._input.members, self._window)
 
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
@@ -41,17 +44,37 @@ class Windowed:
                 where=self._input.input_place.url,
                 todo='create the stream with lateness=, for example lateness="10 s"',
             )
-        types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-        types = self._shape.types_over(types, spec.arrow)
-        plan = AggregateDefinition.of(self._window, aggregates, types, spec.key, spec.time, self._shape)
-        return Aggregation((self._input,), plan)
+        inputs = self._input.members
+        types = self._shape.types_over(_types(spec), spec.arrow)
+        times = [other.input_spec.time for other in inputs[1:]]
+        plan = AggregateDefinition.of(self._window, aggregates, types, spec.key, spec.time, self._shape, times)
+        for other, names in zip(inputs[1:], plan.reads[1:], strict=True):
+            _require_columns(inputs[0], plan.reads[0], other, names)
+        return Aggregation(inputs, plan)
+
+
+def _types(spec: StreamSpec) -> dict[str, str]:
+    return {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
+
+
+def _require_columns(first: Input, columns: Sequence[str], other: Input, names: Sequence[str]) -> None:
+    """Raises `SchemaError` unless the other input has what is read of the first, in the same types."""
+    ours, theirs = _types(first.input_spec), _types(other.input_spec)
+    for column, name in zip(columns, names, strict=True):
+        if theirs.get(name) != ours[column]:
+            has = f"has {name} {theirs[name]}" if name in theirs else f"has no column {name!r}"
+            raise SchemaError(
+                f"the operator reads {column} {ours[column]} of the first input of the union, another one {has}",
+                where=f"{first.input_place.url}, {other.input_place.url}",
+                todo="columns that are read need the same names and types in all inputs",
+            )
 
 
 class Aggregation(OperatorDescription[AggregateDefinition]):
     """A windowed aggregation; `start` sets it going."""
 
     def __repr__(self) -> str:
-        return builder_text("Aggregation", self._inputs[0], self._definition.window, self._definition, self._policy)
+        return builder_text("Aggregation", self._inputs, self._definition.window, self._definition, self._policy)
 
     def _repr_html_(self) -> str:
-        return builder_html("Aggregation", self._inputs[0], self._definition.window, self._definition, self._policy)
+        return builder_html("Aggregation", self._inputs, self._definition.window, self._definition, self._policy)

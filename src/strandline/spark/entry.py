@@ -25,7 +25,7 @@ from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic, require_ready
-from strandline.spark.processing_element import ProcessingElement
+from strandline.spark.processing_element import ProcessingElement, QueryOptions
 from strandline.spark.query import Query
 from strandline.spark.reprs import entry_html, entry_text
 from strandline.spark.shared_entry import EntryRun
@@ -136,6 +136,17 @@ class Entry(OperatorInput):
             run = self._start(spark, operator, trigger, asked.name, checkpoint_dir, None, final=asked.final)
             return run.share(run.handler.operators[0])
 
+    def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
+        """Starts the query for an operator over several inputs, or a handle on it if it runs already."""
+        with self._starting:
+            run = self._run
+            if run is not None and run.is_open:
+                run.require_same(options.trigger, None, final=options.final)
+                if (query := run.join(None)) is not None:
+                    return query
+            self._await_the_last_run()
+            return self._start(spark, None, options.trigger, None, None, None, final=options.final).share(None)
+
     def _joined(self, operator: ProcessingElement) -> Query | None:
         """A handle for an operator that has joined the query that runs; None if none does, or not for long enough."""
         run = self._run
@@ -158,7 +169,7 @@ class Entry(OperatorInput):
     def _following(self, operator: ProcessingElement) -> FollowingOperator:
         # With a handle of its own, because it reads the stream while another one is being appended to.
         spark = self._df.sparkSession
-        job = operator.job(spark, self._place.open())
+        job = operator.job(spark, [self._place.open()])
         url, given = operator.place.url.rstrip("/"), operator.query.name
         name = f"{given}: operator" if given else f"operator {url.rpartition('/')[2]}"
         events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._place.url}]")
@@ -252,7 +263,7 @@ class Entry(OperatorInput):
         stream_id = self._spec.id
         with contextlib.suppress(StreamNotFoundError):
             stream_id = self._place.open().spec.id
-        operator.require_fit(stream_id)
+        operator.require_fit([stream_id])
 
     def _require_same_context(self, spark: SparkSession) -> None:
         if spark.sparkContext is not self._df.sparkSession.sparkContext:

@@ -19,6 +19,7 @@ from strandline.spark.following import FollowingOperator
 from strandline.spark.listener_events import QueryNumbers
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
+from strandline.spark.sources import Sources
 from strandline.spark.spark_checkpoint import FOLDER
 
 if TYPE_CHECKING:
@@ -32,8 +33,17 @@ _NOBODY = Writer("", "", -1)
 class OperatorBatches(BatchHandler):
     """An operator over a stream that exists: over what it holds now and, if it `follows`, what will come."""
 
-    def __init__(self, place: Place, job: OperatorJob, every_s: float = 0.0, *, follows: bool = True) -> None:
+    def __init__(
+        self,
+        place: Place,
+        job: OperatorJob,
+        every_s: float = 0.0,
+        *,
+        follows: bool = True,
+        sources: Sources | None = None,
+    ) -> None:
         super().__init__(place)
+        self._sources = sources or Sources()
         self._job = job
         self._follows = follows
         self._every_s = max(every_s, _LOOK_EVERY_S)
@@ -57,6 +67,7 @@ class OperatorBatches(BatchHandler):
 
     def take_in_all(self) -> None:
         """The same now."""
+        self._sources.take_in_all()
         with self._at_work, self._in_words():
             if not self._stopping:
                 self.idle()
@@ -88,13 +99,30 @@ class OperatorBatches(BatchHandler):
         """The batch under way, and the steps in it."""
         return {**super().running, **self._job.running}
 
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What the last batch did, and what the last ones of its sources did, if it has some of its own."""
+        reports = self._sources.reports
+        return {**self.progress, **({"sources": reports} if reports else {})}
+
+    def _tick(self) -> bool:
+        """Also notices when a source has failed, which ends the operator, or the operator has, which ends them."""
+        if not self._stopping and (problem := self._sources.failure) is not None:
+            self.failure = self.failure or problem
+            self.end()
+        goes_on = super()._tick()
+        if not goes_on:
+            self._sources.stop()
+        return goes_on
+
     def _tell(self, report: Mapping[str, Any]) -> None:
         self._taken += report["input_tuples"]
         self.progress = {"batch": self._batch, **report}
 
     def settle(self, timeout_s: float | None) -> bool:
-        """Ends what is done for the stream beside the batches; nobody has to wait for that."""
+        """Ends what is done for the stream beside the batches, for which nobody has to wait, and its own sources."""
         self._job.close()
+        self._sources.stop()
         return super().settle(timeout_s)
 
 

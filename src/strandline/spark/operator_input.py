@@ -8,6 +8,7 @@ from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.spark.aggregation import Windowed
 from strandline.spark.place import Place
+from strandline.spark.processing_element import Input
 from strandline.spark.shaped import Shaped, shaped
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class OperatorInput:
     def input_place(self) -> Place:
         """Where it is, or will be."""
         raise NotImplementedError
+
+    @property
+    def members(self) -> tuple[Input, ...]:
+        """The streams that it is made of: itself, or those of a union."""
+        return (self,)
 
     def ticks(self, spark: SparkSession) -> DataFrame:
         """A streaming DataFrame that has tuples whenever the stream has grown."""

@@ -1,7 +1,8 @@
 """A processing element: an operator between its inputs and its output, and the query that lets it work.
 
 Over streams that exist, the query is a clock that ticks whenever one of them has grown. Over one entry point the
-operator is fused with it: the query that persists the DataFrame feeds the operator, too.
+operator is fused with it: the query that persists the DataFrame feeds the operator, too. Among several inputs an entry
+point has a query of its own, which starts before the operator's and ends with it.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import contextlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundError
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
-from strandline.processing.batch import require_same_input
+from strandline.log.upstream import Origin, upstream_of
+from strandline.processing.batch import require_same_inputs
 from strandline.processing.element import Element
 from strandline.processing.kernel_warm_up import Kernels
 from strandline.spark.housekeeping import Housekeeping
@@ -28,6 +31,7 @@ from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_ready
 from strandline.spark.query import Query
+from strandline.spark.sources import Sources
 from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
 from strandline.spark.worker_python import require_workers
 
@@ -46,6 +50,10 @@ class Input(Protocol):
     def input_place(self) -> Place:
         """Where it is, or will be."""
 
+    @property
+    def members(self) -> Sequence[Input]:
+        """The streams that it is made of: itself, or those of a union."""
+
     def ticks(self, spark: SparkSession) -> DataFrame:
         """A streaming DataFrame that has tuples whenever the stream has grown; raises if Spark cannot see it."""
 
@@ -56,6 +64,9 @@ class EntryPoint(Input, Protocol):
 
     def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
         """Starts that query with the operator behind it, or lets the operator join it."""
+
+    def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
+        """Starts that query for an operator over several inputs, or a handle on it if it runs already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,72 +95,91 @@ class ProcessingElement:
 
     def start(self, spark: SparkSession) -> Query:
         """Starts the query, or joins one that persists its input; the output stream is created if there is none."""
-        (input_,) = self._inputs
-        if isinstance(input_, EntryPoint):
-            return input_.start_with(spark, self)
-        return self._start_over(spark, input_)
+        first = self._inputs[0]
+        if len(self._inputs) == 1 and isinstance(first, EntryPoint):
+            return first.start_with(spark, self)
+        return self._start_over_streams(spark)
 
-    def _start_over(self, spark: SparkSession, input_: Input) -> Query:
-        """Starts a query that ticks whenever the input has grown."""
+    def _start_over_streams(self, spark: SparkSession) -> Query:
+        """Starts a query that ticks whenever an input has grown, behind the queries that persist DataFrames."""
         query = self.query
-        arguments = trigger_arguments(query.trigger)
-        if query.final:
+        entries = [input_ for input_ in self._inputs if isinstance(input_, EntryPoint)]
+        trigger_arguments(query.trigger)
+        if query.final and len(entries) < len(self._inputs):
             raise OptionError(
                 "final= is for an entry point: an operator over a stream finishes its results when its input is "
                 "finished",
                 where=self.place.url,
                 todo="leave it out here, and finish the input where that is written",
             )
-        ticks, log = input_.ticks(spark), input_.input_place.open()
         checkpoint = Place(query.spark_checkpoint_dir) if query.spark_checkpoint_dir else self.place
         require_ready(spark, [self.place.url], query.name, checkpoint)
-        self.require_fit(log.spec.id)
+        self._require_another_place()
+        sources = Sources.start(spark, entries, query)
+        try:
+            return self._start_query(spark, checkpoint, sources)
+        except BaseException:
+            sources.stop()
+            raise
+
+    def _start_query(self, spark: SparkSession, checkpoint: Place, sources: Sources) -> Query:
+        query = self.query
+        ticks = _one([input_.ticks(spark) for input_ in self._inputs])
+        logs = [input_.input_place.open() for input_ in self._inputs]
+        self.require_fit([log.spec.id for log in logs])
         require_workers(spark)
-        job = self.job(spark, log)
-        handler = OperatorBatches(self.place, job, interval_s(query.trigger), follows=query.trigger != AVAILABLE_NOW)
+        job = self.job(spark, logs)
+        follows = query.trigger != AVAILABLE_NOW
+        handler = OperatorBatches(self.place, job, interval_s(query.trigger), follows=follows, sources=sources)
         handler.catch_up()
-        stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**arguments)
+        stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
         if query.name:
             stream = stream.queryName(query.name)
         spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
         handler.runs_in(spark_query)
         return Query(spark_query, handler)
 
-    def require_fit(self, input_id: str) -> None:
-        """Raises if there is a stream already and it is not this operator's over this input."""
-        if self.place.url == self._inputs[0].input_place.url:
+    def require_fit(self, input_ids: Sequence[str]) -> None:
+        """Raises if there is a stream already and it is not this operator's over these inputs."""
+        self._require_another_place()
+        with contextlib.suppress(StreamNotFoundError):
+            self.place.open().spec.require_same(self._spec_over(input_ids), self.place.url)
+
+    def _require_another_place(self) -> None:
+        if any(self.place.url == input_.input_place.url for input_ in self._inputs):
             raise OptionError(
                 "an operator cannot write its results into the stream that it reads",
                 where=self.place.url,
                 todo="give start() another path",
             )
-        with contextlib.suppress(StreamNotFoundError):
-            self.place.open().spec.require_same(self._spec_over(input_id), self.place.url)
 
-    def _spec_over(self, input_id: str) -> StreamSpec:
-        upstream = {"stream": input_id, "path": self._inputs[0].input_place.url}
+    def _spec_over(self, input_ids: Sequence[str]) -> StreamSpec:
+        pairs = zip(input_ids, self._inputs, strict=True)
+        upstream = upstream_of([Origin(id_, input_.input_place.url) for id_, input_ in pairs])
         return replace(self._spec, upstream=upstream, created_us=SYSTEM_CLOCK.now_us())
 
-    def job(self, spark: SparkSession, log: Log) -> OperatorJob:
-        """The operator at work, its output stream created if there is none, its input kept from truncation."""
-        input_place = self._inputs[0].input_place
-        output = Log.create(self.place.storage(), self._spec_over(log.spec.id))
-        require_same_input(log, output.state)
-        if self.place.durability == "fsync" and "os" in (input_place.durability, log.state.durability):
-            warnings.warn(
-                f"the operator's stream {self.place.url} survives a power loss, its input {input_place.url} may not "
-                '(it is written with durability="os"): after one, the operator will refuse to go on',
-                StrandlineWarning,
-                stacklevel=4,
-            )
-        kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, (log.spec,)))
+    def job(self, spark: SparkSession, logs: Sequence[Log]) -> OperatorJob:
+        """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
+        places = [input_.input_place for input_ in self._inputs]
+        output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
+        require_same_inputs(logs, output.state)
+        for place, log in zip(places, logs, strict=True):
+            if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
+                warnings.warn(
+                    f"the operator's stream {self.place.url} survives a power loss, its input {place.url} may not "
+                    '(it is written with durability="os"): after one, the operator will refuse to go on',
+                    StrandlineWarning,
+                    stacklevel=4,
+                )
+        specs = tuple(log.spec for log in logs)
+        kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, specs))
         kernels.begin()
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
         job = OperatorJob(
             spark.sparkContext,
             self._element,
-            OperatorInputs((input_place,), (log,)),
+            OperatorInputs(places, logs),
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,
@@ -157,3 +187,12 @@ class ProcessingElement:
         )
         job.register()
         return job
+
+
+def _one(ticks: Sequence[DataFrame]) -> DataFrame:
+    """All ticks in one streaming DataFrame; of their tuples nothing is left but that there are some."""
+    from pyspark.sql import functions as F
+
+    if len(ticks) == 1:
+        return ticks[0]
+    return reduce(lambda one, other: one.unionAll(other), [t.select(F.lit(0).alias("tick")) for t in ticks])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.card import bars, card
@@ -164,26 +164,34 @@ def entry_html(url: str, spec: StreamSpec) -> str:
 
 
 def builder_text(
-    kind: str, of: Input, window: Window, plan: AggregateDefinition | None = None, policy: Policy | None = None
+    kind: str,
+    of: Sequence[Input],
+    window: Window,
+    plan: AggregateDefinition | None = None,
+    policy: Policy | None = None,
 ) -> str:
     """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
 
     def make() -> str:
-        parts = [redacted_url(of.input_place.url), repr(window), *_aggregates(plan)]
+        parts = [*(redacted_url(input_.input_place.url) for input_ in of), repr(window), *_aggregates(plan)]
         return f"{kind}({', '.join([*parts, *([] if policy is None else [repr(policy)])])})"
 
     return shown(make, f"{kind}(…)")
 
 
 def builder_html(
-    kind: str, of: Input, window: Window, plan: AggregateDefinition | None = None, policy: Policy | None = None
+    kind: str,
+    of: Sequence[Input],
+    window: Window,
+    plan: AggregateDefinition | None = None,
+    policy: Policy | None = None,
 ) -> str:
     """The same as a card, with a picture of the windows."""
 
     def make() -> str:
         facts = {
-            "input": redacted_url(of.input_place.url),
-            "key": ", ".join(of.input_spec.key),
+            "input": ", ".join(redacted_url(input_.input_place.url) for input_ in of),
+            "key": ", ".join(of[0].input_spec.key),
             "window": repr(window),
             "results": ", ".join(_aggregates(plan)) or None,
             "checkpoint": None if policy is None else repr(policy),

@@ -72,6 +72,10 @@ class Shaped:
         return rekeyed(self._input, self.read_stream, key, path, spark, options, self._shape)
 
     def _stream(self, method: str) -> Any:
+        if len(self._input.members) > 1:
+            raise OptionError(
+                f"{method}() of a union", todo="read its streams one by one, or the results of an operator over it"
+            )
         if not hasattr(self._input, "read"):
             raise OptionError(
                 f"{method}() before the DataFrame is in its stream",

@@ -88,14 +88,18 @@ class EntryRun:
             self._shares.append(share)
         return self._handle(share)
 
-    def join(self, operator: FollowingOperator) -> Query | None:
-        """A handle for one more operator, which follows from now on; None if the query is coming to its end."""
+    def join(self, operator: FollowingOperator | None) -> Query | None:
+        """A handle for one more who holds on to it; None if the query is coming to its end.
+
+        With an operator, that follows from now on.
+        """
         share = EntryShare(self, operator)
         with self._lock:  # whoever ends it has closed it before, or finds this operator
             if not self.is_open:
                 return None
             self._shares.append(share)
-            self.handler.join(operator)
+            if operator is not None:
+                self.handler.join(operator)
         return self._handle(share)
 
     def _handle(self, share: EntryShare) -> Query:

@@ -7,6 +7,7 @@ then all other columns, and the same `EntryLimits` say what is late, ahead or un
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -163,7 +164,7 @@ def stream(
     those of `sl.source`, but for `max_ahead`, which is off by default: the clock of a test says nothing of its data.
     """
     spec = StreamSpec(
-        id="feed",
+        id=str(uuid.uuid4()),
         schema=schema_json(schema),
         key=(key,) if isinstance(key, str) else tuple(key),
         time=time,

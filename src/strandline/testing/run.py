@@ -31,9 +31,14 @@ class Run(MemoryStream):
     """An operator and its output stream, on which further operators can be built."""
 
     def __init__(
-        self, aggregation: Aggregation, source: MemoryStream, clock: HandClock, on_error: OnError, tuples_max: int
+        self,
+        aggregation: Aggregation,
+        sources: Sequence[MemoryStream],
+        clock: HandClock,
+        on_error: OnError,
+        tuples_max: int,
     ) -> None:
-        self._source = source
+        self._sources = tuple(sources)
         self.clock = clock
         self._element = Element(aggregation.definition, aggregation.policy, on_error, tuples_max)
         self._steps = 0
@@ -42,18 +47,22 @@ class Run(MemoryStream):
         self.recoveries = 0
         """How often the state of a partition was recovered."""
         super().__init__(
-            Log.create(MemoryStorage(clock), output_spec(aggregation.definition, source.input_spec), clock)
+            Log.create(MemoryStorage(clock), output_spec(aggregation.definition, sources[0].input_spec), clock)
         )
 
     def step(self) -> pa.Table:
-        """Takes in all that the source has, and returns the results that came of it."""
-        if isinstance(self._source, Feed):
-            self._source.pass_time()
-        self._source.input_log.refresh()
+        """Takes in all that the source has, and returns the results that came of it.
+
+        Of several sources: all that is before the time up to which each of them is known.
+        """
+        for source in self._sources:
+            if isinstance(source, Feed):
+                source.pass_time()
+            source.input_log.refresh()
         before = self._log.state.seq
         while batches_.run_batch(
             self._element,
-            (self._source.input_log,),
+            self._inputs,
             self._log,
             self._run_steps,
             Writer("run", "run", self._steps),
@@ -62,8 +71,12 @@ class Run(MemoryStream):
             self._steps += 1
         return self._published_after(before)
 
+    @property
+    def _inputs(self) -> tuple[Log, ...]:
+        return tuple(source.input_log for source in self._sources)
+
     def crash(self) -> None:
-        """Loses everything but the two streams: the next step recovers from them."""
+        """Loses everything but the streams: the next step recovers from them."""
         for path in Path(self._folder.name).iterdir():
             shutil.rmtree(path)
         self._log = Log.open(self._log.storage, self.clock)
@@ -95,7 +108,7 @@ class Run(MemoryStream):
     def _run_step(self, s: Step) -> Done:
         cache = StateCache(Path(self._folder.name) / str(s.partition))
         try:
-            done = step.run(s, self._element, Logs(self._log, (self._source.input_log,)), cache, self.clock)
+            done = step.run(s, self._element, Logs(self._log, self._inputs), cache, self.clock)
         finally:
             cache.close()
         self.recoveries += done.recovery is not None
@@ -103,11 +116,11 @@ class Run(MemoryStream):
 
 
 def run(aggregation: Aggregation, *, on_error: OnError = "stop", max_tuples_per_batch: int | None = None) -> Run:
-    """The operator, ready for `step`; it has to stand on a stream of `sl.testing`. Options are those of `start`."""
-    (source,) = aggregation.inputs
-    if not isinstance(source, Feed | Run):
+    """The operator, ready for `step`; it has to stand on streams of `sl.testing`. Options are those of `start`."""
+    sources = [source for source in aggregation.inputs if isinstance(source, Feed | Run)]
+    if len(sources) < len(aggregation.inputs):
         raise OptionError(
             "this operator does not stand on a stream of sl.testing",
             todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
         )
-    return Run(aggregation, source, source.clock, on_error, max_tuples_per_batch or TUPLES_MAX)
+    return Run(aggregation, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX)

@@ -1,0 +1,86 @@
+"""Operators over several inputs in Spark: results are those of the same data in one batch."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import strandline as sl
+from strandline.errors import StrandlineError, StreamMismatchError
+
+SQL = """
+SELECT id, window.start AS window_start, window.end AS window_end, count(*) AS n, sum(v) AS total
+FROM (SELECT id, v, window(at, '10 seconds') AS window FROM tuples) GROUP BY id, window
+"""
+
+
+def events(spark: SparkSession, folder: Path, parts: int, start: int) -> Any:
+    """A streaming DataFrame over files that are there: tuples in disorder, none later than five seconds."""
+    folder.mkdir()
+    for part in range(parts):
+        rows = spark.range(200).selectExpr(
+            f"(id * 7 + {start}) % 5 AS id",
+            f"timestamp_seconds(1767225600 + {part} * 20 + id div 10 - (id * 3 + {start}) % 4) AS at",
+            f"id * 10 + {start} AS v",
+        )
+        rows.coalesce(1).write.mode("append").parquet(str(folder))
+    return spark.readStream.schema("id long, at timestamp, v long").parquet(str(folder))
+
+
+def source(spark: SparkSession, tmp_path: Path, name: str, parts: int, start: int) -> Any:
+    df = events(spark, tmp_path / f"{name}-files", parts, start)
+    return sl.source(df, str(tmp_path / name), key="id", time="at", partitions=2, lateness="1 hour", max_ahead=None)
+
+
+def counted(*inputs: Any) -> sl.Aggregation:
+    window = sl.union(*inputs).window(sl.time_window("10 s"))
+    return window.aggregate(n=sl.count_all(), total=sl.sum("v"))
+
+
+def test_a_union_of_streams_and_a_source_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
+    parts = [source(spark, tmp_path, name, n, n) for name, n in (("one", 1), ("two", 2), ("three", 3))]
+    for part in parts[:2]:
+        part.start(spark, trigger="available-now", final=True).await_termination()
+    first, second = (sl.stream(str(tmp_path / name)) for name in ("one", "two"))
+    operator = counted(first, parts[2], second)
+    query = operator.start(spark, str(tmp_path / "counted"), trigger="available-now", max_tuples_per_batch=100)
+    query.await_termination()
+    assert sl.stream(str(tmp_path / "counted")).read(spark).count() == 0  # the third is not finished, and an hour late
+    assert [s["tuples"] for s in query.progress["sources"]] == [600]
+    parts[2].start(spark, trigger="available-now", final=True).await_termination()
+    # Another program, which has nothing but the streams.
+    last = sl.stream(str(tmp_path / "three"))
+    counted(first, last, second).start(spark, str(tmp_path / "counted"), trigger="available-now").await_termination()
+    results = sl.stream(str(tmp_path / "counted"))
+    assert results.is_finished
+    everything = first.read(spark).unionAll(second.read(spark)).unionAll(last.read(spark))
+    everything.createOrReplaceTempView("tuples")
+    expected = sorted(map(tuple, spark.sql(SQL).collect()))
+    assert (
+        sorted(map(tuple, results.read(spark).select("id", "window_start", "window_end", "n", "total").collect()))
+        == expected
+    )
+    assert results.open_windows(now=True).num_rows == 0
+    assert str(tmp_path / "three") in results.describe().operator.input  # type: ignore[union-attr]
+    with pytest.raises(StreamMismatchError, match="its input is"):
+        counted(last, first, second).start(spark, str(tmp_path / "counted"), trigger="available-now")
+
+
+def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    good = source(spark, tmp_path, "good", 1, 1)
+    bad = source(spark, tmp_path, "bad", 1, 2)
+    query = counted(good, bad).start(spark, str(tmp_path / "counted"))
+    query.process_all_available()
+    assert len(spark.streams.active) == 3
+    query.stop()
+    assert spark.streams.active == []
+    assert sum(sl.stream(str(tmp_path / "good")).offsets().values()) == 200
+    query = counted(good, bad).start(spark, str(tmp_path / "counted"))
+    (tmp_path / "bad-files" / "part-9.parquet").write_bytes(b"no parquet")
+    with pytest.raises(Exception, match=r"(?i)parquet") as caught:
+        query.await_termination(60)
+    assert not isinstance(caught.value, StrandlineError) or "bad" in str(caught.value)
+    assert spark.streams.active == []

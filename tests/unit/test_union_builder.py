@@ -1,0 +1,92 @@
+"""`sl.union` as a user writes it, without Spark: what it gives, and what it refuses with which words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import strandline as sl
+from strandline.errors import OptionError, SchemaError
+
+ITEMS = "id long, at timestamp, price double"
+
+
+def feed(schema: str = ITEMS, **options: Any) -> Any:
+    return sl.testing.stream(schema, **{"key": "id", "time": "at", "lateness": "5 s", **options})
+
+
+def counted(union: Any) -> sl.Aggregation:
+    return union.window(sl.time_window("10 s")).aggregate(total=sl.sum("price"), first=sl.first("price"))  # type: ignore[no-any-return]
+
+
+def test_a_union_is_taken_in_by_time_and_then_by_input() -> None:
+    one, two = feed(), feed("id long, day timestamp, price double, more string", time="day")
+    run = sl.testing.run(counted(sl.union(one, two)))
+    one.add([(1, "2026-01-01 00:00:30", 1.0), (1, "2026-01-01 00:00:02", 2.0), (1, "2026-01-01 00:00:01", 3.0)])
+    assert run.step().num_rows == 0  # what the other one has is not known
+    two.add([(1, "2026-01-01 00:00:01", 4.0, "x"), (1, "2026-01-01 00:00:00", 5.0, "y")])
+    assert run.step().num_rows == 0
+    two.add([(2, "2026-01-01 00:00:16", 6.0, "z")])
+    run.crash()
+    rows = run.step().to_pylist()
+    assert [(r["id"], r["total"], r["first"]) for r in rows] == [(1, 14.0, 5.0)]
+    one.finish()
+    two.finish()
+    assert {(r["id"], r["total"]) for r in run.step().to_pylist()} == {(1, 1.0), (2, 6.0)}
+    assert run.recoveries > 0
+    assert run.open_windows == 0
+
+
+def test_stateless_work_behind_a_union_is_done_to_the_tuples_of_all_inputs() -> None:
+    one, two = feed(), feed("id long, day timestamp, price double", time="day")
+    union = sl.union(one, two).where(pc.field("price") > 1.0).select("id", "at", price=pc.field("price") * 2.0)
+    run = sl.testing.run(counted(union))
+    one.add([(1, "2026-01-01 00:00:01", 1.0), (1, "2026-01-01 00:00:02", 2.0)])
+    two.add([(1, "2026-01-01 00:00:03", 3.0), (1, "2026-01-01 00:00:04", 0.5)])
+    one.finish()
+    two.finish()
+    assert [r["total"] for r in run.step().to_pylist()] == [10.0]
+
+
+@pytest.mark.parametrize(
+    ("others", "error", "what"),
+    [
+        ({"lateness": None}, OptionError, "in which nothing is ever late"),
+        ({"partitions": 3}, OptionError, "have 2 and 3 partitions"),
+        ({"schema": "number long, at timestamp, price double", "key": "number"}, SchemaError, "number long"),
+        ({"schema": "id int, at timestamp, price double"}, SchemaError, "different keys: id long, and id integer"),
+        ({"schema": "id long, at long, price double", "lateness": 5}, SchemaError, "at timestamp, and at long"),
+    ],
+)
+def test_inputs_that_differ_are_refused_with_what_differs(others: dict[str, Any], error: type, what: str) -> None:
+    with pytest.raises(error, match=re.escape(what)):
+        sl.union(feed(), feed(**others))
+
+
+def test_columns_that_are_read_have_to_be_the_same_in_all_inputs() -> None:
+    text = sl.union(feed(), feed("id long, at timestamp, price string"))
+    with pytest.raises(SchemaError, match="has price string"):
+        counted(text)
+    none = sl.union(feed(), feed("id long, at timestamp"))
+    with pytest.raises(SchemaError, match="has no column 'price'"):
+        counted(none)
+    none.window(sl.count_window(2)).aggregate(n=sl.count_all())
+
+
+def test_what_is_no_union_is_refused(tmp_path: Path) -> None:
+    one, two = feed(), feed()
+    with pytest.raises(OptionError, match="a union of 1 stream"):
+        sl.union(one)
+    with pytest.raises(OptionError, match="the same stream twice"):
+        sl.union(one, two, one)
+    with pytest.raises(OptionError, match="input 2 of the union is 'streams/items'"):
+        sl.union(one, "streams/items")
+    with pytest.raises(OptionError, match="input 2 of the union is"):
+        sl.union(one, two.where(pc.field("price") > 0))
+    with pytest.raises(OptionError, match=re.escape("to_arrow() of a union")):
+        sl.union(one, two).where(pc.field("price") > 0).to_arrow()
+    assert "Union(" in repr(sl.union(one, two))
