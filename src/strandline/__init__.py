@@ -58,6 +58,7 @@ from strandline.operators.aggregate.aggregates import (
 )
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.spark.aggregation import Aggregation, Windowed
+from strandline.spark.barrier import Barrier, barrier
 from strandline.spark.entry import Entry, persist, source
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
@@ -70,6 +71,7 @@ __all__ = [
     "Aggregate",
     "AggregateOverflowError",
     "Aggregation",
+    "Barrier",
     "CollectedError",
     "ConflictError",
     "ConsumerError",
@@ -107,6 +109,7 @@ __all__ = [
     "Windowed",
     "__version__",
     "avg",
+    "barrier",
     "cec",
     "count",
     "count_all",

@@ -1,4 +1,4 @@
-"""`sl.union` as a user writes it, without Spark: what it gives, and what it refuses with which words."""
+"""`sl.union` and `sl.barrier` as a user writes them, without Spark: what they give, and what they refuse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
-from strandline.errors import OptionError, SchemaError
+from strandline.errors import OptionError, SchemaError, StreamMismatchError
 
 ITEMS = "id long, at timestamp, price double"
 
@@ -55,11 +55,11 @@ def test_stateless_work_behind_a_union_is_done_to_the_tuples_of_all_inputs() -> 
 @pytest.mark.parametrize(
     ("others", "error", "what"),
     [
-        ({"lateness": None}, OptionError, "in which nothing is ever late"),
-        ({"partitions": 3}, OptionError, "have 2 and 3 partitions"),
+        ({"lateness": None}, OptionError, "input 2 has no lateness"),
+        ({"partitions": 3}, StreamMismatchError, "input 1: 2; input 2: 3"),
         ({"schema": "number long, at timestamp, price double", "key": "number"}, SchemaError, "number long"),
-        ({"schema": "id int, at timestamp, price double"}, SchemaError, "different keys: id long, and id integer"),
-        ({"schema": "id long, at long, price double", "lateness": 5}, SchemaError, "at timestamp, and at long"),
+        ({"schema": "id int, at timestamp, price double"}, SchemaError, "input 1: id long; input 2: id integer"),
+        ({"schema": "id long, at long, price double", "lateness": 5}, SchemaError, "input 1: timestamp; input 2: long"),
     ],
 )
 def test_inputs_that_differ_are_refused_with_what_differs(others: dict[str, Any], error: type, what: str) -> None:
@@ -79,14 +79,46 @@ def test_columns_that_are_read_have_to_be_the_same_in_all_inputs() -> None:
 
 def test_what_is_no_union_is_refused(tmp_path: Path) -> None:
     one, two = feed(), feed()
-    with pytest.raises(OptionError, match="a union of 1 stream"):
+    with pytest.raises(OptionError, match="the union has 1 input"):
         sl.union(one)
-    with pytest.raises(OptionError, match="the same stream twice"):
+    with pytest.raises(OptionError, match="input 1 and input 3 are the same stream"):
         sl.union(one, two, one)
-    with pytest.raises(OptionError, match="input 2 of the union is 'streams/items'"):
+    with pytest.raises(OptionError, match="input 2 of the union is 'streams/items', not a stream"):
         sl.union(one, "streams/items")
     with pytest.raises(OptionError, match="input 2 of the union is"):
         sl.union(one, two.where(pc.field("price") > 0))
     with pytest.raises(OptionError, match=re.escape("to_arrow() of a union")):
         sl.union(one, two).where(pc.field("price") > 0).to_arrow()
     assert "Union(" in repr(sl.union(one, two))
+
+
+# ---------------------------------------------------------------------- barriers
+
+
+def test_a_barrier_brings_the_nth_tuples_of_a_key_together() -> None:
+    one, two = feed(), feed("id long, day timestamp, level int", time="day")
+    run = sl.testing.run(sl.barrier(price=one, level=two).checkpoint(sl.cec(replay=2)))
+    one.add([(1, "2026-01-01 00:00:01", 1.0), (1, "2026-01-01 00:00:03", 2.0), (2, "2026-01-01 00:00:30", 3.0)])
+    two.add([(1, "2026-01-01 00:00:02", 7), (2, "2026-01-01 00:00:30", 8)])
+    (row,) = run.step().to_pylist()
+    assert list(row) == ["id", "time", "price_at", "price_price", "level_day", "level_level"]
+    assert (row["id"], row["time"], row["price_price"], row["level_level"]) == (1, row["level_day"], 1.0, 7)
+    assert run.open_windows == 1
+    run.crash()
+    two.add([(1, "2026-01-01 00:00:40", 9)])
+    one.finish()
+    two.finish()
+    assert [(r["price_price"], r["level_level"]) for r in run.step().to_pylist()] == [(3.0, 8), (2.0, 9)]
+    assert run.open_windows == 0
+    assert run.recoveries > 0
+
+
+def test_what_is_no_barrier_is_refused() -> None:
+    with pytest.raises(OptionError, match="the barrier has 1 input"):
+        sl.barrier(a=feed())
+    with pytest.raises(OptionError, match="a and b are the same stream"):
+        one = feed()
+        sl.barrier(a=one, b=one)
+    with pytest.raises(OptionError, match="at_most='many'"):
+        sl.barrier(at_most="many", a=feed(), b=feed())  # type: ignore[arg-type]
+    assert "Barrier(" in repr(sl.barrier(a=feed(), b=feed()))

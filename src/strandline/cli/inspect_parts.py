@@ -117,10 +117,11 @@ def chart(s: Summary, histogram: Histogram) -> tuple[RenderableType, str]:
 def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     """What the operator computes, where it stands, and what its recovery would cost."""
     facts = facts_table()
-    facts.add_row("windows", Text(o.windows))
+    facts.add_row("windows" if o.window else "operator", Text(o.windows))
     if o.shape:
         facts.add_row("tuples", Text(o.shape))
-    facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
+    if o.aggregates:
+        facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
     facts.add_row("input", Text(o.input))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
     facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")

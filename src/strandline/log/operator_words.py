@@ -8,6 +8,20 @@ from typing import Any
 from strandline.wording import exact_duration
 
 
+def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
+    """What it does, from the JSON that stream.json has of it.
+
+    >>> operator_text({"kind": "barrier", "inputs": [{"name": "a"}, {"name": "b"}], "at_most": 9}, is_timestamp=True)
+    'barrier of a and b, at most 9 tuples of a key wait'
+    """
+    if "window" in operator:
+        return window_text(operator["window"], is_timestamp=is_timestamp)
+    if operator.get("kind") != "barrier":
+        return str(operator.get("kind"))
+    bound = "" if operator["at_most"] is None else f", at most {operator['at_most']:,} tuples of a key wait"
+    return f"barrier of {' and '.join(one['name'] for one in operator['inputs'])}{bound}"
+
+
 def window_text(window: Mapping[str, Any], *, is_timestamp: bool) -> str:
     """Its windows, from the JSON that stream.json has of them.
 
@@ -77,6 +91,10 @@ def _aggregate_text(
 def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timestamp: bool) -> Iterator[str]:
     """In what two operators differ, a sentence each; nothing if they are the same."""
     changed = {name for name in {*mine, *wanted} if mine.get(name) != wanted.get(name)}
+    if "kind" in changed:
+        ours, theirs = (operator_text(o, is_timestamp=is_timestamp) for o in (mine, wanted))
+        yield f"it is made by {ours}, in this program by {theirs}"
+        return
     if "window" in changed:
         ours, theirs = (window_text(o["window"], is_timestamp=is_timestamp) for o in (mine, wanted))
         if ours == theirs:

@@ -18,7 +18,7 @@ from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
-from strandline.log.operator_words import aggregate_texts, shape_text, window_text
+from strandline.log.operator_words import aggregate_texts, operator_text, shape_text
 from strandline.log.upstream import origins_of
 
 BUCKETS = 60
@@ -54,8 +54,9 @@ class OperatorSummary:
     """Where the operator that computes a stream stands, and what its recovery would cost now."""
 
     window: Mapping[str, Any]
+    """Empty if it is no aggregation."""
     windows: str
-    """The same in words."""
+    """The same in words; of others, what they do."""
     shape: str
     """What is done to the tuples before, in words."""
     aggregates: Mapping[str, str]
@@ -182,10 +183,10 @@ def _operator(log: Log) -> OperatorSummary | None:
     last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
     kinds = ("g_open", "g_check")
     return OperatorSummary(
-        window=operator["window"],
-        windows=window_text(operator["window"], is_timestamp=log.spec.time_is_timestamp),
+        window=operator.get("window", {}),
+        windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
         shape=shape_text(operator.get("shape", ())),
-        aggregates=aggregate_texts(operator["aggregates"]),
+        aggregates=aggregate_texts(operator.get("aggregates", {})),
         input=", ".join(origin.path for origin in origins_of(log.spec.upstream)),
         mode=standings[0].mode if standings else "eventual",
         open_windows=sum(s.open for s in standings),

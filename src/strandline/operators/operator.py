@@ -142,6 +142,10 @@ class Definition(Protocol):
         """The columns of the output that `Operator.load` reads."""
 
     @property
+    def replays_windows(self) -> bool:
+        """Whether windows that no footprint holds are got back by the replay; else every open window has one."""
+
+    @property
     def needs_newer_format(self) -> bool:
         """Whether versions before streams of format 3 would misunderstand it."""
 

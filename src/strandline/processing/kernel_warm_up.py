@@ -27,6 +27,7 @@ from strandline.arrow_types import simple_type
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.clock import SYSTEM_CLOCK
 from strandline.log import block as blocks
+from strandline.log import quiet
 from strandline.log.column_types import arrow_type, fields_of
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
@@ -155,6 +156,7 @@ class _Life:
             self._input(f"input-{number}", own, time)
             for number, (own, time) in enumerate(zip(columns, definition.times, strict=True))
         )
+        self._now = 0
         spec = output_spec(definition, self._inputs[0].spec)
         self._output = Log.create(LocalStorage(folder / "output", durability="os"), spec)
 
@@ -164,10 +166,18 @@ class _Life:
         spec = StreamSpec(name, {"type": "struct", "fields": fields}, key, time, partitions=1, lateness=_LATENESS)
         return Log.create(LocalStorage(self._folder / name, durability="os"), spec)
 
+    def _feed(self, keys: range, later: int) -> None:
+        """A tuple of each key in each input. Over several, time has to pass, or none of them would be taken in."""
+        if len(self._inputs) == 1:
+            return _append(self._inputs[0], keys, later)
+        for log in self._inputs:
+            _append(log, keys, self._now + later)
+            quiet.pass_time(log, self._now + later + len(_MANY), "warm-up", "os")
+        self._now += later + len(_MANY)
+
     def step(self, policy: Policy, home: str, keys: range, later: int = 0) -> None:
         """Takes in a tuple of each key; the state is looked for, and left, in a folder of this name."""
-        for log in self._inputs:
-            _append(log, keys, later)
+        self._feed(keys, later)
         element = Element(self._definition, policy, "set_aside", durability="os")
 
         def run(todo: Sequence[Step]) -> list[Done]:

@@ -69,7 +69,7 @@ def _contradictions(log: Log, partition: int, operator: Operator) -> Iterator[st
     """Where the footprints found are not those that the standing speaks of."""
     standing, end = log.state.standings[partition], log.state.ends[partition]
     oldest = operator.oldest_footprint()
-    if standing.mode != "eventual" or oldest is None:
+    if standing.mode != "eventual" or oldest is None or operator.definition.replays_windows:
         return
     input_end, position = oldest
     if input_end != standing.oldest:

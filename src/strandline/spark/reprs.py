@@ -201,6 +201,29 @@ def builder_html(
     return shown(make, card(kind, {}))
 
 
+def operator_text(kind: str, inputs: Sequence[Input], policy: Policy) -> str:
+    """For example: Barrier(streams/a, streams/b, cec(…))."""
+
+    def make() -> str:
+        return f"{kind}({', '.join([*(redacted_url(i.input_place.url) for i in inputs), repr(policy)])})"
+
+    return shown(make, f"{kind}(…)")
+
+
+def operator_html(kind: str, inputs: Sequence[Input], policy: Policy) -> str:
+    """The same as a card."""
+
+    def make() -> str:
+        facts = {
+            "inputs": ", ".join(redacted_url(i.input_place.url) for i in inputs),
+            "key": ", ".join(inputs[0].input_spec.key),
+            "checkpoint": repr(policy),
+        }
+        return card(kind, facts)
+
+    return shown(make, card(kind, {}))
+
+
 def _aggregates(plan: AggregateDefinition | None) -> list[str]:
     return [] if plan is None else [f"{a.name}={a.aggregate!r}" for a in plan.accumulators]
 

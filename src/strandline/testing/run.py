@@ -20,7 +20,7 @@ from strandline.processing.element import TUPLES_MAX, Element
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
-from strandline.spark.aggregation import Aggregation
+from strandline.spark.operator_description import OperatorDescription
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
@@ -32,7 +32,7 @@ class Run(MemoryStream):
 
     def __init__(
         self,
-        aggregation: Aggregation,
+        operator: OperatorDescription[Any],
         sources: Sequence[MemoryStream],
         clock: HandClock,
         on_error: OnError,
@@ -40,14 +40,14 @@ class Run(MemoryStream):
     ) -> None:
         self._sources = tuple(sources)
         self.clock = clock
-        self._element = Element(aggregation.definition, aggregation.policy, on_error, tuples_max)
+        self._element = Element(operator.definition, operator.policy, on_error, tuples_max)
         self._steps = 0
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
         """Where the state lies between two steps; goes with this object."""
         self.recoveries = 0
         """How often the state of a partition was recovered."""
         super().__init__(
-            Log.create(MemoryStorage(clock), output_spec(aggregation.definition, sources[0].input_spec), clock)
+            Log.create(MemoryStorage(clock), output_spec(operator.definition, sources[0].input_spec), clock)
         )
 
     def step(self) -> pa.Table:
@@ -115,12 +115,14 @@ class Run(MemoryStream):
         return done
 
 
-def run(aggregation: Aggregation, *, on_error: OnError = "stop", max_tuples_per_batch: int | None = None) -> Run:
+def run(
+    operator: OperatorDescription[Any], *, on_error: OnError = "stop", max_tuples_per_batch: int | None = None
+) -> Run:
     """The operator, ready for `step`; it has to stand on streams of `sl.testing`. Options are those of `start`."""
-    sources = [source for source in aggregation.inputs if isinstance(source, Feed | Run)]
-    if len(sources) < len(aggregation.inputs):
+    sources = [source for source in operator.inputs if isinstance(source, Feed | Run)]
+    if len(sources) < len(operator.inputs):
         raise OptionError(
             "this operator does not stand on a stream of sl.testing",
             todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
         )
-    return Run(aggregation, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX)
+    return Run(operator, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX)

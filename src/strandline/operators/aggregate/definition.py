@@ -55,6 +55,7 @@ class AggregateDefinition:
     """One windowed aggregation over an input stream."""
 
     kind: ClassVar[str] = "aggregate"
+    replays_windows: ClassVar[bool] = False
     window: Window
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""

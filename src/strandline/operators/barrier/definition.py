@@ -48,6 +48,7 @@ class BarrierDefinition:
     result_time: ClassVar[str] = TIME
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
+    replays_windows: ClassVar[bool] = True
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]

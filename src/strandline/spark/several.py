@@ -1,0 +1,32 @@
+"""What may be given to an operator over several inputs: different streams, or sources, that can be read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strandline.errors import OptionError
+from strandline.processing.serialisable import require_serialisable
+from strandline.spark.operator_input import OperatorInput
+
+
+def require_several(inputs: Mapping[str, Any], what: str) -> tuple[OperatorInput, ...]:
+    """The inputs, by what they are called in words; raises with what is wrong, or differs, if they cannot be read."""
+    if len(inputs) < 2:
+        raise OptionError(f"{what} has {len(inputs) or 'no'} input", todo="give it two or more streams")
+    for name, input_ in inputs.items():
+        if not isinstance(input_, OperatorInput) or len(input_.members) > 1:
+            raise OptionError(
+                f"{name} of {what} is {input_!r}, not a stream",
+                todo="give it sl.stream(…) or sl.source(…); where(…) and select(…) go behind a union",
+            )
+    urls: dict[str, str] = {}
+    for name, input_ in inputs.items():
+        url = input_.input_place.url
+        if url in urls and not url.startswith("memory:"):
+            raise OptionError(
+                f"{urls[url]} and {name} of {what} are the same stream", where=url, todo="give every stream once"
+            )
+        urls[url] = name
+    require_serialisable({name: input_.input_spec for name, input_ in inputs.items()})
+    return tuple(inputs.values())
