@@ -1,4 +1,4 @@
-"""One seed, one run: an operator over a growing input, whose processes die anywhere and come back to whatever is left.
+"""One seed, one run: an operator over growing inputs, whose processes die anywhere and come back to whatever is left.
 
 What may happen, as often as the seed says:
 
@@ -8,13 +8,14 @@ What may happen, as often as the seed says:
     a driver freezes with its work done, and wants to publish when others have gone on
     input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow;
     their commits are dropped, whoever has yet to read them
-    the input is quiet for a while, and time goes on; in the end it is finished, or not
+    an input is quiet for a while, and time goes on; in the end it is finished, or not
+    of several inputs one is far behind, or all of what comes is in one of them
     the checkpoint policy changes from life to life, to one that lets go and back, too
     the clock moves at every look at it; steps stop in the middle of a commit, and close windows there
 
 What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
-happened to; windows that overflow are set aside once each; extent and replay stay within what the policy allows;
-nothing but what was injected goes wrong.
+happened to, over several inputs of one that has them in one sequence; windows that overflow are set aside once each;
+extent and replay stay within what the policy allows; nothing but what was injected goes wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -50,13 +52,14 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.plain import PlainOperator
 from strandline.operators.operator import StateImage
 from strandline.processing import batch as batches_
-from strandline.processing import state_file, step
+from strandline.processing import state_file, step, time_slices
 from strandline.processing.batch import publish
 from strandline.processing.element import Element
 from strandline.processing.state_cache import StateCache
 from strandline.processing.state_file import Arrays
 from strandline.processing.step import Done, Logs, Step
 from strandline.recovery import recover
+from strandline.spark.operator_inputs import OperatorInputs
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.operator_streams import (
     FAILING,
@@ -134,7 +137,7 @@ _spec = lru_cache(maxsize=100)(StreamSpec.from_json)
 
 
 class Folder:
-    """A part of a storage, so that both streams of a process die with it."""
+    """A part of a storage, so that all streams of a process die with it."""
 
     def __init__(self, inner: Storage, folder: str) -> None:
         self.url = f"{inner.url}/{folder}"
@@ -236,16 +239,21 @@ class World:
         self.seed = seed
         self.rng = rng = Random(seed)
         self.clock = ManualClock(1_000_000, tick_us=rng.choice([0, 1, 3_000]))
-        self.plan: AggregateDefinition = rng.choice([*PLANS.values(), FAILING])
+        many = 1 if seed % 2 else rng.choice([2, 2, 3])
+        plan: AggregateDefinition = rng.choice([*PLANS.values(), FAILING])
+        self.plan = replace(plan, more_times=("t",) * (many - 1))
         self.partitions = rng.randint(1, 3)
         self.faulty = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
         self.keys = [c for c, _ in self.plan.key]
-        self.input = self._create("input", input_spec(self.keys, self.partitions))
+        specs = [replace(input_spec(self.keys, self.partitions), id=f"input{i}") for i in range(many)]
+        self.inputs = tuple(self._create(spec.id, spec) for spec in specs)
         self.output = self._create("output", output_spec(self.plan, self.partitions))
         self.machines = [Machine(folder and folder / str(p), rng) for p in range(self.partitions)]
-        self.tuples = Tuples(rng, keys=rng.choice([3, 8, 40]), big=rng.choice([0.0, 0.2]))
-        self.rows: list[list[Row]] = [[] for _ in range(self.partitions)]
-        self.commits_left = rng.randint(3, 8)
+        keys, big = rng.choice([3, 8, 40]), rng.choice([0.0, 0.2])
+        self.tuples = [Tuples(rng, keys=keys, big=big) for _ in self.inputs]
+        self.rows: list[list[list[Row]]] = [[[] for _ in range(self.partitions)] for _ in self.inputs]
+        """Of each input and partition, by offset."""
+        self.commits_left = rng.randint(3, 8) + 2 * (many - 1)
         self.is_calm = rng.random() < 0.1
         """Nothing dies and nothing is lost, so that the policy `none` does no harm."""
         self.seen: list[list[pa.Table]] = [[] for _ in range(self.partitions)]
@@ -271,6 +279,7 @@ class World:
             mock.patch.object(recover, "failpoint", self._pass),
             mock.patch.object(log_module, "failpoint", self._pass),
             mock.patch.object(batches_, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
+            mock.patch.object(time_slices, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
         ):
             yield
 
@@ -346,17 +355,22 @@ class World:
     def _start(self, faults: FaultPlan) -> None:
         """A new process, which knows what is on the disk."""
         self.process = self.faulty.other_process(faults)
-        self.input = Log.open(Folder(self.process, "input"), self.clock)
+        self.inputs = self._open_inputs(self.process)
         self.output = Log.open(Folder(self.process, "output"), self.clock)
+        batches_.require_same_inputs(self.inputs, self.output.state)
         self._register()
+
+    def _open_inputs(self, storage: Storage) -> tuple[Log, ...]:
+        return tuple(Log.open(Folder(storage, log.spec.id), self.clock) for log in self.inputs)
 
     def _work(self, policy: Policy, batches: int) -> None:
         for number in range(batches):
             self.clock.advance(self.rng.choice([0.001, 0.02]))
-            self.input.refresh()
+            for log in self.inputs:
+                log.refresh()
             done = batches_.run_batch(
                 Element(self.plan, policy, "set_aside", self.rng.choice([1, 60, 100_000])),
-                (self.input,),
+                self.inputs,
                 self.output,
                 lambda steps: self._run_steps(steps, policy),
                 Writer("query", f"run{self.names}", number),
@@ -393,21 +407,20 @@ class World:
         return rng.choice(choices)
 
     def _run_steps(self, steps: Sequence[Step], policy: Policy) -> list[Done]:
-        done = [self._run_step(s, policy, self.output, self.input) for s in steps]
+        done = [self._run_step(s, policy, self.output, self.inputs) for s in steps]
         for s in steps:
             if self.rng.random() < 0.1:
                 self._zombie(s, policy)
         return done
 
-    def _run_step(self, s: Step, policy: Policy, output: Log, input_: Log) -> Done:
+    def _run_step(self, s: Step, policy: Policy, output: Log, inputs: tuple[Log, ...]) -> Done:
         cache = self.machines[s.partition].cache()
-        first = s.before.input if s.before else s.input_start
-        blocks = list(input_.blocks(s.partition, first, s.input_end)) if first < s.input_end else []
-        share = Share(input_.storage, input_.spec, blocks)
+        chosen = OperatorInputs((), inputs).blocks(s)
+        shares = tuple(Share(log.storage, log.spec, blocks) for log, blocks in zip(inputs, chosen, strict=True))
         if self.rng.random() < 0.02:
             self._compact_away()
         try:
-            logs = Logs(Share(output.storage, output.spec), (share,), lambda: (output, (input_,)))
+            logs = Logs(Share(output.storage, output.spec), shares, lambda: (output, inputs))
             return step.run(s, Element(self.plan, policy, "set_aside"), logs, cache, self.clock)
         finally:
             cache.close()
@@ -418,14 +431,13 @@ class World:
         again = Step(**{**{f: getattr(s, f) for f in Step.__slots__}, "attempt": f"{name}-{s.partition}"})
         storage = self.faulty.other_process()
         output = Log.at(Folder(storage, "output"), self.output.spec, self.output.state)
-        input_ = Log.at(Folder(storage, "input"), self.input.spec, self.input.state)
 
         def run() -> None:
-            logs = (Log.open(output.storage, self.clock), Log.open(input_.storage, self.clock))
             failpoint, self.failpoint = self.failpoint, None
             try:
                 with suppress(TruncatedError):  # what it needs may be gone by now
-                    self._run_step(again, policy, *logs)
+                    live = Log.open(output.storage, self.clock)
+                    self._run_step(again, policy, live, self._open_inputs(storage))
             finally:
                 self.failpoint = failpoint
 
@@ -463,35 +475,38 @@ class World:
     # ------------------------------------------------------------------ around it
 
     def _feed(self) -> None:
-        """One more commit of the input, by a process to which nothing happens."""
+        """One more commit of one of the inputs, by a process to which nothing happens."""
         if not self.commits_left:
             return
         self.commits_left -= 1
-        log = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
         rng = self.rng
-        batch = self.tuples.batch(rng.choice([0, 5, 40, 80]), self.partitions)
+        logs = self._open_inputs(self.faulty.other_process())
+        number = rng.randrange(len(logs))
+        log, tuples = logs[number], self.tuples[number]
+        batch = tuples.batch(rng.choice([0, 5, 40, 80]), self.partitions)
         failpoint, self.failpoint = self.failpoint, None
         append_rows(log, batch)
         if rng.random() < 0.3:
-            quiet.pass_time(log, self.tuples.heartbeat(), "input")
-        if not self.commits_left and rng.random() < 0.5:
-            quiet.finish(log, "input")
+            quiet.pass_time(log, tuples.heartbeat(), "input")
+        for log in logs if not self.commits_left and rng.random() < 0.7 else ():
+            if rng.random() < 0.8:
+                quiet.finish(log, "input")
         self.failpoint = failpoint
         for p, rows in batch.items():
-            self.rows[p] += rows
+            self.rows[number][p] += rows
 
     def _register(self) -> None:
         """As the driver does."""
-        starts = self.input.state.starts[: self.partitions]
-        needs = [max(s.oldest, starts[p]) for p, s in enumerate(self.output.state.standings)] or starts
-        consumer_registry.register(self.input, CONSUMER, needs)
+        for number, log in enumerate(self.inputs):
+            needs = OperatorInputs((), self.inputs).needs(number, self.output.state.standings)
+            consumer_registry.register(log, CONSUMER, needs)
 
     def _tidy_up(self) -> None:
         """Somebody else compacts, truncates, collects and drops commits, while the process at hand works."""
         rng = self.rng
         failpoint, self.failpoint = self.failpoint, None
         storage = self.faulty.other_process()
-        input_ = Log.open(Folder(storage, "input"), self.clock)
+        input_ = rng.choice(self._open_inputs(storage))
         output = Log.open(Folder(storage, "output"), self.clock)
         if rng.random() < 0.7:
             compact(output, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
@@ -521,10 +536,10 @@ class World:
     def _compact_away(self) -> None:
         """While a task is on its way, the blocks that it is to read are put into others, and deleted."""
         failpoint, self.failpoint = self.failpoint, None
-        input_ = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
-        compact(input_, target_bytes=100_000, blocks_min=2, unique=self.unique)
-        for _ in range(2):
-            collect(input_, grace_us=0)
+        for log in self._open_inputs(self.faulty.other_process()):
+            compact(log, target_bytes=100_000, blocks_min=2, unique=self.unique)
+            for _ in range(2):
+                collect(log, grace_us=0)
         self.failpoint = failpoint
 
     def _between_lives(self) -> None:
@@ -566,20 +581,32 @@ class World:
             require(log.state.starts[p] <= self.seen_until[p], "results were dropped that nobody had seen")
             self.seen_until[p] = log.state.ends[p]
 
+    def _serialised(self, p: int, boundary: int | None) -> list[Row]:
+        """The tuples of a partition that are to be taken in, in their order."""
+        if len(self.rows) == 1:
+            return self.rows[0][p]
+        every = ((row["t"], i, offset, row) for i, own in enumerate(self.rows) for offset, row in enumerate(own[p]))
+        ready = [found for found in every if boundary is not None and found[0] < boundary]
+        return [row for *_, row in sorted(ready, key=lambda found: found[:3])]
+
     def _check(self) -> None:
         log = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
-        input_ = Log.open(Folder(self.faulty.other_process(), "input"), self.clock)
+        inputs = self._open_inputs(self.faulty.other_process())
         self._see(log)
         aside: list[Row] = []
+        is_finished = all(input_.state.finished for input_ in inputs)
+        require(log.state.finished == is_finished, "the end of the inputs was not passed on")
         for p in range(self.partitions):
-            require(log.state.standings[p].input == input_.state.ends[p], "input is left over")
-            require(log.state.finished == input_.state.finished, "the end of the input was not passed on")
+            known = [input_.state.boundaries[p] for input_ in inputs]
+            boundary = None if None in known else min(b for b in known if b is not None)
+            rows = self._serialised(p, boundary)
+            taken = log.state.standings[p].input if log.state.standings else 0
+            require(taken == len(rows), "input is left over:", taken, "of", len(rows), "tuples were taken in")
             found = pa.concat_tables(self.seen[p]).combine_chunks()
-            boundary = input_.state.boundaries[p]
-            expected, windows = uninterrupted_and_aside(self.plan, self.rows[p], boundary)
+            expected, windows = uninterrupted_and_aside(self.plan, rows, boundary)
             aside += windows
-            if self.seed % PLAIN_EVERY == 0:
-                expected = _plain(self.plan, self.rows[p], boundary)
+            if self.seed % PLAIN_EVERY < 2:
+                expected = _plain(self.plan, rows, boundary)
             require(found.equals(expected), _difference(p, found, expected))
             self.results.append(found)
         kept = [row for rows in set_aside(log).values() for row in rows]

@@ -21,8 +21,10 @@ from strandline.log import block as blocks_
 from strandline.log import index
 from strandline.log.block import Block, checksum
 from strandline.log.column_types import KIND, OFFSET
-from strandline.log.kinds import Kind
+from strandline.log.kinds import Kind, only_results
+from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
+from strandline.processing import input_stream
 from strandline.testing.plain_codec import PlainLeaf
 
 
@@ -71,6 +73,11 @@ class Tables:
             table = table.select(list(dict.fromkeys([*columns, OFFSET, KIND])))
         return table
 
+    def read_results(self, log: Log, block: Block, columns: Sequence[str], *times: int | None) -> pa.Table:
+        where = f"{log.storage.url}/{block.file}"
+        data = blocks_.verified(log.storage.read(block.file), block, where)
+        return only_results(self.decode(data, log.spec, block.first, columns)).select(columns)
+
     def _stamped(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
         table = self._tables[data]
         return table if spec.is_stamped else blocks_.stamped(table.combine_chunks().columns, Kind.RESULT, spec, first)
@@ -113,6 +120,7 @@ def table_codec() -> Iterator[None]:
             decode=tables.decode,
             block_writer=tables.writer,
         ),
+        mock.patch.object(input_stream, "read_results", tables.read_results),
         mock.patch.object(index, "Leaf", PlainLeaf),
     ):
         yield
