@@ -152,6 +152,10 @@ class Definition(Protocol):
     def to_json(self) -> dict[str, Any]:
         """What stream.json says of it: all that must stay the same for as long as the stream lives."""
 
+    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
+        """No result to come has a time before this one, when no tuple before `boundary` follows and the input tuples
+        before the place `input_end` were taken in; None if that cannot be said."""
+
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[Definition, Sequence[Mapping[str, Any]]]:

@@ -238,7 +238,7 @@ def run_batch(
         return []
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
     steps = batch.steps(element, output, elapsed_us)
-    idle = {s.partition: d for s in steps if (d := unchanged(s, element.policy)) is not None}
+    idle = {s.partition: d for s in steps if (d := unchanged(s, element)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
     publish(output, base, done, writer, finished=batch.is_last(done), durability=element.durability)

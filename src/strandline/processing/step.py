@@ -13,7 +13,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from strandline.checkpoint.policy import Policy
 from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.failpoint import failpoint
@@ -66,6 +65,11 @@ class Step:
     until: int | None = None
     """Over several inputs: the time up to which tuples are taken in; None: there is none yet."""
 
+    @property
+    def closed_until(self) -> int | None:
+        """The time up to which windows are closed."""
+        return self.output_boundary if self.marks is None else self.marks.stands.bound
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -113,6 +117,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     first = operator.input_end
     tables = _Tables()
     boundary, taken = _feed(operator, step, logs.inputs, tables, edges)
+    time = boundary if step.marks is None else edges.last.bound
     for columns in operator.aside.closed:
         tables.add(Kind.CLOSED, columns)
     fed_s = stopwatch_s()
@@ -142,7 +147,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     return Done(
         blocks,
         work.priced(standing, step.before),
-        boundary if element.definition.has_times else operator.input_end,
+        element.definition.result_boundary(time, operator.input_end),
         tuples,
         tables.count(Kind.RESULT),
         tables.count(Kind.G_OPEN),
@@ -160,7 +165,7 @@ def _feed(
     operator: Operator, step: Step, inputs: Sequence[Log], tables: _Tables, edges: Edges
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
-    first, boundary, taken = operator.input_end, step.output_boundary, 0
+    first, boundary, taken = operator.input_end, step.closed_until, 0
     for piece in _pieces(operator, step, inputs):
         for columns in operator.feed(piece.tables):
             tables.add(Kind.RESULT, columns)
@@ -234,18 +239,21 @@ def _operator(
     return operator, replace(done, open_s=open_s)
 
 
-def unchanged(step: Step, policy: Policy) -> Done | None:
+def unchanged(step: Step, element: Element) -> Done | None:
     """What a step makes of no tuples and a boundary that closes no window: nothing, so that nobody has to run it."""
-    before, boundary = step.before, step.output_boundary
+    before, boundary = step.before, step.closed_until
     if before is None or step.input_end != before.input:
         return None
-    if before.lets_go and policy.replays:
+    if before.lets_go and element.policy.replays:
         return None  # from now on a failure must do no harm
     if step.boundary is not None and (boundary is None or step.boundary > boundary):
         if before.open and (before.due is None or before.due <= step.boundary):
             return None
         boundary = step.boundary
-    return Done((), _after_silence(before, step.until), boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+    standing = _after_silence(before, step.until)
+    if step.marks is not None:
+        boundary = element.definition.result_boundary(standing.stands.bound, standing.input)
+    return Done((), standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
 def _after_silence(standing: Standing, until: int | None) -> Standing:

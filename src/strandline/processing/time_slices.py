@@ -38,7 +38,7 @@ def next_slices(inputs: Sequence[Log], output: LogState, element: Element) -> Ti
         tuple(last_seen(log) for log in inputs),
     )
     # Where only tuples matter, time alone is no reason for a commit, but for the last one.
-    is_news = element.definition.has_times or any(slices.filled) or END_OF_TIME in bounds
+    is_news = any(slices.filled) or END_OF_TIME in bounds or slices.moves_results(element)
     return slices if is_news else None
 
 
@@ -65,6 +65,15 @@ class TimeSlices:
     filled: tuple[bool, ...]
     """Whether there may be tuples before those times."""
     seen: tuple[Seen, ...]
+
+    def moves_results(self, element: Element) -> bool:
+        """Whether time alone says something to those who read the results."""
+        told = element.definition.result_boundary
+        pairs = zip(self.marks, self.bounds, strict=True)
+        return any(
+            bound is not None and told(bound, m.stands.ordinal) != told(m.stands.bound, m.stands.ordinal)
+            for m, bound in pairs
+        )
 
     def steps(self, element: Element, output: Log, elapsed_us: int) -> list[Step]:
         """One step a partition."""

@@ -68,7 +68,12 @@ class Stretch:
 
     @classmethod
     def since(cls, partition: int, before: Standing, now: Standing, boundary: int | None) -> Stretch:
-        """What was taken in between two standings, or since the whole checkpoint of the first."""
+        """What was taken in between two standings, or since the whole checkpoint of the first.
+
+        Over one stream, windows were closed up to `boundary` then; over several the standing says it.
+        """
+        if now.marks is not None:
+            boundary = now.stands.bound
         if before.mode == "instant":
             return cls(partition, before.oldest, before.replays_from, now.stands, boundary, _needs(before))
         return cls(partition, before.input, before.stands, now.stands, boundary, _needs(before))

@@ -45,7 +45,8 @@ def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.
 
 def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, standing: Standing) -> Operator:
     """Without a checkpoint: everything since the operator last had no window open, taken in again."""
-    empty, boundary = _last_empty(standing), log.state.boundaries[partition]
+    empty = _last_empty(standing)
+    boundary = log.state.boundaries[partition] if standing.marks is None else standing.stands.bound
     begin = Position(empty if standing.marks is None else 0, None)
     operator = definition.fresh("set_aside")
     operator.input_end = empty

@@ -151,6 +151,10 @@ class AggregateDefinition:
             shape=self.shape.known_as(stored),
         )
 
+    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
+        """No window that closes from now on ends before this: a time, or of windows that go by count a place."""
+        return boundary if self.has_times else input_end
+
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[AggregateDefinition, Sequence[Mapping[str, Any]]]:

@@ -149,6 +149,10 @@ class BarrierDefinition:
         )
         return cls(tuple(key.items()), tuple(inputs), body["at_most"])
 
+    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
+        """The boundary itself: a result comes with the latest of its tuples."""
+        return boundary
+
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[BarrierDefinition, Sequence[Mapping[str, Any]]]:
