@@ -84,3 +84,31 @@ def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
         query.await_termination(60)
     assert not isinstance(caught.value, StrandlineError) or "bad" in str(caught.value)
     assert spark.streams.active == []
+
+
+def test_a_barrier_of_streams_gives_what_a_batch_join_by_number_gives(spark: SparkSession, tmp_path: Path) -> None:
+    for name, parts in (("one", 1), ("two", 2)):
+        source(spark, tmp_path, name, parts, parts).start(
+            spark, trigger="available-now", final=True
+        ).await_termination()
+    one, two = (sl.stream(str(tmp_path / name)) for name in ("one", "two"))
+    path = str(tmp_path / "both")
+    barrier = sl.barrier(a=one, b=two).checkpoint(sl.cec(replay=20))
+    query = barrier.start(spark, path, trigger="available-now", max_tuples_per_batch=150)
+    query.await_termination()
+    both = sl.stream(path)
+    assert both.is_finished
+    for name, stream in (("a", one), ("b", two)):
+        numbered = stream.read(spark, positions=True).withColumnsRenamed({"_offset": "place", "_partition": "part"})
+        numbered.selectExpr(
+            "id", "at", "v", "row_number() OVER (PARTITION BY id ORDER BY at, place) AS n"
+        ).createOrReplaceTempView(name)
+    expected = spark.sql("SELECT a.id, greatest(a.at, b.at), a.v, b.v FROM a JOIN b ON a.id = b.id AND a.n = b.n")
+    found = both.read(spark).select("id", "time", "a_v", "b_v").collect()
+    assert sorted(map(tuple, found)) == sorted(map(tuple, expected.collect()))
+    waiting = one.read(spark).count() + two.read(spark).count() - 2 * len(found)
+    assert both.open_windows(now=True).num_rows == waiting == query.progress["open_windows"] > 0
+    assert sum(r["open_windows"] for r in both.recovery()) == waiting
+    assert both.describe().operator.windows == "barrier of a and b"  # type: ignore[union-attr]
+    with pytest.raises(StreamMismatchError, match="made by barrier of a and b"):
+        counted(one, two).start(spark, path, trigger="available-now")
