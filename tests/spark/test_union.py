@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import strandline as sl
-from strandline.errors import StrandlineError, StreamMismatchError
+from strandline.errors import OptionError, StrandlineError, StreamMismatchError
 
 SQL = """
 SELECT id, window.start AS window_start, window.end AS window_end, count(*) AS n, sum(v) AS total
@@ -84,6 +84,22 @@ def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
         query.await_termination(60)
     assert not isinstance(caught.value, StrandlineError) or "bad" in str(caught.value)
     assert spark.streams.active == []
+
+
+def test_a_union_of_sources_is_finished_with_its_query(spark: SparkSession, tmp_path: Path) -> None:
+    one, two = source(spark, tmp_path, "one", 1, 1), source(spark, tmp_path, "two", 1, 2)
+    query = counted(one, two).start(spark, str(tmp_path / "counted"))
+    query.process_all_available()
+    assert query.progress["sources"][1]["tuples"] == 200
+    query.finish()
+    results = sl.stream(str(tmp_path / "counted"))
+    assert results.is_finished
+    assert results.read(spark).selectExpr("sum(n)").collect() == [(400,)]
+    streams = [sl.stream(str(tmp_path / name)) for name in ("one", "two")]
+    assert all(stream.is_finished for stream in streams)
+    running = counted(*streams).start(spark, str(tmp_path / "again"))
+    with running, pytest.raises(OptionError, match="cannot be finished by itself"):
+        running.finish()
 
 
 def test_a_barrier_of_streams_gives_what_a_batch_join_by_number_gives(spark: SparkSession, tmp_path: Path) -> None:

@@ -78,6 +78,17 @@ class OperatorBatches(BatchHandler):
             with self._in_words():
                 self._job.catch_up(self._job.output.state.writer or _NOBODY, lambda: True, self._tell)
 
+    def require_can_complete(self) -> None:
+        """Raises unless all of its inputs are sources of its own: they decide when their streams are finished."""
+        if len(self._sources) < len(self._job.inputs.logs):
+            super().require_can_complete()
+
+    def complete(self, *, when_done: bool) -> None:
+        """Finishes the streams of its sources, and takes that in."""
+        super().complete(when_done=when_done)
+        self._sources.finish()
+        self._job.catch_up(self._job.output.state.writer or _NOBODY, lambda: True, self._tell)
+
     def halt(self, timeout_s: float | None) -> bool:
         """Returns when the batch under way is published; what runs beside Spark's batches is stopped if it must."""
         is_done = super().halt(timeout_s)
@@ -121,9 +132,10 @@ class OperatorBatches(BatchHandler):
 
     def settle(self, timeout_s: float | None) -> bool:
         """Ends what is done for the stream beside the batches, for which nobody has to wait, and its own sources."""
+        is_done = super().settle(timeout_s)
         self._job.close()
         self._sources.stop()
-        return super().settle(timeout_s)
+        return is_done
 
 
 class FusedBatches(BatchWriter):

@@ -61,6 +61,14 @@ class Sources:
             if query.is_active:
                 query.process_all_available()
 
+    def finish(self) -> None:
+        """Stops them after the batches under way, then finishes their streams; raises what keeps one from it."""
+        for query in self._queries:
+            query.finish()
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
     def stop(self) -> None:
         """Stops them after the batches under way; those that others hold on to go on for these."""
         for query in self._queries:
