@@ -60,6 +60,7 @@ from strandline.operators.aggregate.windows import Window, count_window, session
 from strandline.spark.aggregation import Aggregation, Windowed
 from strandline.spark.barrier import Barrier, barrier
 from strandline.spark.entry import Entry, persist, source
+from strandline.spark.joining import Join
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped
@@ -83,6 +84,7 @@ __all__ = [
     "FormatVersionError",
     "InputError",
     "InputWentBackError",
+    "Join",
     "NoAccessError",
     "NoSpaceError",
     "NotAStreamError",

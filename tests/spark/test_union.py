@@ -128,3 +128,23 @@ def test_a_barrier_of_streams_gives_what_a_batch_join_by_number_gives(spark: Spa
     assert both.describe().operator.windows == "barrier of a and b"  # type: ignore[union-attr]
     with pytest.raises(StreamMismatchError, match="made by barrier of a and b"):
         counted(one, two).start(spark, path, trigger="available-now")
+
+
+def test_a_join_of_streams_gives_what_a_batch_join_gives(spark: SparkSession, tmp_path: Path) -> None:
+    one, two = (source(spark, tmp_path, name, parts, parts) for name, parts in (("one", 1), ("two", 2)))
+    path = str(tmp_path / "pairs")
+    join = one.join(two, within=("0 s", "2 s"), how="left").where(lambda left, right: left.v < right.v)
+    query = join.start(spark, path, trigger="available-now", final=True, max_tuples_per_batch=150)
+    query.await_termination()
+    pairs = sl.stream(path)
+    assert pairs.is_finished
+    for name in ("one", "two"):
+        sl.stream(str(tmp_path / name)).read(spark).createOrReplaceTempView(name)
+    expected = spark.sql(
+        "SELECT one.id, one.at, one.v, two.at, two.v FROM one LEFT JOIN two ON one.id = two.id AND one.v < two.v "
+        "AND two.at BETWEEN one.at AND one.at + INTERVAL 2 SECONDS"
+    )
+    columns = ["id", "left_at", "left_v", "right_at", "right_v"]
+    found = pairs.read(spark).select(*columns).collect()
+    assert sorted(repr(tuple(row)) for row in found) == sorted(repr(tuple(row)) for row in expected.collect())
+    assert {row.right_v is None for row in found} == {False, True}

@@ -8,6 +8,7 @@ from typing import Any
 from strandline.errors import FormatVersionError
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.barrier.definition import BarrierDefinition
+from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.operator import Definition
 
 AGGREGATE = AggregateDefinition.kind
@@ -25,6 +26,8 @@ def from_json(
     kind = body.get("kind", AGGREGATE)
     if kind == BarrierDefinition.kind:
         return BarrierDefinition.from_json(body, key)
+    if kind == JoinDefinition.kind:
+        return JoinDefinition.from_json(body)
     if kind != AGGREGATE:
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"

@@ -12,7 +12,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -78,12 +78,16 @@ class Kernels:
             live_in_small(self.definition, self.inputs)
             keep_names(self._purpose)
 
-    def compiling(self) -> subprocess.Popen[bytes]:
-        """Another process that does so and ends; raises OSError if none can be started."""
+    def compiling(self, dumps: Callable[[Any], bytes] = pickle.dumps) -> subprocess.Popen[bytes]:
+        """Another process that does so and ends; raises OSError if none can be started.
+
+        `dumps` takes along what `pickle` does not: a condition may be a function of the program's.
+        """
         if not sys.executable:
             raise FileNotFoundError("this program does not know its Python")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(failpoint.VARIABLE)}
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        work = dumps(self)
         started = subprocess.Popen(
             # -P: a file of the folder we are in must not take a module's place, unless it does so here, too.
             [sys.executable, "-P", "-c", _COMPILE],
@@ -93,7 +97,7 @@ class Kernels:
             env=environment,
         )
         assert started.stdin is not None
-        started.stdin.write(pickle.dumps(self))
+        started.stdin.write(work)
         started.stdin.close()
         started.stdin = None  # `communicate` would write to it
         return started

@@ -61,8 +61,10 @@ class KernelShipping:
 
     def _compile(self) -> None:
         """In a thread of its own, so that somebody sees the process end, whoever else is still there."""
+        from pyspark import cloudpickle
+
         try:
-            compiling = self._kernels.compiling()
+            compiling = self._kernels.compiling(cloudpickle.dumps)
             said = compiling.communicate()[1]
             if compiling.returncode:
                 self._problem = said.decode(errors="replace").strip().rpartition("\n")[2] or "it was killed"

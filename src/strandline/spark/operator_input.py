@@ -10,9 +10,12 @@ from strandline.spark.aggregation import Windowed
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
 from strandline.spark.shaped import Shaped, shaped
+from strandline.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.joining import Join
 
 
 class OperatorInput:
@@ -40,6 +43,30 @@ class OperatorInput:
     def window(self, window: Window) -> Windowed:
         """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""
         return Windowed(self, window)
+
+    def join(
+        self,
+        other: Any,
+        /,
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        left: Any = None,
+        right: Any = None,
+        per: str = "key",
+        how: str = "inner",
+        group: int | None = None,
+    ) -> Join:
+        """Pairs of tuples of this stream and another one, of the same key: `orders.join(payments, within="10 min")`.
+
+        With `within`, times are at most so far apart; `("0 s", "5 min")`: the other's time is not before, and at most
+        five minutes after. Or each side keeps its last tuples, `left=sl.count_window(1024), right=sl.count_window(0)`,
+        of a key or, with `per="partition"`, of all keys of a partition. `how` is inner, left, right or full, the latter
+        three for `within`. `group` is how many tuples of a window are saved at once.
+        """
+        from strandline.spark.joining import joined  # which builds on this class
+
+        windows = {"within": within, "left": left, "right": right, "per": per, "how": how}
+        return joined(self, other, windows, group)
 
     def where(self, condition: Any) -> Shaped:
         """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.

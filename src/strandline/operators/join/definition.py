@@ -17,6 +17,7 @@ from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, Jo
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.units import END_OF_TIME
 
 if TYPE_CHECKING:
     from strandline.operators.join.join_operator import JoinOperator
@@ -46,6 +47,7 @@ class JoinDefinition:
     kind: ClassVar[str] = "join"
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
+    replays_windows: ClassVar[bool] = True
 
     key: tuple[tuple[str, str], ...]
     times: tuple[str, str]
@@ -216,6 +218,10 @@ class JoinDefinition:
         where = Predicate(body["where"]) if "where" in body else None
         times = (str(body["times"][LEFT]), str(body["times"][RIGHT]))
         return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where)
+
+    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
+        """The boundary, or before it as far as a tuple without a match may have to wait for its result."""
+        return boundary if boundary in (None, END_OF_TIME) else boundary - self.windows.delay
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
