@@ -28,8 +28,9 @@ def load(
         whole_at = standing.oldest if standing.mode == "instant" else None
         operator.load(_newest_first(log, definition, partition, end - standing.extent, end, whole_at))
     expected = {"eventual": standing.open, "instant": standing.saved, "none": 0}[standing.mode]
-    is_part = definition.replays_windows and standing.mode == "eventual"
-    if operator.open_windows > expected or (operator.open_windows < expected and not is_part):
+    # What can be replayed has no footprint, and a footprint says nothing of its end: only after the replay is it all.
+    is_known_later = definition.replays_windows and standing.mode == "eventual"
+    if operator.open_windows != expected and not is_known_later:
         raise CorruptManifestError(
             f"the last {plural(standing.extent, 'tuple')} hold footprints of "
             f"{plural(operator.open_windows, 'open window')}, the manifest says {expected}",

@@ -25,6 +25,8 @@ class Windowed:
                 f"window({window!r}) is not a window",
                 todo='use sl.count_window(10), sl.time_window("1 hour") or sl.session_window(gap="30 min")',
             )
+        if not window.size:
+            raise OptionError(f"{window!r} is for a side of a join", todo="use windows of 1 or more tuples")
         self._input = input_
         self._window = window
         self._shape = shape

@@ -8,7 +8,7 @@ from strandline.errors import OptionError
 from strandline.log.column_types import fields_of, type_name
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.spark.operator_description import OperatorDescription
-from strandline.spark.operator_input import OperatorInput
+from strandline.spark.processing_element import Input
 from strandline.spark.reprs import operator_html, operator_text
 from strandline.spark.several import require_several
 
@@ -40,7 +40,7 @@ def barrier(*, at_most: int | None = None, **inputs: Any) -> Barrier:
     return Barrier(found, BarrierDefinition(tuple((column, types[column]) for column in key), own, at_most))
 
 
-def _input(name: str, input_: OperatorInput) -> BarrierInput:
+def _input(name: str, input_: Input) -> BarrierInput:
     spec = input_.input_spec
     columns = tuple((f["name"], f["type"]) for f in fields_of(spec.schema) if f["name"] not in spec.key)
     return BarrierInput(name, spec.time, columns)

@@ -1,22 +1,24 @@
-"""`left.join(right, within="10 min")`: how a user says what a join is."""
+"""`left.join(right, within="10 min")`: tuples of two streams with the same key, side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from strandline.errors import OptionError
 from strandline.log.column_types import fields_of
-from strandline.log.spec import StreamSpec
 from strandline.operators.join.definition import GROUP, JoinDefinition, JoinInput
-from strandline.operators.join.join_windows import join_windows
+from strandline.operators.join.join_windows import JoinWindows
+from strandline.operators.join.predicate import Predicate
 from strandline.spark.operator_description import OperatorDescription
-from strandline.spark.operator_input import OperatorInput
+from strandline.spark.processing_element import Input
 from strandline.spark.reprs import operator_html, operator_text
 from strandline.spark.several import require_several
 
 
 class Join(OperatorDescription[JoinDefinition]):
-    """A join of two inputs; `start` sets it going."""
+    """A join; `where` may say which pairs count, `start` sets it going."""
 
     def __repr__(self) -> str:
         return operator_text("Join", self._inputs, self._policy)
@@ -24,19 +26,26 @@ class Join(OperatorDescription[JoinDefinition]):
     def _repr_html_(self) -> str:
         return operator_html("Join", self._inputs, self._policy)
 
-    def where(self, condition: Any) -> Join:
-        """Only pairs for which a function is true: `where(lambda left, right: left.amount <= right.most)`. Compiled."""
-        left, right = (_side(input_.input_spec) for input_ in self._inputs)
-        d = self._definition
-        return Join(self._inputs, JoinDefinition.of(left, right, d.windows, condition, d.group), self._policy)
+    def where(self, condition: Callable[[Any, Any], Any]) -> Join:
+        """The same for pairs only of which the condition is true: `where(lambda left, right: left.n <= right.most)`.
+
+        It is compiled, over numbers, booleans, dates and timestamps; texts can be compared with == and !=. A null in a
+        column that it names makes it false. Raises OptionError at once if it cannot be compiled.
+        """
+        if self._definition.where is not None:
+            raise OptionError("a join with two conditions", todo="write one: where(lambda left, right: … and …)")
+        definition = replace(self._definition, where=Predicate.of(condition))
+        definition.require_sound()
+        return Join(self._inputs, definition, self._policy)
 
 
-def joined(left: OperatorInput, right: Any, windows: Mapping[str, Any], group: int | None = None) -> Join:
-    """The join of two inputs; `windows` are the arguments of `join_windows`."""
-    sides = require_several({"left": left, "right": right}, "the join")
-    own, other = (_side(input_.input_spec) for input_ in sides)
-    return Join(sides, JoinDefinition.of(own, other, join_windows(**windows), group=GROUP if group is None else group))
+def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> Join:
+    """The join of two streams, or sources; raises with what differs if they cannot be joined."""
+    inputs = require_several({"left": left, "right": right}, "the join")
+    first, second = (_input(one) for one in inputs)
+    return Join(inputs, JoinDefinition.of(first, second, windows, group=GROUP if group is None else group))
 
 
-def _side(spec: StreamSpec) -> JoinInput:
+def _input(input_: Input) -> JoinInput:
+    spec = input_.input_spec
     return JoinInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time)

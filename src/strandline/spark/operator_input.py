@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
+from strandline.operators.join.join_windows import join_windows
 from strandline.spark.aggregation import Windowed
+from strandline.spark.joining import Join, joined
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
 from strandline.spark.shaped import Shaped, shaped
@@ -14,8 +17,6 @@ from strandline.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from strandline.spark.joining import Join
 
 
 class OperatorInput:
@@ -46,27 +47,27 @@ class OperatorInput:
 
     def join(
         self,
-        other: Any,
-        /,
+        other: OperatorInput,
         *,
         within: Duration | tuple[Duration, Duration] | None = None,
-        left: Any = None,
-        right: Any = None,
-        per: str = "key",
-        how: str = "inner",
+        left: Window | None = None,
+        right: Window | None = None,
+        per: Literal["key", "partition"] = "key",
+        how: Literal["inner", "left", "right", "full"] = "inner",
+        where: Callable[[Any, Any], Any] | None = None,
         group: int | None = None,
     ) -> Join:
-        """Pairs of tuples of this stream and another one, of the same key: `orders.join(payments, within="10 min")`.
+        """Tuples of this stream (left) beside those of another (right) that have the same key.
 
-        With `within`, times are at most so far apart; `("0 s", "5 min")`: the other's time is not before, and at most
-        five minutes after. Or each side keeps its last tuples, `left=sl.count_window(1024), right=sl.count_window(0)`,
-        of a key or, with `per="partition"`, of all keys of a partition. `how` is inner, left, right or full, the latter
-        three for `within`. `group` is how many tuples of a window are saved at once.
+        `within="10 min"`: their times are at most that far apart; `within=("0 s", "5 min")`: right follows left by so
+        much. Or `left=` and `right=`, `sl.count_window(n)`: a tuple meets the last n of the other side and its key, or
+        with `per="partition"` the last n of the partition that have its key; 0 keeps none. `how="left"`, "right" or
+        "full", of time bands, lets tuples of that side come out alone when nothing can match them any more.
+        `where=lambda left, right: …` or `.where(…)` says which pairs count. Both streams have the same key columns and
+        partitions, and `lateness` set. `group` is how many tuples are saved at a time.
         """
-        from strandline.spark.joining import joined  # which builds on this class
-
-        windows = {"within": within, "left": left, "right": right, "per": per, "how": how}
-        return joined(self, other, windows, group)
+        made = joined(self, other, join_windows(within, left, right, per, how), group)
+        return made if where is None else made.where(where)
 
     def where(self, condition: Any) -> Shaped:
         """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+@runtime_checkable
 class Input(Protocol):
     """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
 

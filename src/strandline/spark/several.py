@@ -7,15 +7,15 @@ from typing import Any
 
 from strandline.errors import OptionError
 from strandline.processing.serialisable import require_serialisable
-from strandline.spark.operator_input import OperatorInput
+from strandline.spark.processing_element import Input
 
 
-def require_several(inputs: Mapping[str, Any], what: str) -> tuple[OperatorInput, ...]:
+def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
     """The inputs, by what they are called in words; raises with what is wrong, or differs, if they cannot be read."""
     if len(inputs) < 2:
         raise OptionError(f"{what} has {len(inputs) or 'no'} input", todo="give it two or more streams")
     for name, input_ in inputs.items():
-        if not isinstance(input_, OperatorInput) or len(input_.members) > 1:
+        if not isinstance(input_, Input) or len(input_.members) > 1:
             raise OptionError(
                 f"{name} of {what} is {input_!r}, not a stream",
                 todo="give it sl.stream(…) or sl.source(…); where(…) and select(…) go behind a union",

@@ -63,7 +63,7 @@ class Window:
     @property
     def overlap(self) -> int:
         """In how many windows of its key a tuple lies at most."""
-        return -(-self.size // self.advance)
+        return -(-self.size // max(1, self.advance))
 
     @property
     def reach(self) -> Reach:
@@ -92,9 +92,13 @@ class Window:
 def count_window(size: int, advance: int | None = None) -> Window:
     """Windows of `size` tuples of a key, a new one every `advance` tuples (by default: when the last one is full).
 
+    Of a side of a join, `count_window(0)` keeps no tuple.
+
     >>> count_window(10).overlap, count_window(10, advance=3).overlap
     (1, 4)
     """
+    if size == 0 and not isinstance(size, bool) and advance is None:
+        return Window("count", 0, 0)
     for name, value in (("size", size), ("advance", size if advance is None else advance)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise OptionError(f"count_window: {name}={value!r} is not a number of tuples", todo="use 1 or more")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -17,7 +17,7 @@ from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, Jo
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, earlier
 
 if TYPE_CHECKING:
     from strandline.operators.join.join_operator import JoinOperator
@@ -83,10 +83,11 @@ class JoinDefinition:
                 raise SchemaError(f"join: {side.time!r} is a key and the time of {name}", todo="use another key")
         predicate = where if where is None or isinstance(where, Predicate) else Predicate.of(where)
         made = cls(keys[LEFT], (left.time, right.time), (columns[LEFT], columns[RIGHT]), windows, predicate, group)
-        made._check()
+        made.require_sound()
         return made
 
-    def _check(self) -> None:
+    def require_sound(self) -> None:
+        """Raises SchemaError or OptionError if there can be no such join."""
         kinds = self.time_types
         if kinds[LEFT] != kinds[RIGHT] and not set(kinds) <= set(_INTEGERS):
             raise SchemaError(
@@ -221,13 +222,14 @@ class JoinDefinition:
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
         """The boundary, or before it as far as a tuple without a match may have to wait for its result."""
-        return boundary if boundary in (None, END_OF_TIME) else boundary - self.windows.delay
+        return boundary if boundary in (None, END_OF_TIME) else earlier(boundary, self.windows.delay)
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[JoinDefinition, Sequence[Mapping[str, Any]]]:
-        """Itself, for two tuples make it work, and the columns that it reads of each input."""
-        return self, [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
+        """The same without its condition, which is compiled where it is used, and the columns that it reads."""
+        read = [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
+        return replace(self, where=None), read
 
     def continuing(self, stored: Mapping[str, Any] | None) -> JoinDefinition:
         """Itself: its rules have not changed since there are joins."""
