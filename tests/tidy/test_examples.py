@@ -145,3 +145,18 @@ def test_a_query_that_is_killed_again_and_again_gives_the_same_results(tmp_path:
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "identical, in the same order" in done.stdout
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_join_that_was_killed_gives_what_sql_gives(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "07_orders_and_payments.py", tmp_path)
+    before, after = (int(n) for n in re.findall(r"(\d+) (?:results|orders were paid)", output))
+    assert 0 < before < after
+    assert "just what SQL makes of it" in output
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_three_sensors_are_taken_in_as_one(tmp_path: Path) -> None:
+    assert "12 results of 180 readings of 3 sensors" in run(EXAMPLES / "08_three_sensors.py", tmp_path)
