@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.share import Share
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.storage.storage import Storage
 from strandline.log.upstream import Origin, upstream_of
 from strandline.operators.operator import Definition, OnError
 from strandline.processing import batch as batches_
@@ -43,7 +46,10 @@ class UnionStreams:
         cache_of: Callable[[int], StateCache],
         partitions: int = 1,
         on_error: OnError = "stop",
+        folder: Path | None = None,
     ) -> None:
+        """Without a folder, streams are in memory."""
+        self._folder = folder
         self.definition = definition
         self.on_error = on_error
         self.clock = ManualClock(1_000_000)
@@ -52,14 +58,17 @@ class UnionStreams:
         self.inputs: tuple[Log, ...] = tuple(self._input(i) for i in range(inputs))
         spec = output_spec(definition, self.inputs[0].spec)
         upstream = upstream_of([Origin(log.spec.id, log.storage.url) for log in self.inputs])
-        self.output = Log.create(MemoryStorage(self.clock), replace(spec, id="output", upstream=upstream), self.clock)
+        self.output = Log.create(self._storage("output"), replace(spec, id="output", upstream=upstream), self.clock)
         self.rows: list[list[list[Row]]] = [[[] for _ in range(partitions)] for _ in range(inputs)]
         """Of each input and partition, by offset."""
         self.batches = 0
 
     def _input(self, number: int) -> Log:
         spec = replace(input_spec([c for c, _ in self.definition.key], self.partitions), id=f"input{number}")
-        return Log.create(MemoryStorage(self.clock), spec, self.clock)
+        return Log.create(self._storage(f"input{number}"), spec, self.clock)
+
+    def _storage(self, name: str) -> Storage:
+        return MemoryStorage(self.clock) if self._folder is None else LocalStorage(self._folder / name, "os")
 
     def append(self, number: int, batch: Mapping[int, Sequence[Row]]) -> None:
         """One commit of an input."""

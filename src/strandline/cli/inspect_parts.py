@@ -157,7 +157,8 @@ def _with_more(table: Table, left_out: int) -> RenderableType:
 
 def _axis(s: Summary) -> str:
     """What the time column of the stream holds."""
-    return "input offsets" if s.operator is not None and s.operator.window["kind"] == "count" else "time"
+    is_count = s.operator is not None and s.operator.window.get("kind") == "count"
+    return "input offsets" if is_count else "time"
 
 
 def _range(s: Summary) -> str:

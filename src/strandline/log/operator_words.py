@@ -16,10 +16,32 @@ def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
     """
     if "window" in operator:
         return window_text(operator["window"], is_timestamp=is_timestamp)
+    if operator.get("kind") == "join":
+        where = f", where {operator['where']}" if "where" in operator else ""
+        return join_text(operator["windows"], is_timestamp=is_timestamp) + where
     if operator.get("kind") != "barrier":
         return str(operator.get("kind"))
     bound = "" if operator["at_most"] is None else f", at most {operator['at_most']:,} tuples of a key wait"
     return f"barrier of {' and '.join(one['name'] for one in operator['inputs'])}{bound}"
+
+
+def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
+    """The windows of a join, from the JSON that stream.json has of them.
+
+    >>> join_text({"within": [-5_000_000, 600_000_000], "how": "left"}, is_timestamp=True)
+    'left join, right -5 s to 10 min after left'
+    >>> join_text({"left": 1024, "right": 0, "per": "partition"}, is_timestamp=True)
+    'join of the last 1,024 of left and the last 0 of right, of a partition'
+    """
+    if "within" not in windows:
+        sizes = f"the last {windows['left']:,} of left and the last {windows['right']:,} of right"
+        return f"join of {sizes}, of a {windows['per']}"
+
+    def span(value: int) -> str:
+        return f"{'-' if value < 0 else ''}{exact_duration(abs(value))}" if is_timestamp else f"{value:,}"
+
+    low, high = map(span, windows["within"])
+    return f"{windows['how']} join, right {low} to {high} after left"
 
 
 def window_text(window: Mapping[str, Any], *, is_timestamp: bool) -> str:
@@ -100,6 +122,9 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         if ours == theirs:
             ours, theirs = str(mine["window"]), str(wanted["window"])
         yield f"it has {ours}, this program says {theirs}"
+    if "windows" in changed:
+        ours, theirs = (join_text(o["windows"], is_timestamp=is_timestamp) for o in (mine, wanted))
+        yield f"it is a {ours}, in this program a {theirs}"
     if "aggregates" in changed:
         ours, theirs = (_listed(o["aggregates"]) for o in (mine, wanted))
         if ours == theirs:  # of the same columns, whose types are others
@@ -108,8 +133,10 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
     if "shape" in changed:
         ours, theirs = (shape_text(o.get("shape", ())) or "no where and no select" for o in (mine, wanted))
         yield f"before it there is {ours}, in this program {theirs}"
-    # What footprints hold follows from all of this.
-    for name in sorted(changed - {"window", "aggregates", "shape"} - ({"footprints"} if len(changed) > 1 else set())):
+    told = {"window", "windows", "aggregates", "shape"}
+    if len(changed) > 1:
+        told.add("footprints")  # what they hold follows from all the others
+    for name in sorted(changed - told):
         yield f"its {name} is {mine.get(name, 'none')}, this program says {wanted.get(name, 'none')}"
 
 

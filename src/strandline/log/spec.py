@@ -29,7 +29,9 @@ FORMAT = 2
 SHAPED_FORMAT = 3
 """That of an operator's stream before whose operator something is done to the tuples, or whose aggregates have
 conditions or other options: others would not know of it."""
-_READABLE = (1, FORMAT, SHAPED_FORMAT)
+SEVERAL_FORMAT = 4
+"""That of the stream of an operator over several inputs: whoever knows of one only would look for it in vain."""
+_READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT)
 KEY = "stream.json"
 _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
@@ -99,6 +101,11 @@ class StreamSpec:
         """What a time of this stream is: on the clock of UTC, on one that is not known, or a number."""
         kind = self._type_of(self.time)
         return "timestamp" if kind == "timestamp" else "timestamp_ntz" if kind == "timestamp_ntz" else "integer"
+
+    @property
+    def is_written_in_order(self) -> bool:
+        """Whether the results of a batch are in the order of time; what an outer join lets go of alone comes later."""
+        return bool((self.operator or {}).get("windows", {}).get("how", "inner") == "inner")
 
     @property
     def time_is_offset(self) -> bool:

@@ -9,7 +9,7 @@ from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
 from strandline.log import spec as spec_
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.log import Log
-from strandline.log.spec import FORMAT, SHAPED_FORMAT, StreamSpec
+from strandline.log.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.log.storage.storage import Storage
 from strandline.log.upstream import origins_of
 from strandline.operators.operator import Definition
@@ -66,8 +66,15 @@ def output_spec(definition: Definition, input_: StreamSpec, retention: int | Non
         retention=retention,
         created_by=f"strandline {VERSION}",
         operator={**definition.to_json(), "footprints": [list(c) for c in definition.control_columns]},
-        format=SHAPED_FORMAT if definition.needs_newer_format else FORMAT,
+        format=_format_of(definition),
     )
+
+
+def _format_of(definition: Definition) -> int:
+    """The oldest format whose readers would understand the stream of this operator."""
+    if len(definition.reads) > 1:
+        return SEVERAL_FORMAT
+    return SHAPED_FORMAT if definition.needs_newer_format else FORMAT
 
 
 def continued(definition: Definition, storage: Storage) -> Definition:

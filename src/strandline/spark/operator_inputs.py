@@ -45,11 +45,14 @@ class OperatorInputs:
         return standings[0].commit if marks is None else [mark.seen for mark in marks.inputs]
 
     def waiting(self, standings: Sequence[Standing]) -> int:
-        """How many tuples are not taken in; of several inputs, how many may not be."""
+        """How many tuples are not taken in; of several inputs, at most how many."""
         found = 0
         for p, s in enumerate(standings):
-            places = [s.input] if s.marks is None else [mark.first for mark in s.marks.inputs]
-            found += sum(log.state.ends[p] - place for log, place in zip(self.logs, places, strict=True))
+            ends = sum(log.state.ends[p] for log in self.logs)
+            if s.marks is None:
+                found += ends - s.input
+            else:  # what is taken in is counted, and blocks of which nothing is left are known
+                found += min(ends - s.input, ends - sum(mark.first for mark in s.marks.inputs))
         return found
 
     def needs(self, number: int, standings: Sequence[Standing]) -> list[int]:

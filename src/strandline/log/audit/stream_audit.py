@@ -266,7 +266,8 @@ class _Verification:
         total = sum(len(live) for live in history.live)
         blocks, tuples, size_bytes = 0, [0] * len(history.live), 0
         for partition, live in enumerate(history.live):
-            may_be_sorted = history.is_whole and partition != self._log.spec.late
+            spec = self._log.spec
+            may_be_sorted = history.is_whole and partition != spec.late and spec.is_written_in_order
             for block in live:
                 is_known = block.first >= history.adopted_ends[partition] and block.file not in history.compacted
                 is_sorted = may_be_sorted and is_known

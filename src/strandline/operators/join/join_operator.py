@@ -18,6 +18,7 @@ from strandline.operators.join.join_saving import JoinSaving
 from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
 from strandline.operators.join.list_join_kernels import take_in_lists
 from strandline.operators.join.payloads import Payloads
+from strandline.operators.join.predicate import Predicate
 from strandline.operators.join.saved_groups import SavedGroups
 from strandline.operators.join.trail_join_kernels import take_in_trails
 from strandline.operators.join.tuple_record import (
@@ -227,7 +228,7 @@ class JoinOperator(JoinSaving):
                 who = int(progress[WHO])
                 self.rings[who].grow(tuples[who].num_rows - int(progress[ROW + who]))
             elif progress[FOUND]:
-                found = self._chosen(pairs, progress, new, matched)
+                found = self._chosen(pairs, progress, new, matched, emits=emits)
                 progress[FOUND] = 0
                 if emits and len(found.left):
                     yield result_columns(self, found, new)
@@ -246,15 +247,19 @@ class JoinOperator(JoinSaving):
         progress: npt.NDArray[np.int64],
         new: list[pa.Table],
         matched: list[npt.NDArray[np.uint8]],
+        *,
+        emits: bool,
     ) -> Pairs:
         """Those of the pairs that are results; tuples of outer sides know afterwards whether they were matched."""
         windows, where = self.definition.windows, self.definition.where
+        if where is not None and where.function is None and not emits:
+            where = None  # somebody only looks: which tuples are kept does not depend on it
         found = _first(pairs, progress[FOUND])
         if where is None and windows.how == "inner":
             return found
         true = np.ones(len(found.left), np.uint8)
         if where is not None:
-            true = self._condition(found, new)
+            true = self._condition(where, found, new)
         if windows.how == "inner":
             return Pairs._make(array[true != 0] for array in found)
         chosen = np.empty(len(found.left), np.int64)
@@ -262,15 +267,14 @@ class JoinOperator(JoinSaving):
         many = settling_kernels.settle_pairs(left, right, self.rules, pairs, progress, true, *matched, chosen)
         return Pairs._make(array[chosen[:many]] for array in found)
 
-    def _condition(self, pairs: Pairs, new: list[pa.Table]) -> npt.NDArray[np.uint8]:
+    def _condition(self, where: Predicate, pairs: Pairs, new: list[pa.Table]) -> npt.NDArray[np.uint8]:
         """1 for each pair that satisfies the condition; 0 for tuples that come out alone."""
         d = self.definition
-        assert d.where is not None
         both = np.flatnonzero((pairs.left >= 0) & (pairs.right >= 0))
         chosen = Pairs._make(array[both] for array in pairs)
-        left, right = (side_values(self, side, d.where.names[side], chosen, new[side]) for side in SIDES)
+        left, right = (side_values(self, side, where.names[side], chosen, new[side]) for side in SIDES)
         true = np.zeros(len(pairs.left), np.uint8)
-        true[both] = d.where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(both))
+        true[both] = where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(both))
         return true
 
     def _place(self) -> None:

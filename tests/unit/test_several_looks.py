@@ -1,0 +1,90 @@
+"""What people see of operators over several inputs: inspect, verify, tail and refusals, from stream.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from strandline.cli.app import app
+from strandline.errors import FormatVersionError, StreamMismatchError
+from strandline.log.log import Log
+from strandline.log.spec import SEVERAL_FORMAT
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
+from strandline.operators.join.definition import JoinDefinition, JoinInput
+from strandline.operators.join.join_windows import JoinWindows
+from strandline.operators.operator import Definition
+from strandline.processing.state_cache import StateCache
+from strandline.recovery.stream_definition import output_spec
+from tests.operator_streams import COLUMNS, input_spec
+from tests.union_streams import UnionStory, UnionStreams
+
+SIDE = JoinInput(dict(COLUMNS), ("k",), "t")
+OWN = tuple((name, kind) for name, kind in COLUMNS.items() if name != "k")
+
+
+def join(windows: JoinWindows, where: Callable[..., Any] | None = None) -> JoinDefinition:
+    return JoinDefinition.of(SIDE, SIDE, windows, where)
+
+
+OPERATORS: dict[str, Definition] = {
+    "left join, right 0 to 10 after left": join(JoinWindows("band", 0, 10, how="left"), lambda left, right: left.v < 9),
+    "join of the last 3 of left and the last 0 of right": join(JoinWindows("key", sizes=(3, 0))),
+    "barrier of in0 and in1": BarrierDefinition(
+        (("k", "long"),), (BarrierInput("in0", "t", OWN), BarrierInput("in1", "t", OWN))
+    ),
+}
+
+
+@pytest.fixture
+def worked(request: pytest.FixtureRequest, tmp_path: Path) -> UnionStreams:
+    """Streams in a folder in which an operator has worked for a while."""
+    streams = UnionStreams(
+        OPERATORS[request.param], 2, lambda p: StateCache(tmp_path / f"state{p}"), 2, "set_aside", tmp_path
+    )
+    story = UnionStory(Random(5), streams)
+    for _ in range(40):
+        story.grow()
+    streams.drain(tuples_max=100)
+    return streams
+
+
+@pytest.mark.parametrize("worked", OPERATORS, indirect=True)
+def test_inspect_verify_and_tail_know_the_operator_from_its_stream(
+    worked: UnionStreams, request: pytest.FixtureRequest
+) -> None:
+    path, said = worked.output.storage.url, request.node.callspec.params["worked"]
+    kept = sum(s.open for s in worked.output.state.standings)
+    assert kept > 0
+    shown = CliRunner().invoke(app, ["inspect", path], env={"COLUMNS": "80"}, catch_exceptions=False)
+    assert said in " ".join(shown.output.split())
+    assert max(map(len, shown.output.splitlines())) <= 80
+    checked = CliRunner().invoke(app, ["verify", path], env={"COLUMNS": "80"}, catch_exceptions=False)
+    assert checked.exit_code == 0, checked.output
+    assert CliRunner().invoke(app, ["tail", path], catch_exceptions=False).exit_code == 0
+
+
+def test_another_join_over_an_old_stream_is_refused_in_words() -> None:
+    wide, narrow = (output_spec(join(JoinWindows("band", 0, high, how="left")), input_spec(["k"])) for high in (10, 5))
+    with pytest.raises(
+        StreamMismatchError, match=r"a left join, right 0 to 10 after left, in this program a left join"
+    ):
+        wide.require_same(replace(narrow, id=wide.id), "here")
+
+
+def test_versions_before_do_not_take_a_stream_over_several_inputs_for_one_over_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    streams = UnionStreams(
+        OPERATORS["barrier of in0 and in1"], 2, lambda p: StateCache(tmp_path / str(p)), folder=tmp_path
+    )
+    assert streams.output.spec.format == SEVERAL_FORMAT
+    monkeypatch.setattr("strandline.log.spec._READABLE", (1, 2, 3))
+    with pytest.raises(FormatVersionError):
+        Log.open(LocalStorage(Path(streams.output.storage.url)))
