@@ -239,7 +239,7 @@ class World:
         self.seed = seed
         self.rng = rng = Random(seed)
         self.clock = ManualClock(1_000_000, tick_us=rng.choice([0, 1, 3_000]))
-        many = 1 if seed % 2 else rng.choice([2, 2, 3])
+        many = 1 if seed % 4 else rng.choice([2, 2, 3])
         plan: AggregateDefinition = rng.choice([*PLANS.values(), FAILING])
         self.plan = replace(plan, more_times=("t",) * (many - 1))
         self.partitions = rng.randint(1, 3)

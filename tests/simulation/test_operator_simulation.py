@@ -18,7 +18,7 @@ from tests.simulation import operator_world
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = (1_000, 10_000, 50_000)
+SEEDS = (500, 8_000, 50_000)
 WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
