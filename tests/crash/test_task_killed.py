@@ -15,6 +15,7 @@ from tests.crash.conftest import content, finish, processes, run, start
 CLUSTER = ["--master", "local-cluster[2,1,1024]"]
 
 
+@pytest.mark.long
 def test_a_python_worker_killed_while_it_writes_a_block(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
     stream = tmp_path / "items"
     once = tmp_path / "died"

@@ -60,6 +60,7 @@ def test_a_large_batch_is_cut_into_blocks_that_read_as_one(
     assert sorted(row["v"] for batch in batches for row in batch) == sorted(r["v"] for r in whole.read(spark).collect())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writer", WRITERS)
 def test_blocks_of_large_tuples_have_fewer_of_them(writer, feed, drain, content, tmp_path, monkeypatch):
     rows = [{"k": i % 5, "v": f"{i:05d}" * 400, "at": i * 1_000_000} for i in range(1_000)]

@@ -72,6 +72,7 @@ def past(tmp_path):
     return path
 
 
+@pytest.mark.long
 def test_readers_are_not_disturbed_by_compaction_and_clean_up(spark, eventually, past, content):
     before = content(past)
     published = sum(map(len, before.values()))

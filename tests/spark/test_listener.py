@@ -41,6 +41,7 @@ def heard(spark):
     spark.streams.removeListener(listener)
 
 
+@pytest.mark.long
 def test_an_operator_over_a_stream_tells_what_it_takes_in(spark, feed, items, drain, heard, eventually, tmp_path):
     drain(feed(items(12, keys=1)).df, tmp_path / "in")
     counts = sl.stream(str(tmp_path / "in")).window(sl.count_window(5)).aggregate(n=sl.count_all())

@@ -139,7 +139,11 @@ def test_over_a_stream_and_fused_give_the_same_results(spark, feed, items, run, 
 
 
 @pytest.mark.parametrize(
-    ("types", "numbers"), [(TYPES, NUMBERS), (WIDE, tuple(WIDE))], ids=["", "decimals of up to 38 digits"]
+    ("types", "numbers"),
+    [
+        pytest.param(TYPES, NUMBERS, id=""),
+        pytest.param(WIDE, tuple(WIDE), id="decimals of up to 38 digits", marks=pytest.mark.long),
+    ],
 )
 def test_every_aggregate_over_time_windows_is_what_spark_computes(spark, readings, run, types, numbers, tmp_path):
     from pyspark.sql import functions as F
@@ -211,6 +215,7 @@ def test_distinct_values_percentiles_and_conditions_are_those_of_spark(spark, re
     assert not any(row[f"{name}_is_approximate"] for row in result.collect() for name in ("texts", "median"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "gap",
     [
@@ -467,6 +472,7 @@ def test_the_input_is_kept_as_far_as_a_recovery_would_need_it(spark, feed, drain
     assert stream.truncate(before=stream.offsets()) == stream.offsets()
 
 
+@pytest.mark.long
 def test_a_sum_that_overflows_names_key_and_window_and_the_output_stays_as_it_was(spark, feed, run, tmp_path):
     schema = pa.schema([("k", pa.string()), ("v", pa.int64()), ("at", pa.timestamp("us", tz="UTC"))])
 

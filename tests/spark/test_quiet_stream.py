@@ -168,6 +168,7 @@ def batches(many: int = 4) -> list[list[dict[str, Any]]]:
     ]
 
 
+@pytest.mark.long
 def test_a_bounded_input_closes_every_window_and_its_results_are_those_of_a_batch_job(
     spark: Any, feed: Any, tmp_path: Path, content: Any
 ) -> None:
@@ -211,6 +212,7 @@ def test_a_bounded_input_closes_every_window_and_its_results_are_those_of_a_batc
     assert counts(spark, fused) == expected
 
 
+@pytest.mark.long
 def test_an_operator_that_follows_a_stream_finishes_when_it_does(
     spark: Any, feed: Any, tmp_path: Path, eventually: Any
 ) -> None:

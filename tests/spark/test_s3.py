@@ -24,6 +24,7 @@ def bucket(s3_endpoint):
     return f"s3://tests/{uuid.uuid4().hex}", options
 
 
+@pytest.mark.long
 def test_a_stream_is_written_and_read_back(bucket, spark, feed, items, replayed, tmp_path):
     url, options = bucket
     source = feed(items(60), [*items(60, first=60), *items(5)])
@@ -52,6 +53,7 @@ def test_a_stream_is_written_and_read_back(bucket, spark, feed, items, replayed,
     assert verify(Log.open(open_storage(url, **options))).problems == ()
 
 
+@pytest.mark.long
 def test_no_plan_and_no_file_shows_the_options_of_the_storage(bucket, spark, feed, items, tmp_path):
     url, options = bucket
     options = {**options, "key": "AKIA-open", "secret": "sesame-7", "default_block_size": 7_654_321}

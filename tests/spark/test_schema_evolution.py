@@ -10,6 +10,7 @@ pytestmark = pytest.mark.spark
 SECOND = 1_000_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("blocks", ["native", "arrow"])
 def test_a_new_column_goes_on_in_the_same_stream(spark, feed, items, drain, content, replayed, tmp_path, blocks):
     path = tmp_path / "items"

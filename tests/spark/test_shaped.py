@@ -55,6 +55,7 @@ def expected():
     return {key: value for key, value in found.items() if (key[1] + 1) * 10 <= 119 - 5}
 
 
+@pytest.mark.long
 def test_an_operator_behind_where_and_select_refuses_to_go_on_with_another_expression(sales, spark, tmp_path):
     path = tmp_path / "totals"
 

@@ -67,6 +67,7 @@ def test_a_union_of_streams_and_a_source_gives_what_a_batch_gives(spark: SparkSe
         counted(last, first, second).start(spark, str(tmp_path / "counted"), trigger="available-now")
 
 
+@pytest.mark.long
 def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -86,6 +87,7 @@ def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
     assert spark.streams.active == []
 
 
+@pytest.mark.long
 def test_a_union_of_sources_is_finished_with_its_query(spark: SparkSession, tmp_path: Path) -> None:
     one, two = source(spark, tmp_path, "one", 1, 1), source(spark, tmp_path, "two", 1, 2)
     query = counted(one, two).start(spark, str(tmp_path / "counted"))

@@ -144,3 +144,14 @@ def test_bytes_that_no_window_refers_to_go_whatever_the_policy(policy: Policy, m
     case.run(policy, commits=40)
     state = case.kept.states[case.output.state.standings[0].attempt]
     assert state["header"][BYTES_END] < 2_000  # of some 16,000 that came
+
+
+@every_plan
+def test_a_rotten_block_of_footprints_costs_a_longer_replay_and_no_state(plan: AggregateDefinition) -> None:
+    case = Case(plan)
+    case.run(cec(extent="2x"), commits=8)
+    block = [b for b in case.output.blocks(0) if set(b.rows) - {"result"}][-1]
+    data = bytearray(case.output.storage.read(block.file))
+    data[len(data) // 2] ^= 1
+    case.output.storage.put(block.file, bytes(data))
+    case.require_recoverable()

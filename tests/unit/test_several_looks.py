@@ -72,9 +72,7 @@ def test_inspect_verify_and_tail_know_the_operator_from_its_stream(
 
 def test_another_join_over_an_old_stream_is_refused_in_words() -> None:
     wide, narrow = (output_spec(join(JoinWindows("band", 0, high, how="left")), input_spec(["k"])) for high in (10, 5))
-    with pytest.raises(
-        StreamMismatchError, match=r"a left join, right 0 to 10 after left, in this program a left join"
-    ):
+    with pytest.raises(StreamMismatchError, match=r"left join, right 0 to 10 after left; in this program: left join"):
         wide.require_same(replace(narrow, id=wide.id), "here")
 
 
@@ -88,3 +86,22 @@ def test_versions_before_do_not_take_a_stream_over_several_inputs_for_one_over_o
     monkeypatch.setattr("strandline.log.spec._READABLE", (1, 2, 3))
     with pytest.raises(FormatVersionError):
         Log.open(LocalStorage(Path(streams.output.storage.url)))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_column_that_was_added_to_an_input_does_not_make_it_another_operator(name: str) -> None:
+    definition = OPERATORS[name]
+    stored = output_spec(definition, input_spec(["k"])).operator
+    if isinstance(definition, JoinDefinition):
+        more: Definition = replace(
+            definition, columns=((*definition.columns[0], ("new", "long")), definition.columns[1])
+        )
+        less: Definition = replace(definition, columns=(definition.columns[0][1:], definition.columns[1]))
+    else:
+        assert isinstance(definition, BarrierDefinition)
+        first, second = definition.inputs
+        more = replace(definition, inputs=(replace(first, columns=(*first.columns, ("new", "long"))), second))
+        less = replace(definition, inputs=(replace(first, columns=first.columns[1:]), second))
+    assert more.continuing(stored) == definition
+    assert less.continuing(stored) == less, "its stream has a column that is gone"
+    assert more.continuing(None) == more

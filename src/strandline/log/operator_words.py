@@ -124,7 +124,7 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         yield f"it has {ours}, this program says {theirs}"
     if "windows" in changed:
         ours, theirs = (join_text(o["windows"], is_timestamp=is_timestamp) for o in (mine, wanted))
-        yield f"it is a {ours}, in this program a {theirs}"
+        yield f"it has been: {ours}; in this program: {theirs}"
     if "aggregates" in changed:
         ours, theirs = (_listed(o["aggregates"]) for o in (mine, wanted))
         if ours == theirs:  # of the same columns, whose types are others

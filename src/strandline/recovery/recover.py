@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from strandline.clock import stopwatch_s
-from strandline.errors import CorruptManifestError, TruncatedError
+from strandline.errors import CorruptBlockError, CorruptManifestError, TruncatedError
 from strandline.failpoint import failpoint
 from strandline.log.log import Log
 from strandline.log.standing import Standing
@@ -111,7 +111,7 @@ class _Checkpoint:
 def _checkpoint(output: Log, definition: Definition, stand: Stand) -> _Checkpoint:
     try:
         return _load(output, definition, stand)
-    except (CorruptManifestError, TruncatedError):
+    except (CorruptManifestError, CorruptBlockError, TruncatedError):
         older = _older_checkpoint(output, definition, stand)
         if older is None:
             raise
@@ -124,11 +124,15 @@ def _load(output: Log, definition: Definition, stand: Stand) -> _Checkpoint:
     return _Checkpoint(operator, stand.standing)
 
 
+_TRIES_MAX = 64
+"""A checkpoint reaches back some batches; one that is this far back would have to be replayed from for long."""
+
+
 def _older_checkpoint(output: Log, definition: Definition, stand: Stand) -> _Checkpoint | None:
     """The newest checkpoint before the one of this standing that is really there; None if there is none.
 
-    Early versions could publish a standing whose checkpoint had not been written, or not been kept. Older commits know
-    of older checkpoints.
+    A block that holds footprints may be rotten, and early versions could publish a standing whose checkpoint had not
+    been written, or not been kept. Older commits know of older checkpoints: a longer replay, if the input holds it.
     """
     partition, tried = stand.partition, {_place(stand)}
     for m in output.before(output.state.seq + 1):
@@ -143,8 +147,10 @@ def _older_checkpoint(output: Log, definition: Definition, stand: Stand) -> _Che
             return None  # from here on back all is gone
         place = _place(older)
         if place not in tried:
+            if len(tried) > _TRIES_MAX:
+                return None
             tried.add(place)
-            with contextlib.suppress(CorruptManifestError):
+            with contextlib.suppress(CorruptManifestError, CorruptBlockError):
                 return _load(output, definition, older)
     return None
 

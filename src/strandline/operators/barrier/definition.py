@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -59,6 +59,8 @@ class BarrierDefinition:
         many = len(self.inputs)
         if not 2 <= many <= INPUTS_MAX:
             raise OptionError(f"a barrier of {many} inputs", todo=f"give it 2 to {INPUTS_MAX}")
+        if any(not one.name or one.name.startswith("_") for one in self.inputs):
+            raise OptionError("an input of a barrier has no name", todo="write barrier(temperature=…, pressure=…)")
         if self.at_most is not None and self.at_most < 1:
             raise OptionError(f"barrier: at_most={self.at_most!r}", todo="use 1 or more, or None for no bound")
         kinds = {one.time_type for one in self.inputs}
@@ -160,7 +162,13 @@ class BarrierDefinition:
         return self, [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
 
     def continuing(self, stored: Mapping[str, Any] | None) -> BarrierDefinition:
-        """Itself: its rules have not changed since there are barriers."""
+        """The barrier over the columns that its stream has: others may have been added to an input since."""
+        if stored is None or stored.get("kind") != self.kind or len(stored["inputs"]) != len(self.inputs):
+            return self
+        known = [tuple((name, kind) for name, kind in one["columns"]) for one in stored["inputs"]]
+        if all(all(c in own.columns for c in before) for before, own in zip(known, self.inputs, strict=True)):
+            inputs = (replace(own, columns=before) for before, own in zip(known, self.inputs, strict=True))
+            return replace(self, inputs=tuple(inputs))
         return self
 
     def fresh(self, on_error: OnError = "stop") -> BarrierOperator:

@@ -232,7 +232,12 @@ class JoinDefinition:
         return replace(self, where=None), read
 
     def continuing(self, stored: Mapping[str, Any] | None) -> JoinDefinition:
-        """Itself: its rules have not changed since there are joins."""
+        """The join over the columns that its stream has: others may have been added to an input since."""
+        if stored is None or stored.get("kind") != self.kind:
+            return self
+        known = [tuple((c, type_text(kind)) for c, kind in columns) for columns in stored["columns"]]
+        if all(set(before) <= set(now) for before, now in zip(known, self.columns, strict=True)):
+            return replace(self, columns=(known[LEFT], known[RIGHT]))
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

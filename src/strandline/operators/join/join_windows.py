@@ -126,7 +126,10 @@ def join_windows(
             f"join: how={how!r} needs within=: with windows of tuples nothing says when a match cannot come any more",
             todo='use within=, or how="inner"',
         )
-    return JoinWindows(per, sizes=(_size(left, "left"), _size(right, "right")))  # type: ignore[arg-type]
+    sizes = _size(left, "left"), _size(right, "right")
+    if not any(sizes):
+        raise OptionError("join: both sides keep no tuple, so that none ever meets another", todo="let one keep some")
+    return JoinWindows(per, sizes=sizes)  # type: ignore[arg-type]
 
 
 def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
