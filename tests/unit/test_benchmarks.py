@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from benchmarks.averages import Windows
 from benchmarks.checkpoint_cost import checkpoint_cost, records_per_touched_key
+from benchmarks.orders import Matches
 from strandline.cli.app import app
 
 
@@ -46,6 +47,28 @@ def test_recovery_finds_the_state_that_was_there(tmp_path: Path) -> None:
     assert result["container_to_process"] > 0
     assert result["compiled_in_container"] == 0, "a new container was given its kernels"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_join_matches_what_numpy_finds_and_recovers_what_it_kept(tmp_path: Path) -> None:
+    result = bench("join")
+    assert result["results_match"]
+    assert 0.4 < result["results_per_tuple"] < 0.6
+    assert result["kernel_tuples_per_s"] > 0
+    assert 0 < result["window_flatness"] <= 1
+    assert [row["window"] for row in result["windows"]] == [512, 2_048]
+    assert result["checkpoint_cost_pct"] < 100
+    assert result["live_tuples"] == 2_048
+    assert result["recovery"]["replayed"]["extent"] == 0
+    assert 2_048 <= result["recovery"]["loaded"]["extent"] <= 2 * 2_048
+    assert result["load_s"] + result["replay_s"] > 0
+    assert "tuples_per_s" not in result, "tiny needs no Spark"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_expected_matches_are_those_of_the_same_id_within_so_many_numbers() -> None:
+    left, right = np.array([7, 3, 7, 7]), np.array([7, 7, 3, 7])
+    found = Matches.expected(left, right, -1, 1)
+    assert list(zip(found.left, found.right, strict=True)) == [(0, 0), (0, 1), (1, 2), (2, 1), (2, 3), (3, 3)]
 
 
 def test_aging_joins_small_blocks_and_changes_no_tuple(tmp_path: Path) -> None:
