@@ -104,11 +104,12 @@ class _Sides:
         return found
 
     def go_on(self, place: Path) -> float:
-        """Puts the other batches there, too; the time at which they are there."""
+        """Puts the other batches there, too; the time at which that began."""
+        began = time.time()
         for files in zip(*(self._files(name)[2:] for name in NAMES), strict=True):
             for name, file in zip(NAMES, files, strict=True):
                 os.link(file, place / name / file.name)
-        return time.time()
+        return began
 
     def _files(self, name: str) -> list[Path]:
         return sorted((self.folder / name).iterdir())
@@ -161,7 +162,7 @@ def _strandline(spark: SparkSession, folder: Path, sides: _Sides) -> float:
     query.process_all_available()
     before = _appends(folder / "joined")[-1]
     began = sides.go_on(folder / "files")
-    _await_all(folder, len(sides.ids[0]))
+    _await_all(query, folder, len(sides.ids[0]))
     last = _appends(folder / "joined")[-1]
     query.finish()  # for the last second of tuples, which waits for that
     taken = [sum(s.input for s in m.standings) for m in (before, last)]
@@ -190,8 +191,8 @@ def _sources(spark: SparkSession, folder: Path, sides: _Sides) -> list[sl.Entry]
     ]
 
 
-def _await_all(folder: Path, tuples: int) -> None:
-    """Returns when both sides have so many tuples and the join has taken in all that it can of them."""
+def _await_all(query: sl.Query, folder: Path, tuples: int) -> None:
+    """Returns when both sides have so many tuples and the join has taken in all that it can; raises if it fails."""
     left, right, joined = (Log.open(LocalStorage(folder / name)) for name in (*NAMES, "joined"))
     while True:
         for log in (left, right, joined):
@@ -200,6 +201,8 @@ def _await_all(folder: Path, tuples: int) -> None:
             reach = [reachable((left, right), p) for p in range(CORES)]
             if all(s.stands.bound == b for s, b in zip(joined.state.standings, reach, strict=True)):
                 return
+        if (problem := query.exception()) is not None:
+            raise problem
         time.sleep(_LOOK_EVERY_S)
 
 
