@@ -42,7 +42,7 @@ SIZES = {
         0,
     ),
     "small": _Size(
-        JoinSize(KEYS, 250_000, 5, 3),
+        JoinSize(KEYS, 250_000, 5, 2),
         6,
         WindowSize(_SPADE, 25_000, 4, 1_024, 2_500, 3),
         RecoverySize(131_072, 25_000, 6),

@@ -126,7 +126,7 @@ def joins(spark: SparkSession, size: JoinSize, repeat: int, folder: Path) -> dic
         "entry": partial(_entry, spark, folder / "entry"),
         "spark_memory": partial(_spark, spark, folder / "spark", "spark_memory"),
     }
-    warm = _Sides.generate(folder / "in-warm", keys, batch, 2, 3)
+    warm = _Sides.generate(folder / "in-warm", keys, max(100, batch // 5), 2, 3)
     for name in ("strandline", *_STORES):  # a JVM that has compiled its loops, workers that have loaded their kernels
         contenders[name](warm)
     given = {name: fewer if name in _STORES else sides for name in contenders}
