@@ -239,6 +239,7 @@ def test_sessions_are_those_of_spark(spark, readings, run, gap, tmp_path):
     assert plain(found) == plain(right)
 
 
+@pytest.mark.long
 def test_an_operator_over_an_operator(spark, readings, run, tmp_path):
     from pyspark.sql import functions as F
 
@@ -312,6 +313,7 @@ def test_bad_options_are_refused_and_leave_nothing_behind(spark, readings, optio
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_another_operator_over_an_existing_output_is_refused_saying_what_differs(
     spark, readings, feed, items, drain, run, tmp_path
 ):

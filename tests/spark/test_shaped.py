@@ -94,6 +94,7 @@ def test_reading_gives_what_an_operator_would_see(sales, spark):
     assert shaped.read(spark).schema.simpleString() == "struct<item:bigint,at:timestamp,total:double>"
 
 
+@pytest.mark.long
 def test_rekey_reads_shuffles_and_persists_in_one_call(sales, spark, tmp_path):
     path = tmp_path / "by-shop"
     by_shop = sl.stream(sales).where(pc.field("a") > 0).rekey("shop", str(path))  # in the active session
