@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from strandline.clock import Clock
-from strandline.errors import DroppedError, InputWentBackError, KeyMissingError, StrandlineError
+from strandline.errors import StrandlineError
 from strandline.failpoint import failpoint
 from strandline.log.appends import appends_after
 from strandline.log.block import Block
@@ -29,6 +29,7 @@ from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability, create_once
 from strandline.processing import input_marks
 from strandline.processing.element import Element
+from strandline.processing.put_back import require_reached, require_seen
 from strandline.processing.step import Done, Step, unchanged
 from strandline.processing.time_slices import marks_of, next_slices
 
@@ -104,29 +105,11 @@ def noted(done: Sequence[Done], steps: Sequence[Step], taken: Taken) -> list[Don
 
 def require_same_input(input_: Log, output: LogState) -> None:
     """Raises if the input is not the one that the operator has taken in: if it was put back, and perhaps goes on."""
-    for p, standing in enumerate(output.standings):
-        if standing.input > input_.state.ends[p] or max(standing.commit, standing.seen) > input_.state.seq:
-            raise _went_back(
-                input_, f"it ends at commit {input_.state.seq}, and in partition {p} at offset {input_.state.ends[p]}"
-            )
-    if not output.standings or output.standings[0].seen < 0:
-        return  # written by a version that did not keep checksums
-    seen = output.standings[0]
-    try:
-        found = input_.commit(seen.seen)
-    except (DroppedError, KeyMissingError):
-        return  # so old that it is no longer kept: whoever drops commits has seen all that follow
-    if found.checksum != seen.seen_checksum:
-        raise _went_back(input_, f"its commit {seen.seen} is another one than the operator has seen")
-
-
-def _went_back(input_: Log, how: str) -> InputWentBackError:
-    return InputWentBackError(
-        f"the input has lost tuples that the operator has taken in: {how}",
-        where=input_.storage.url,
-        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
-        "begin anew with a new output stream: what it made of them cannot be taken back",
-    )
+    standings = output.standings
+    if standings:  # of a version that did not keep checksums, none was seen
+        newest = max(max(s.commit, s.seen) for s in standings)
+        require_reached(input_, newest, [s.input for s in standings])
+        require_seen(input_, standings[0].seen, standings[0].seen_checksum)
 
 
 def publish(

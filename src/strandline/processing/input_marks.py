@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from strandline.errors import ConflictError, DroppedError, InputWentBackError, KeyMissingError
+from strandline.errors import ConflictError
 from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
+from strandline.processing.put_back import require_reached, require_seen
 from strandline.units import END_OF_TIME
 
 
@@ -75,25 +76,6 @@ def needs(marks: Sequence[Marks], number: int) -> list[int]:
 def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks]) -> None:
     """Raises `InputWentBackError` if one of the inputs is not what the operator has seen: if it was put back."""
     for number, log in enumerate(inputs):
-        for p, m in enumerate(marks):
-            mark, end = m.inputs[number], log.state.ends[p]
-            if mark.seen > log.state.seq or mark.first > end:
-                raise _went_back(log, f"it ends at commit {log.state.seq}, and in partition {p} at offset {end}")
-        seen = marks[0].inputs[number]
-        if seen.seen < 0:
-            continue
-        try:
-            found = log.commit(seen.seen)
-        except (DroppedError, KeyMissingError):
-            continue  # so old that it is no longer kept: whoever drops commits has seen all that follow
-        if found.checksum != seen.seen_checksum:
-            raise _went_back(log, f"its commit {seen.seen} is another one than the operator has seen")
-
-
-def _went_back(log: Log, how: str) -> InputWentBackError:
-    return InputWentBackError(
-        f"an input has lost tuples that the operator has taken in, or might have: {how}",
-        where=log.storage.url,
-        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
-        "begin anew with a new output stream: what it made of them cannot be taken back",
-    )
+        mine = [m.inputs[number] for m in marks]
+        require_reached(log, max(mark.seen for mark in mine), [mark.first for mark in mine])
+        require_seen(log, mine[0].seen, mine[0].seen_checksum)
