@@ -18,6 +18,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.tuples import Columns
 from strandline.operators.aggregate.windows import TIME_MAX
 from strandline.operators.arrow_words import BYTES, arrow_type, null_column, whole, words_of
+from strandline.operators.aside_tables import AsideTables
 from strandline.operators.key_codec import BYTES_A_PART
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET
@@ -30,21 +31,12 @@ _WHY = {
 }
 
 
-class Aside:
+class Aside(AsideTables):
     """What one step has set aside, by reason, in the columns of footprints."""
 
     def __init__(self, plan: AggregateDefinition) -> None:
         self._plan = plan
-        self._parts: dict[str, list[pa.Table]] = {}
-        self.nbytes = 0
-        """How much that is: it travels through the driver."""
-        self.closed: list[list[pa.Array]] = []
-        """Of the windows among them, the columns of results: so that nobody takes them for open."""
-
-    @property
-    def tables(self) -> dict[str, pa.Table]:
-        """A table for each reason."""
-        return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
+        super().__init__()
 
     def add_windows(self, reason: str, windows: Columns) -> None:
         """Adds windows that closed and have no result."""
@@ -66,8 +58,7 @@ class Aside:
     def _add(self, reason: str, columns: list[pa.Array]) -> None:
         names = [name for name, _ in [*self._plan.result_columns, *self._plan.control_columns]]
         table = pa.table(columns, names=names)
-        self.nbytes += table.nbytes
-        self._parts.setdefault(reason, []).append(table)
+        self._keep(reason, table)
 
 
 def unfit(plan: AggregateDefinition, table: pa.Table) -> Mapping[str, Rows]:

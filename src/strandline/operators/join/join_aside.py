@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from strandline.errors import InputError
 from strandline.operators.arrow_words import from_words, words_of
+from strandline.operators.aside_tables import AsideTables
 from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.definition import (
     CONTROL,
@@ -30,21 +31,12 @@ _WHY: Final = {
 }
 
 
-class JoinAside:
+class JoinAside(AsideTables):
     """What one step has set aside, by reason, in the columns of footprints."""
 
     def __init__(self, definition: JoinDefinition) -> None:
         self._definition = definition
-        self._parts: dict[str, list[pa.Table]] = {}
-        self.nbytes = 0
-        """How much that is: it travels through the driver."""
-        self.closed: list[list[pa.Array]] = []
-        """Nothing: no window of a join closes without its results."""
-
-    @property
-    def tables(self) -> dict[str, pa.Table]:
-        """A table for each reason."""
-        return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
+        super().__init__()
 
     def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
         """The tuples that a join can take; the others are kept here, or raised as an InputError."""
@@ -76,8 +68,7 @@ class JoinAside:
         columns[INPUT_COLUMN] = columns[ORDINAL_COLUMN] = tuples.column(OFFSET)
         columns[SIDE_COLUMN] = pa.array(np.full(rows, side, np.int8))
         table = pa.table(columns)
-        self.nbytes += table.nbytes
-        self._parts.setdefault(reason, []).append(table)
+        self._keep(reason, table)
 
 
 def _bad_times(d: JoinDefinition, side: int, tuples: pa.Table) -> np.ndarray | None:
