@@ -10,6 +10,7 @@ import pytest
 from strandline.operators.checksum import MODULUS, checksum, checksum_of_bytes, checksum_of_rows
 
 SHAPES = [((40, 13), np.int64), ((1, 10), np.int64), ((0, 2), np.int64), ((512,), np.int32), ((16,), np.int64)]
+SHAPES += [((9, 512), np.uint8), ((3, 8), np.uint8)]
 
 
 @pytest.mark.parametrize(("shape", "dtype"), SHAPES)

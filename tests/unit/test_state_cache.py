@@ -23,7 +23,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.record import BYTES_END, FREE_HEAD, QUEUE_TAIL, TIMERS, USED, N
 from strandline.operators.open_windows.window_state import WindowState
-from strandline.operators.operator import Limits
+from strandline.operators.operator import Limits, StateImage
 from strandline.processing import boot, state_cache, state_file
 from strandline.processing.state_cache import StateCache
 from tests.operator_streams import PLANS, Row, Tuples, rows_table, windows_of
@@ -655,3 +655,16 @@ def test_a_file_that_may_not_be_ours_is_not_used(
     else:
         pytest.skip("only root can give a file away")
     assert chain.open() is None
+
+
+def test_changed_rows_of_bytes_are_believed_by_a_process_that_has_not_written_them(tmp_path: Path) -> None:
+    arrays = {"rows": np.arange(4 * 512, dtype=np.uint8).reshape(4, 512)}
+    StateCache(tmp_path / "state").leave("first", "", StateImage(arrays, None))
+    cache = StateCache(tmp_path / "state")
+    assert cache.open("first") is not None
+    arrays["rows"][[1, 3]] = 7
+    cache.leave("second", "first", StateImage(arrays, {"rows": np.array([1, 3])}))
+    state_file._believed.clear()
+    found = StateCache(tmp_path / "state").open("second")
+    assert found is not None
+    assert np.array_equal(found["rows"], arrays["rows"])

@@ -34,9 +34,10 @@ def checksum(array: Int64s | Int32s | Bytes) -> int:
     return int(_sum_of(words, 0) + _sum_of(rest.view(np.int64), whole)) % MODULUS
 
 
-def checksum_of_rows(array: Int64s | Int32s, rows: npt.NDArray[np.integer[Any]]) -> int:
-    """What these rows, each named once, add to the checksum of the array."""
-    return int(_sum_at(array if array.ndim == 2 else array.reshape(-1, 1), rows)) % MODULUS
+def checksum_of_rows(array: Int64s | Int32s | Bytes, rows: npt.NDArray[np.integer[Any]]) -> int:
+    """What these rows, each named once, add to the checksum of the array; rows of bytes are whole words."""
+    words = array.view(np.int64) if array.dtype == np.uint8 else array
+    return int(_sum_at(words if words.ndim == 2 else words.reshape(-1, 1), rows)) % MODULUS
 
 
 def checksum_of_bytes(array: Bytes, begin: int, end: int) -> int:
