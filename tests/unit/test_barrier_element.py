@@ -6,6 +6,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+import strandline as sl
 from strandline.checkpoint.policy import cec, instant, none
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.processing.serialised_intake import intake_of
@@ -79,3 +80,16 @@ def test_results_of_a_barrier_do_not_depend_on_who_was_ahead_on_cuts_on_losses_o
     for p in range(streams.partitions):
         assert streams.results(p).equals(at_once(streams, p)), f"partition {p}"
     assert streams.output.state.finished
+
+
+def test_tuples_with_lists_may_be_set_aside_in_two_partitions_at_once() -> None:
+    at = pa.timestamp("us", "UTC")
+    schema = pa.schema([("id", pa.int64()), ("at", at), ("tags", pa.list_(pa.int64()))])
+    feeds = [sl.testing.stream(schema, key="id", time="at", lateness="5 s") for _ in range(2)]
+    run = sl.testing.run(sl.barrier(a=feeds[0], b=feeds[1], at_most=1))
+    feeds[0].add([(i, f"2026-01-01 00:00:0{t}", None if i % 2 else [i, t]) for i in range(8) for t in (1, 2)])
+    feeds[1].add([(99, "2026-01-01 00:01:00", [])])
+    feeds[0].finish()
+    run.step()
+    found = sorted(run.set_aside.column("a_tags").to_pylist(), key=str)
+    assert found == [None, None, None, None, [0, 1], [2, 1], [4, 1], [6, 1]]

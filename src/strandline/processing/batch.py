@@ -146,7 +146,7 @@ def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Bl
     first = base.ends[spec.late]
     for reason in sorted({reason for d in done for reason in d.aside}):
         tables = [d.aside[reason].cast(_aside_schema(spec)) for d in done if reason in d.aside]
-        parts = [(Kind.RESULT, table.combine_chunks().columns) for table in tables]
+        parts = [(Kind.RESULT, batch.columns) for table in tables for batch in table.to_batches()]
         unique = next(d.standing.attempt for d in done if reason in d.aside)
         for block in write_blocks(parts, spec, spec.late, first, unique, create, reason=reason):
             yield block
