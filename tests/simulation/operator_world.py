@@ -35,7 +35,7 @@ import pyarrow as pa
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CollectedError, ConflictError, DroppedError, StorageError, TruncatedError
-from strandline.log import consumer_registry, cuts, index, manifest, quiet
+from strandline.log import block_sequence, consumer_registry, cuts, index, manifest, quiet
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
@@ -52,7 +52,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.plain import PlainOperator
 from strandline.operators.operator import StateImage
 from strandline.processing import batch as batches_
-from strandline.processing import state_file, step, time_slices
+from strandline.processing import state_file, step, step_output, time_slices
 from strandline.processing.batch import publish
 from strandline.processing.element import Element
 from strandline.processing.state_cache import StateCache
@@ -77,7 +77,7 @@ from tests.operator_streams import (
 )
 
 CONSUMER = "operator"
-FAILPOINTS = ("before-block", "after-block", "after-state", "before-output", "during-recovery")
+FAILPOINTS = ("between-blocks", "before-block", "after-block", "after-state", "before-output", "during-recovery")
 PLAIN_EVERY = 8
 """So many runs are compared with the compiled operator for one that is compared with the plain one."""
 
@@ -124,6 +124,7 @@ def small_steps(rng: Random) -> Iterator[None]:
     with (
         mock.patch.multiple(aggregate_operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
+        mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
     ):
         yield
 
@@ -274,6 +275,7 @@ class World:
         """Failpoints kill the process at hand; names of attempts are numbers."""
         with (
             mock.patch.object(step, "failpoint", self._pass),
+            mock.patch.object(step_output, "failpoint", self._pass),
             mock.patch.object(batches_, "failpoint", self._pass),
             mock.patch.object(batches_, "publish", self._publish),
             mock.patch.object(recover, "failpoint", self._pass),

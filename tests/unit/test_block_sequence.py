@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.log.block import decode
-from strandline.log.block_sequence import Part, pieces, write_blocks
+from strandline.log.block_sequence import BlockSequence, Part, write_blocks
 from strandline.log.kinds import Kind
 from strandline.log.spec import StreamSpec
 from strandline.testing.items import item_spec
@@ -57,17 +57,30 @@ def test_blocks_are_cut_by_bytes_and_a_larger_tuple_has_its_own() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_tuple_is_in_one_piece_in_order(seed: int) -> None:
+def test_every_tuple_is_in_one_block_in_order(seed: int) -> None:
     rng = Random(seed)
     parts, first = [], 0
     for _ in range(rng.randint(0, 8)):
         parts.append(part(first, rng.randint(0, 40), rng.choice([0, 1, 50])))
         first += len(parts[-1][1][0])
     rows_max, bytes_max = rng.choice([1, 7, 1000]), rng.choice([1, 300, 10**9])
-    cut = list(pieces(parts, bytes_max, rows_max))
-    found = [n for piece in cut for _, columns in piece for n in columns[0].to_pylist()]
-    assert found == list(range(first))
-    assert all(sum(len(columns[0]) for _, columns in piece) <= rows_max for piece in cut)
+    files, offsets = written(parts, rows_max=rows_max, bytes_max=bytes_max)
+    found = [decode(data, SPEC, 7).column("k").to_pylist() for data in files.values()]
+    assert [k for ks in found for k in ks] == list(range(first))
+    assert all(end - begin <= rows_max for begin, end in offsets)
+
+
+def test_a_block_is_written_as_soon_as_it_is_full() -> None:
+    files: dict[str, bytes] = {}
+    sequence = BlockSequence(SPEC, 0, 7, "u", files.__setitem__, rows_max=10)
+    seen = []
+    for i in range(5):
+        written_now = sequence.add(*part(4 * i, 4))
+        seen.append([(b.first, b.end) for b in written_now])
+    assert seen == [[], [], [(7, 17)], [], []]
+    assert len(files) == 1
+    assert [(b.first, b.end) for b in sequence.finish()] == [(17, 27)]
+    assert sequence.finish() == []
 
 
 def test_kinds_stay_in_order_over_the_blocks_of_an_operator() -> None:

@@ -23,6 +23,49 @@ Part = tuple[Kind, Sequence[pa.Array]]
 """Columns of tuples of one kind, as `encode_parts` takes them."""
 
 
+class BlockSequence:
+    """The blocks of one partition that are written as tuples come, numbered from `first` on.
+
+    The names of all of them have `unique` in them, and in the side log `reason`. Nothing is published here.
+    """
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        partition: int,
+        first: int,
+        unique: str,
+        create: Callable[[str, bytes], None],
+        *,
+        reason: str | None = None,
+        bytes_max: int | None = None,
+        rows_max: int | None = None,
+    ) -> None:
+        self._spec = spec
+        self._partition = partition
+        self._unique = unique
+        self._create = create
+        self._reason = reason
+        self._filling = _Filling(bytes_max or BYTES_MAX, rows_max or ROWS_MAX)
+        self._end = first
+
+    def add(self, kind: Kind, columns: Sequence[pa.Array]) -> list[Block]:
+        """Takes tuples of one kind, which come together; the blocks that are full with them and written."""
+        return [self._written(piece) for piece in self._filling.add(kind, columns)]
+
+    def finish(self) -> list[Block]:
+        """Writes what is left: a block, or none."""
+        return [self._written(piece) for piece in self._filling.rest()]
+
+    def _written(self, piece: Sequence[Part]) -> Block:
+        data = blocks_.encode_parts(piece, self._spec, self._end)
+        file = self._spec.file(self._partition, self._end, self._unique, self._reason)
+        block = blocks_.describe(data, self._spec, self._partition, self._end, file)
+        self._create(file, data)
+        self._end = block.end
+        return block
+
+
 def write_blocks(
     parts: Iterable[Part],
     spec: StreamSpec,
@@ -32,42 +75,50 @@ def write_blocks(
     create: Callable[[str, bytes], None],
     *,
     reason: str | None = None,
-    bytes_max: int = BYTES_MAX,
-    rows_max: int = ROWS_MAX,
+    bytes_max: int | None = None,
+    rows_max: int | None = None,
 ) -> Iterator[Block]:
-    """Writes the tuples with `create`, numbered from `first` on; yields each block once it is written.
-
-    Tuples of one kind come together. The names of all blocks have `unique` in them, and in the side log `reason`.
-    """
-    for piece in pieces(parts, bytes_max, rows_max):
-        data = blocks_.encode_parts(piece, spec, first)
-        file = spec.file(partition, first, unique, reason)
-        block = blocks_.describe(data, spec, partition, first, file)
-        create(file, data)
-        yield block
-        first = block.end
-
-
-def pieces(parts: Iterable[Part], bytes_max: int = BYTES_MAX, rows_max: int = ROWS_MAX) -> Iterator[list[Part]]:
-    """The tuples cut into what goes into one block each, in order; neighbours of one kind are joined."""
-    piece: list[Part] = []
-    rows, size_bytes = 0, 0.0
+    """Writes the tuples with `create` as a sequence of blocks; yields each once it is written."""
+    sequence = BlockSequence(
+        spec, partition, first, unique, create, reason=reason, bytes_max=bytes_max, rows_max=rows_max
+    )
     for kind, columns in parts:
-        many = len(columns[0])
+        yield from sequence.add(kind, columns)
+    yield from sequence.finish()
+
+
+class _Filling:
+    """Tuples on their way into one block."""
+
+    def __init__(self, bytes_max: int, rows_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._rows_max = rows_max
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parts: list[Part] = []
+        self._rows, self._bytes = 0, 0.0
+
+    def add(self, kind: Kind, columns: Sequence[pa.Array]) -> Iterator[list[Part]]:
+        """Takes tuples in; yields what goes into one block each, as it is full; neighbours of one kind are joined."""
+        many, at = len(columns[0]), 0
         each_bytes = sum(column.nbytes for column in columns) / max(many, 1)
-        at = 0
         while at < many:
             # A tuple that is larger than a block has a block of its own.
-            by_size = int((bytes_max - size_bytes) / each_bytes) if each_bytes else many
-            take = min(many - at, rows_max - rows, max(by_size, 0 if rows else 1))
+            by_size = int((self._bytes_max - self._bytes) / each_bytes) if each_bytes else many
+            take = min(many - at, self._rows_max - self._rows, max(by_size, 0 if self._rows else 1))
             if take > 0:
-                piece.append((kind, [column.slice(at, take) for column in columns]))
-            at, rows, size_bytes = at + take, rows + take, size_bytes + take * each_bytes
+                self._parts.append((kind, [column.slice(at, take) for column in columns]))
+            at, self._rows, self._bytes = at + take, self._rows + take, self._bytes + take * each_bytes
             if at < many:
-                yield _joined(piece)
-                piece, rows, size_bytes = [], 0, 0.0
-    if piece:
-        yield _joined(piece)
+                yield from self.rest()
+
+    def rest(self) -> Iterator[list[Part]]:
+        """What goes into the block that is not full, if there is anything."""
+        parts = self._parts
+        self._begin()
+        if parts:
+            yield _joined(parts)
 
 
 def _joined(piece: Sequence[Part]) -> list[Part]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import pyarrow as pa
 
@@ -17,22 +16,21 @@ from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
-from strandline.log.block_sequence import write_blocks
 from strandline.log.input_mark import Marks, Position
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
-from strandline.log.storage.storage import create_once
 from strandline.operators.operator import Operator
 from strandline.processing.edges import Edges, edges_and_others, with_edges
 from strandline.processing.element import Element
 from strandline.processing.serialised_intake import EdgeKeeping, intake_of
 from strandline.processing.state_cache import StateCache
+from strandline.processing.step_output import StepOutput
 from strandline.recovery.intake import Intake, Piece, StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
 
 WINDOWS_MAX = 1 << 20
-"""Windows that a step opens and closes before it stops for the moment: bounds what it holds in memory."""
+"""Windows that a step opens and closes before it stops for the moment: bounds its state, and how long it takes."""
 ASIDE_BYTES_MAX = 16 << 20
 """The same for what it sets aside, all of which goes through the driver."""
 
@@ -115,25 +113,21 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     operator.begin()
     recovered_s = stopwatch_s()
     first = operator.input_end
-    tables = _Tables()
-    boundary, taken = _feed(operator, step, logs.inputs, tables, edges)
+    output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
+    boundary, taken = _feed(operator, step, logs.inputs, output, edges)
     time = boundary if step.marks is None else edges.last.bound
     for columns in operator.aside.closed:
-        tables.add(Kind.CLOSED, columns)
-    fed_s = stopwatch_s()
+        output.add(Kind.CLOSED, columns)
+    fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
     is_older = recovery is not None and recovery.is_older
     occasion = Occasion(step.before, clock.now_us(), step.elapsed_us, is_older)
-    saved = save(operator, element.policy, occasion, step.output_end + tables.rows)
-    tables.add(Kind.G_OPEN, saved.footprints.opened)
-    tables.add(Kind.G_CHECK, saved.footprints.checked)
+    saved = save(operator, element.policy, occasion, output.end)
     operator.end()
     saved_s = stopwatch_s()
-    failpoint("before-block")
-    blocks = tables.write(logs.output, step)
-    failpoint("after-block")
-    written_s = stopwatch_s()
-    ends = step.output_end, step.output_end + tables.rows
-    standing = standing_after(operator, element.policy, step.before, ends, saved)
+    output.add(Kind.G_OPEN, saved.footprints.opened)
+    output.add(Kind.G_CHECK, saved.footprints.checked)
+    blocks = output.finish()
+    standing = standing_after(operator, element.policy, step.before, (step.output_end, output.end), saved)
     standing = replace(standing, attempt=step.attempt, host=step.host)
     image = operator.image()
     if step.marks is not None:
@@ -143,15 +137,15 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     left = cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
     failpoint("after-state")
     tuples = operator.input_end - first
-    work = _Work(tuples, fed_s - recovered_s, tables.rows, written_s - saved_s, recovery)
+    work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
     return Done(
         blocks,
         work.priced(standing, step.before),
         element.definition.result_boundary(time, operator.input_end),
         tuples,
-        tables.count(Kind.RESULT),
-        tables.count(Kind.G_OPEN),
-        tables.count(Kind.G_CHECK),
+        output.count(Kind.RESULT),
+        output.count(Kind.G_OPEN),
+        output.count(Kind.G_CHECK),
         left,
         stopwatch_s() - began_s,
         saved_s - fed_s,
@@ -162,25 +156,25 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
 
 
 def _feed(
-    operator: Operator, step: Step, inputs: Sequence[Log], tables: _Tables, edges: Edges
+    operator: Operator, step: Step, inputs: Sequence[Log], output: StepOutput, edges: Edges
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
     first, boundary, taken = operator.input_end, step.closed_until, 0
     for piece in _pieces(operator, step, inputs):
         for columns in operator.feed(piece.tables):
-            tables.add(Kind.RESULT, columns)
+            output.add(Kind.RESULT, columns)
         operator.input_end = piece.end
         taken += piece.tuples
         if not piece.is_edge:
             continue
-        boundary = _close(operator, piece.boundary, boundary, tables)
+        boundary = _close(operator, piece.boundary, boundary, output)
         if step.marks is not None:
             edges.add(Position(piece.end, piece.boundary))
-        is_much = tables.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
+        is_much = output.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
         if is_much or piece.end - first >= step.tuples_max:
             break
     if operator.input_end == step.input_end:
-        boundary = _close(operator, step.boundary, boundary, tables)
+        boundary = _close(operator, step.boundary, boundary, output)
     return boundary, taken
 
 
@@ -194,12 +188,12 @@ def _pieces(operator: Operator, step: Step, inputs: Sequence[Log]) -> Iterator[P
     return intake.ahead(step.partition, step.marks, step.until, rows)
 
 
-def _close(operator: Operator, boundary: int | None, before: int | None, tables: _Tables) -> int | None:
+def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
     """Closes windows up to the boundary, if it is later than the one before; the later of the two."""
     if boundary is None or not operator.definition.has_times or (before is not None and boundary <= before):
         return before
     if due := operator.advance(boundary):
-        tables.add(Kind.RESULT, due)
+        output.add(Kind.RESULT, due)
     return boundary
 
 
@@ -264,27 +258,6 @@ def _after_silence(standing: Standing, until: int | None) -> Standing:
     stands = Position(marks.stands.ordinal, until)
     oldest = stands if marks.oldest.ordinal == stands.ordinal else marks.oldest
     return replace(standing, marks=replace(marks, stands=stands, oldest=oldest))
-
-
-class _Tables:
-    """What a step has to write, kind by kind."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Kind, list[pa.Array]]] = []
-        self.rows = 0
-
-    def add(self, kind: Kind, columns: list[pa.Array]) -> None:
-        if len(columns[0]):
-            self._parts.append((kind, columns))
-            self.rows += len(columns[0])
-
-    def count(self, kind: Kind) -> int:
-        return sum(len(columns[0]) for k, columns in self._parts if k is kind)
-
-    def write(self, output: Log, step: Step) -> tuple[Block, ...]:
-        """The blocks, durable, under names that nobody else uses; none if there is nothing to write."""
-        create = partial(create_once, output.storage)
-        return tuple(write_blocks(self._parts, output.spec, step.partition, step.output_end, step.attempt, create))
 
 
 @dataclass(frozen=True, slots=True)

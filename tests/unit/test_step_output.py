@@ -1,0 +1,116 @@
+"""A step writes its blocks as they fill: what it holds does not follow how much it makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from strandline.log import block_sequence, retention
+from strandline.log.audit.stream_audit import verify
+from strandline.log.block import Block
+from strandline.log.block_sequence import BlockSequence
+from strandline.log.log import Log
+from strandline.operators.join import join_operator
+from strandline.operators.join.definition import JoinDefinition, JoinInput
+from strandline.operators.join.join_windows import JoinWindows
+from strandline.processing.state_cache import StateCache
+from tests.operator_streams import COLUMNS, Row
+from tests.union_streams import UnionStreams
+
+HOT = 30
+BLOCK_ROWS = 100
+
+
+class StopHere(Exception):
+    """The process dies."""
+
+
+def row(v: int) -> Row:
+    return {"k": 1, "s": "hot", "v": v, "x": float(v), "t": 5}
+
+
+def hot_key(tmp_path: Path) -> UnionStreams:
+    """Two inputs whose tuples all have one key and meet all of the other side."""
+    one = JoinInput(dict(COLUMNS), ("k",), "t")
+    definition = JoinDefinition.of(one, one, JoinWindows("band", -3, 3))
+    streams = UnionStreams(definition, 2, lambda p: StateCache(tmp_path / f"state{p}"))
+    for number in (0, 1):
+        streams.append(number, {0: [row(1000 * number + i) for i in range(HOT)]})
+    streams.finish()
+    return streams
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_sequence, "ROWS_MAX", BLOCK_ROWS)
+    monkeypatch.setattr(join_operator, "PAIRS_MAX", 2 * HOT)
+
+
+@pytest.mark.usefixtures("small")
+def test_results_of_a_hot_key_are_written_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams, held, most = hot_key(tmp_path), 0, 0
+    add = BlockSequence.add
+
+    def watched(self: BlockSequence, kind: object, columns: list) -> list[Block]:  # type: ignore[type-arg]
+        nonlocal held, most
+        held += len(columns[0])
+        most = max(most, held)
+        written = add(self, kind, columns)  # type: ignore[arg-type]
+        held -= sum(block.tuples for block in written)
+        return written
+
+    monkeypatch.setattr(BlockSequence, "add", watched)
+    streams.drain(tuples_max=10_000)
+    assert len(streams.results(0)) == HOT * HOT
+    assert most <= BLOCK_ROWS + 4 * HOT, "a block, and what a kernel makes at once"
+    assert max(b.tuples for b in streams.output.blocks(0)) == BLOCK_ROWS
+    assert verify(streams.output).problems == ()
+
+
+@pytest.mark.parametrize("rows", [7, 64, 1_000_000])
+def test_results_do_not_depend_on_how_blocks_are_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    whole = hot_key(tmp_path / "whole")
+    whole.drain(tuples_max=10_000)
+    monkeypatch.setattr(block_sequence, "ROWS_MAX", rows)
+    streams = hot_key(tmp_path / "split")
+    streams.drain(tuples_max=10_000)
+    assert streams.results(0).equals(whole.results(0))
+    assert streams.output.state.ends == whole.output.state.ends
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("died_at", [1, 4, 8])
+def test_an_attempt_that_dies_between_its_blocks_publishes_nothing_and_is_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died_at: int
+) -> None:
+    streams = hot_key(tmp_path)
+    storage, before = streams.output.storage, streams.output.state.seq
+    create, left = storage.create, died_at
+
+    def dying(key: str, data: bytes) -> None:
+        nonlocal left
+        if key.startswith("blocks/"):
+            left -= 1
+            if left < 0:
+                raise StopHere
+        create(key, data)
+
+    with monkeypatch.context() as dies:
+        dies.setattr(storage, "create", dying)
+        with pytest.raises(StopHere):
+            streams.drain(tuples_max=10_000)
+    orphans = {found.key for found in storage.list("blocks")}
+    assert len(orphans) == died_at
+    streams.output = Log.open(storage, streams.clock)
+    assert (streams.output.state.seq, list(streams.output.blocks(0))) == (before, [])
+    streams.drain(tuples_max=10_000)
+    assert len(streams.results(0)) == HOT * HOT
+    streams.clock.advance(10)
+    for _ in range(2):
+        retention.collect(streams.output, grace_us=0)
+    kept = {found.key for found in storage.list("blocks")}
+    assert kept == {b.file for b in streams.output.blocks(0)}
+    assert not kept & orphans
