@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,13 @@ from strandline.operators.arrow_words import words_of
 from strandline.operators.join.definition import ORDINAL_COLUMN, SIDE_COLUMN, JoinDefinition
 from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.tuple_record import HEAD, SAVED, TAIL
-from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.operator import OFFSET, Saved
 
 if TYPE_CHECKING:
     from strandline.operators.join.join_operator import JoinOperator
+
+_ROWS_MIN = 1 << 16
+"""Fewer footprints are not worth the look for older ones among them."""
 
 
 def load(join: JoinOperator, newest_first: Iterable[Saved]) -> None:
@@ -26,7 +28,7 @@ def load(join: JoinOperator, newest_first: Iterable[Saved]) -> None:
     `_offset` is where a footprint stands in the output. What is loaded may be over by now, by a rule that replay
     applies again.
     """
-    newest = _newest(newest_first)
+    newest = newest_footprints(newest_first)
     if newest is None:
         return
     tables, positions = [], []
@@ -46,21 +48,31 @@ def load(join: JoinOperator, newest_first: Iterable[Saved]) -> None:
     join.groups.set_loaded(found, join.definition.group)
 
 
-def _newest(newest_first: Iterable[Saved]) -> pa.Table | None:
-    """The newest footprint of each tuple, in the order of the tuples; None if there is none."""
-    parts, seen = [], np.empty(0, np.int64)
+def newest_footprints(newest_first: Iterable[Saved]) -> pa.Table | None:
+    """The newest footprint of each tuple, in the order of the tuples; None if there is none.
+
+    Older ones are dropped whenever as many rows have come as were left before: there may be ten thousand blocks.
+    """
+    parts: list[pa.Table] = []
+    rows, room = 0, _ROWS_MIN
     for stretch in newest_first:
-        rows = stretch.footprints.take(pc.sort_indices(stretch.footprints, [(OFFSET, "descending")]))
-        ordinals: Int64s = words_of(rows.column(ORDINAL_COLUMN), "long")[0]
-        _, first = np.unique(ordinals, return_index=True)
-        new = first[~np.isin(ordinals[first], seen)]
-        if len(new):
-            parts.append(rows.take(pa.array(new)))
-            seen = np.concatenate([seen, ordinals[new]])
-    if not parts:
-        return None
-    whole = pa.concat_tables(parts)
-    return whole.take(pc.sort_indices(whole, [(ORDINAL_COLUMN, "ascending")]))
+        if stretch.footprints.num_rows:
+            parts.append(stretch.footprints)
+            rows += stretch.footprints.num_rows
+        if rows > room:
+            parts = [_distinct(parts)]
+            rows = parts[0].num_rows
+            room = 2 * rows + _ROWS_MIN
+    return _distinct(parts) if parts else None
+
+
+def _distinct(parts: Sequence[pa.Table]) -> pa.Table:
+    """Of the rows of each tuple the one that stands last in the output, in the order of the tuples."""
+    whole = pa.concat_tables(parts).combine_chunks()
+    ordinals, positions = (words_of(whole.column(name), "long")[0] for name in (ORDINAL_COLUMN, OFFSET))
+    order = np.lexsort((positions, ordinals))
+    is_last = np.append(np.diff(ordinals[order]) != 0, True)
+    return whole.take(pa.array(order[is_last]))
 
 
 def _tuples(definition: JoinDefinition, side: int, footprints: pa.Table) -> pa.Table:
