@@ -14,6 +14,7 @@ from strandline.errors import OptionError
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.plain_join import PlainJoin
+from strandline.processing import serialised_input
 from strandline.processing.serialised_intake import intake_of
 from strandline.processing.state_cache import StateCache
 from strandline.recovery.checkpoint_audit import audit
@@ -93,6 +94,27 @@ def test_results_of_a_join_do_not_depend_on_who_was_ahead_on_cuts_on_losses_or_o
     for p in range(streams.partitions):
         assert streams.results(p).equals(at_once(streams, p, condition)), f"partition {p}"
     assert streams.output.state.finished
+
+
+def test_a_recovery_reads_hardly_more_than_it_replays_and_says_how_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one step: T lies somewhere inside of it, and the place where the replay begins not far before T."""
+    monkeypatch.setattr(serialised_input, "_EDGE_EVERY", 20)
+    streams = UnionStreams(definition(JoinWindows("band", -5, 5)), 2, lambda p: StateCache(tmp_path / f"state{p}"))
+    story = UnionStory(Random(4), streams)
+    for _ in range(150):
+        story.grow()
+    assert len(streams.batch(cec(replay=30), tuples_max=1 << 40)) == 1
+    (standing,) = streams.output.state.standings
+    assert standing.marks is not None
+    assert standing.input > 300
+    assert 0 < standing.replay <= 30 < standing.read_again + 30
+    assert standing.replay <= standing.read_again < standing.replay + 60
+    mine = streams.definition
+    _, done = recover(streams.output, intake_of(mine, streams.inputs), mine, Stand.of(streams.output, 0))
+    assert (done.replayed, done.read) == (standing.replay, standing.read_again)
+    assert standing.predicted_s >= standing.unit_costs[1] * standing.read_again / 1e9
 
 
 def _at_most(left: dict[str, Any], right: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from strandline.log.log import Log
 from strandline.log.share import Share
 from strandline.log.standing import Standing
 from strandline.operators.one_table import one_table
+from strandline.processing import serialised_input
 from strandline.processing.edges import EDGES_MAX, Edges
 from strandline.processing.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
 from strandline.processing.input_stream import InputStream, blocks_between
@@ -241,6 +243,27 @@ def test_a_quiet_input_with_a_heartbeat_lets_the_others_go_on() -> None:
     assert next_bounds([f.log for f in feeds], fresh_marks([f.log for f in feeds]), 1000) == [
         feeds[0].log.state.boundary
     ]
+
+
+@pytest.mark.parametrize("apart", [3, 10, 50])
+def test_a_piece_knows_places_inside_of_it_at_which_a_replay_can_begin(
+    apart: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serialised_input, "_EDGE_EVERY", apart)
+    rng = Random(apart)
+    own = [sorted(rng.randrange(60) for _ in range(200)) for _ in range(2)]
+    own[0][100:130] = [own[0][100]] * 30  # more of one time than lie between two places
+    logs = [stream([sorted(times)]) for times in own]
+    times = sorted(t for log in own for t in log)
+    for rows in (70, 1000):
+        found = list(pieces([InputStream(log, ("v", "t")) for log in logs], 0, BEGIN, 60, rows))
+        edges = [edge for piece in found for edge in piece.edges]
+        assert edges == sorted(set(edges), key=lambda e: e.ordinal)
+        for m, b in ((edge.ordinal, edge.bound) for edge in edges):
+            assert times[m - 1] < b <= times[m], "all before it and nothing else comes before"
+        known = [0, *sorted(e.ordinal for e in edges), *(piece.end for piece in found)]
+        most = max(times.count(t) for t in times)
+        assert max(b - a for a, b in itertools.pairwise(sorted(known))) <= 2 * apart + most
 
 
 def test_edges_are_few_and_lead_back_to_a_place_before_the_one_asked_for() -> None:

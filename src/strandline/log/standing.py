@@ -76,6 +76,11 @@ class Standing:
         return Position(self.oldest, None) if self.marks is None else self.marks.oldest
 
     @property
+    def read_again(self) -> int:
+        """How many input tuples a recovery reads: u, and over several inputs those before T back to where it begins."""
+        return self.replay if self.marks is None else self.input - self.marks.oldest.ordinal
+
+    @property
     def lets_go(self) -> bool:
         """Whether a failure after it loses state: nothing is kept to get back from."""
         return self.mode == "none"
@@ -94,7 +99,7 @@ class Standing:
     def predicted_s(self) -> float:
         """How long a recovery of this partition would take in a process that has run operators before."""
         extent_ns, replay_ns = self.unit_costs
-        return self.fixed_costs[0] + (self.extent * extent_ns + self.replay * replay_ns) / 1e9
+        return self.fixed_costs[0] + (self.extent * extent_ns + self.read_again * replay_ns) / 1e9
 
     @property
     def predicted_cold_s(self) -> float:
@@ -105,7 +110,7 @@ class Standing:
     def is_measured(self) -> bool:
         """Whether the costs that matter to these predictions were measured, all of them."""
         is_extent_known = not self.extent or self.extent_ns not in (0.0, EXTENT_NS)  # older versions wrote what they
-        is_replay_known = not self.replay or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
+        is_replay_known = not self.read_again or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
         return is_extent_known and is_replay_known and self.start_s > 0
 
     def started(self, seconds: float) -> Standing:

@@ -202,6 +202,7 @@ def _operator(log: Log) -> OperatorSummary | None:
                 "oldest_input": s.oldest,
                 "extent": s.extent,
                 "replay": s.replay,
+                "read_again": s.read_again,
                 "predicted_recovery_s": round(s.predicted_s, 3),
                 "predicted_cold_recovery_s": round(s.predicted_cold_s, 3),
                 "measured": s.is_measured,

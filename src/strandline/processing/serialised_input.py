@@ -12,7 +12,7 @@ there is to read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,9 @@ from strandline.processing.input_stream import InputStream, WaitingTuples, total
 from strandline.units import END_OF_TIME
 from strandline.wording import plural
 
+_EDGE_EVERY = 1 << 14
+"""A replay may have to begin so many tuples before the first one that it needs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -36,6 +39,8 @@ class Piece:
     """The place behind the last of them."""
     bound: int | None
     """All tuples before this time, and no others, come before `end`; None if it stands between two of one time."""
+    edges: tuple[Position, ...] = ()
+    """Places inside of it at which a reader may begin, in order."""
 
     @property
     def tuples(self) -> int:
@@ -115,7 +120,7 @@ def _from(piece: Piece, first: int) -> Piece:
     if piece.end - piece.tuples >= first:
         return piece
     tables = (t.slice(int(np.searchsorted(t.column(OFFSET).to_numpy(), first))) for t in piece.tables)
-    return Piece(tuple(tables), piece.end, piece.bound)
+    return replace(piece, tables=tuple(tables))
 
 
 class _Run:
@@ -133,9 +138,19 @@ class _Run:
         begin = self._first
         while self.end - begin > rows:
             end, edge = self._edge(begin, rows)
-            yield Piece(self._slices(begin, end), end, edge)
+            yield Piece(self._slices(begin, end), end, edge, self._edges(begin, end))
             begin = end
-        yield Piece(self._slices(begin, self.end), self.end, bound)
+        yield Piece(self._slices(begin, self.end), self.end, bound, self._edges(begin, self.end))
+
+    def _edges(self, begin: int, end: int) -> tuple[Position, ...]:
+        """Places between these two that stand between two times, about `_EDGE_EVERY` tuples apart."""
+        found = []
+        while end - begin > _EDGE_EVERY:
+            at, time = self._edge(begin, _EDGE_EVERY)
+            if time is not None and at < end:
+                found.append(Position(at, time))
+            begin = at
+        return tuple(found)
 
     def _edge(self, begin: int, rows: int) -> tuple[int, int | None]:
         """The last place within `rows` that stands between two times, and the later of these; else no time."""

@@ -62,12 +62,13 @@ class EdgeKeeping:
         self.edges.add(stretch.begin)
         for piece in self.intake.again(stretch, rows):
             yield piece
+            self.edges.add_all(piece.edges)
             if piece.is_edge:
                 self.edges.add(Position(piece.end, piece.boundary))
 
 
 def _piece(piece: serialised_input.Piece) -> Piece:
-    return Piece(piece.tables, piece.end, piece.bound, is_edge=piece.bound is not None)
+    return Piece(piece.tables, piece.end, piece.bound, is_edge=piece.bound is not None, edges=piece.edges)
 
 
 def _known(log: Log, partition: int, first: int) -> int:

@@ -165,6 +165,7 @@ def _feed(
             output.add(Kind.RESULT, columns)
         operator.input_end = piece.end
         taken += piece.tuples
+        edges.add_all(piece.edges)
         if not piece.is_edge:
             continue
         boundary = _close(operator, piece.boundary, boundary, output)
@@ -279,11 +280,12 @@ class _Work:
             extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
             recovered = before.recovered if before else None
         else:  # nothing prices a recovery as well as a recovery
-            extent, extent_s, replay, replay_s = r.extent, r.load_s, r.replayed, r.replay_s
+            extent, extent_s, replay, replay_s = r.extent, r.load_s, r.read, r.replay_s
             recovered = {
                 "at_input": before.input if before else 0,
                 "extent": r.extent,
                 "replayed": r.replayed,
+                "read": r.read,
                 "load_s": round(r.load_s, 4),
                 "replay_s": round(r.replay_s, 4),
                 "open_s": round(r.open_s, 4),

@@ -39,6 +39,8 @@ class Piece:
     """No tuple before this time follows; None if that cannot be said."""
     is_edge: bool = True
     """Whether a step may end here."""
+    edges: tuple[Position, ...] = ()
+    """Of several inputs, places inside of it at which a replay can begin, in order."""
 
     @property
     def tuples(self) -> int:

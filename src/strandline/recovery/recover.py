@@ -24,6 +24,8 @@ class Recovery:
     open_windows: int
     extent: int
     replayed: int
+    read: int
+    """Input tuples that were read for it: of several inputs, also some before the first that was replayed."""
     load_s: float
     replay_s: float
     is_older: bool = False
@@ -63,6 +65,7 @@ def recover(
     failpoint("during-recovery")
     loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
     first = operator.input_end = found.standing.oldest if not standing.lets_go else standing.input
+    begin = found.standing.replays_from.ordinal if not standing.lets_go else standing.input
     if found.standing.mode == "eventual":
         for piece in intake.again(Stretch.replayed(partition, found.standing), operator.rows_at_once):
             operator.replay(piece.tables)
@@ -78,6 +81,7 @@ def recover(
         operator.open_windows,
         found.standing.extent if not standing.lets_go else 0,
         standing.input - first,
+        standing.input - begin,
         max(0.0, loaded_s - began_s - (kernels_loaded_s - kernels_s)),
         max(0.0, stopwatch_s() - loaded_s - (TALLY.seconds - kernels_loaded_s)),
         found.standing is not standing,

@@ -193,6 +193,7 @@ class OperatorJob:
                 "open_windows": d.recovery.open_windows,
                 "extent": d.recovery.extent,
                 "replayed": d.recovery.replayed,
+                "read": d.recovery.read,
                 "load_s": round(d.recovery.load_s, 4),
                 "replay_s": round(d.recovery.replay_s, 4),
                 "open_s": round(d.recovery.open_s, 4),

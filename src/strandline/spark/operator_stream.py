@@ -34,6 +34,7 @@ def recovery_forecast(log: Log) -> list[dict[str, Any]]:
             "open_windows": s.open,
             "extent": s.extent,
             "replay": s.replay,
+            "read_again": s.read_again,
             "input": s.input,
             "oldest_input": s.oldest,
             "mode": s.mode,
