@@ -162,6 +162,7 @@ def test_a_definition_survives_its_json_and_travel() -> None:
     travelled = pickle.loads(pickle.dumps(one))
     assert travelled == one
     assert travelled.result_columns == one.result_columns
+    assert {travelled: "found"}[one] == "found", "a worker knows by it what it has compiled"
 
 
 def test_arrays_of_another_state_are_refused() -> None:

@@ -38,6 +38,10 @@ class BarrierInput:
         """The type of its time."""
         return str(dict(self.columns)[self.time])
 
+    def __hash__(self) -> int:
+        """By names: nested types are dictionaries."""
+        return hash((self.name, self.time, tuple(name for name, _ in self.columns)))
+
 
 @dataclass(frozen=True)
 class BarrierDefinition:
