@@ -11,6 +11,7 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec, instant, none
 from strandline.errors import OptionError
+from strandline.log import quiet
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.plain_join import PlainJoin
@@ -115,6 +116,27 @@ def test_a_recovery_reads_hardly_more_than_it_replays_and_says_how_much(
     _, done = recover(streams.output, intake_of(mine, streams.inputs), mine, Stand.of(streams.output, 0))
     assert (done.replayed, done.read) == (standing.replay, standing.read_again)
     assert standing.predicted_s >= standing.unit_costs[1] * standing.read_again / 1e9
+
+
+@pytest.mark.parametrize("windows", [JoinWindows("key", sizes=(3, 2)), JoinWindows("band", 0, 9, how="full")])
+def test_time_alone_is_a_commit_only_if_it_tells_readers_of_the_results_something(
+    tmp_path: Path, windows: JoinWindows
+) -> None:
+    streams = UnionStreams(definition(windows), 2, lambda p: StateCache(tmp_path / f"state{p}"))
+    for number in range(2):
+        streams.append(number, {0: [{"k": 1, "s": "", "v": number, "x": 0.0, "t": 5}]})
+        quiet.pass_time(streams.inputs[number], 100, "run")
+    streams.drain()
+    assert streams.output.state.ends[0] > 0
+    for left, right, told in [(150, 100, None), (150, 130, 130), (150, 150, 150), (500, 150, None), (500, 501, 500)]:
+        before = streams.output.state.seq
+        for number, boundary in enumerate((left, right)):
+            quiet.pass_time(streams.inputs[number], boundary, "run")
+        streams.drain()
+        assert streams.output.state.seq - before == (told is not None), "one commit for all that has passed, or none"
+        if told is not None:
+            assert streams.output.state.boundary == told - windows.delay
+            assert streams.output.commit(streams.output.state.seq).blocks == ()
 
 
 def _at_most(left: dict[str, Any], right: dict[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from strandline.cli.app import app
 from strandline.errors import FormatVersionError, StreamMismatchError
+from strandline.log import quiet
 from strandline.log.log import Log
 from strandline.log.spec import SEVERAL_FORMAT
 from strandline.log.storage.local_storage import LocalStorage
@@ -22,7 +25,7 @@ from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.operator import Definition
 from strandline.processing.state_cache import StateCache
 from strandline.recovery.stream_definition import output_spec
-from tests.operator_streams import COLUMNS, input_spec
+from tests.operator_streams import COLUMNS, Tuples, input_spec
 from tests.union_streams import UnionStory, UnionStreams
 
 SIDE = JoinInput(dict(COLUMNS), ("k",), "t")
@@ -105,3 +108,47 @@ def test_a_column_that_was_added_to_an_input_does_not_make_it_another_operator(n
     assert more.continuing(stored) == definition
     assert less.continuing(stored) == less, "its stream has a column that is gone"
     assert more.continuing(None) == more
+
+
+def test_inspect_says_which_input_holds_up_the_others(tmp_path: Path) -> None:
+    definition = OPERATORS["barrier of in0 and in1"]
+    streams = UnionStreams(definition, 2, lambda p: StateCache(tmp_path / f"state{p}"), 2, folder=tmp_path)
+    path = streams.output.storage.url
+
+    def looked() -> tuple[str, dict[str, Any]]:
+        text = CliRunner().invoke(app, ["inspect", path], env={"COLUMNS": "80"}, catch_exceptions=False).output
+        assert max(map(len, text.splitlines())) <= 80
+        told = CliRunner().invoke(app, ["inspect", path, "--json"], catch_exceptions=False)
+        return " ".join(text.replace("│", " ").split()), json.loads(told.output)["operator"]
+
+    assert looked()[1]["waits_for"] is None  # nobody waits for anybody
+    tuples = [Tuples(Random(n)) for n in range(2)]
+    streams.append(0, tuples[0].batch(60, 2))
+    streams.drain()
+    text, told = looked()
+    at = streams.inputs[0].state.boundary
+    assert told["waits_for"] == f"waits for input1: it has no boundary yet, input0 is at {at} (60 tuples wait)"
+    assert told["waits_for"] in text
+    assert [(i["boundary"], i["waiting"]) for i in told["inputs"]] == [(at, 60), (None, 0)]
+
+    streams.append(1, tuples[1].batch(10, 2))
+    streams.drain()
+    text, told = looked()
+    behind, ahead = (log.state.boundary for log in reversed(streams.inputs))
+    assert behind is not None
+    assert ahead is not None
+    assert f"waits for input1: its boundary is {behind}, input0 is at {ahead}" in told["waits_for"]
+    assert told["inputs"][1]["behind"] == ahead - behind > 0
+    assert told["inputs"][0]["waiting"] > 0 == told["inputs"][0]["behind"]
+    assert f"input1 {behind} {ahead - behind}" in text
+
+    quiet.finish(streams.inputs[1], "run")
+    streams.drain()
+    text, told = looked()
+    assert told["waits_for"] is None or told["waits_for"].startswith("waits for input0")
+    assert "input1 finished" in text
+
+    shutil.rmtree(tmp_path / "input1")
+    text, told = looked()
+    assert "no stream" in told["inputs"][1]["problem"]
+    assert told["waits_for"] is None

@@ -122,7 +122,7 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
         facts.add_row("tuples", Text(o.shape))
     if o.aggregates:
         facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
-    facts.add_row("input", Text(o.input))
+    facts.add_row("inputs" if o.inputs else "input", _inputs(s, o) if o.inputs else Text(o.input))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
     facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")
     how = o.mode if o.measured else f"{o.mode}, costs assumed"
@@ -136,6 +136,16 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
         values = (p["partition"], p["input"], p["open_windows"], p["extent"], p["replay"])
         table.add_row(*map(count, values), f"{p['predicted_recovery_s']} s", took)
     return Group(facts, _with_more(table, len(o.partitions) - shown))
+
+
+def _inputs(s: Summary, o: OperatorSummary) -> RenderableType:
+    """How far each of several inputs has come, and which of them the others wait for."""
+    table = rows_table("", "complete up to", "behind", "waiting", right=("behind", "waiting"))
+    for lag in o.inputs:
+        until = lag.problem or ("finished" if lag.finished else _second(s, lag.boundary))
+        behind = _span(s, lag.behind) if lag.behind else ""
+        table.add_row(Text(lag.name), Text(until), behind, count(lag.waiting))
+    return Group(table, Text(o.waits_for, style="yellow")) if o.waits_for else table
 
 
 def consumers(s: Summary, now_us: int) -> RenderableType:

@@ -16,9 +16,11 @@ from strandline.errors import DroppedError
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
+from strandline.log.input_lag import InputLag, input_lags, opened_inputs, waits_for
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.operator_words import aggregate_texts, operator_text, shape_text
+from strandline.log.storage.storage_url import open_storage
 from strandline.log.upstream import origins_of
 
 BUCKETS = 60
@@ -73,6 +75,10 @@ class OperatorSummary:
     footprints: Mapping[str, int]
     """Written in the last batch, by kind."""
     partitions: tuple[Mapping[str, Any], ...]
+    inputs: tuple[InputLag, ...]
+    """Of an operator over several inputs: how far each has come."""
+    waits_for: str | None
+    """Which of them the others wait for, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +131,15 @@ class Summary:
         return asdict(self)
 
 
-def summary(log: Log, buckets: int = BUCKETS) -> Summary:
-    """A stream's settings, place, size, speed and shape over time, as of the log's last refresh."""
+def _log_at(path: str) -> Log:
+    return Log.open(open_storage(path))
+
+
+def summary(log: Log, buckets: int = BUCKETS, open_input: Callable[[str], Log] = _log_at) -> Summary:
+    """A stream's settings, place, size, speed and shape over time, as of the log's last refresh.
+
+    The inputs of an operator over several are opened by their paths, to see how far they have come.
+    """
     entries = Entries(log)
     spec, state = log.spec, log.state
     parts = entries.partitions(state)
@@ -165,7 +178,7 @@ def summary(log: Log, buckets: int = BUCKETS) -> Summary:
         writer=state.writer,
         consumers=_consumers(list(consumers(log)), entries, log),
         histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets),
-        operator=_operator(log),
+        operator=_operator(log, open_input),
     )
 
 
@@ -176,12 +189,13 @@ def _set_aside(log: Log) -> dict[str, int]:
     return dict(found)
 
 
-def _operator(log: Log) -> OperatorSummary | None:
+def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | None:
     operator, standings = log.spec.operator, log.state.standings
     if operator is None:
         return None
     last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
     kinds = ("g_open", "g_check")
+    lags = input_lags(opened_inputs(log, open_input), standings)
     return OperatorSummary(
         window=operator.get("window", {}),
         windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
@@ -210,6 +224,8 @@ def _operator(log: Log) -> OperatorSummary | None:
             }
             for p, s in enumerate(standings)
         ),
+        inputs=tuple(lags),
+        waits_for=waits_for(lags, is_timestamp=log.spec.time_is_timestamp),
     )
 
 

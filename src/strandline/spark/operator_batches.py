@@ -112,9 +112,9 @@ class OperatorBatches(BatchHandler):
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What the last batch did, and what the last ones of its sources did, if it has some of its own."""
+        """What the last batch did, how far each of several inputs is, what the last batches of its own sources did."""
         reports = self._sources.reports
-        return {**self.progress, **({"sources": reports} if reports else {})}
+        return {**self.progress, **self._job.lags, **({"sources": reports} if reports else {})}
 
     def _tick(self) -> bool:
         """Also notices when a source has failed, which ends the operator, or the operator has, which ends them."""

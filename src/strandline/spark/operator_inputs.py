@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from strandline.errors import NoAccessError, StrandlineWarning
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
+from strandline.log.input_lag import input_lags, waits_for
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.standing import Standing
@@ -54,6 +57,15 @@ class OperatorInputs:
             else:  # what is taken in is counted, and blocks of which nothing is left are known
                 found += min(ends - s.input, ends - sum(mark.first for mark in s.marks.inputs))
         return found
+
+    def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
+        """Of several inputs: how far each has come, and which of them the others wait for, if one is."""
+        if self.is_one:
+            return {}
+        found = input_lags(self.logs, standings)
+        waits = waits_for(found, is_timestamp=self.logs[0].spec.time_is_timestamp)
+        shown = [{n: v for n, v in asdict(lag).items() if n != "problem"} for lag in found]
+        return {"inputs": shown, **({"waits_for": waits} if waits else {})}
 
     def needs(self, number: int, standings: Sequence[Standing]) -> list[int]:
         """What one of the inputs has to keep, per partition."""

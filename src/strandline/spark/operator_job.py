@@ -92,6 +92,11 @@ class OperatorJob:
         """The steps that run now: tuples they take in, seconds so far, how many are done; empty if none does."""
         return self._steps.report
 
+    @property
+    def lags(self) -> dict[str, Any]:
+        """How far each of several inputs has come by now, see `OperatorInputs.lags`."""
+        return self.inputs.lags(self.output.state.standings)
+
     def standing(self) -> dict[str, Any]:
         """Where the operator stands, in the words of a report that has done nothing; empty before its first commit."""
         state = self.output.state

@@ -78,7 +78,7 @@ class Stream(ArrowReading, OperatorInput):
         """Everything that `strandline inspect` shows, as an object."""
         from strandline.log.summary import summary
 
-        return summary(self._fresh())
+        return summary(self._fresh(), open_input=lambda path: self._place.beside(path).open())
 
     # ------------------------------------------------------------------ reading with Spark
 
