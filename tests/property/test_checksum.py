@@ -7,10 +7,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from strandline.operators.checksum import MODULUS, checksum, checksum_of_bytes, checksum_of_rows
+from strandline.operators.checksum import MODULUS, checksum, checksum_of_rows, checksum_of_run
 
 SHAPES = [((40, 13), np.int64), ((1, 10), np.int64), ((0, 2), np.int64), ((512,), np.int32), ((16,), np.int64)]
-SHAPES += [((9, 512), np.uint8), ((3, 8), np.uint8)]
+SHAPES += [((30, 512), np.uint8), ((0, 8), np.uint8)]
 
 
 @pytest.mark.parametrize(("shape", "dtype"), SHAPES)
@@ -20,8 +20,20 @@ def test_changed_rows_change_it_by_what_they_add(shape: tuple[int, ...], dtype: 
     array = rng.integers(-(2**31), 2**31 - 1, shape).astype(dtype)
     rows = rng.permutation(shape[0])[: shape[0] // 2].astype(np.int32)
     before, part = checksum(array), checksum_of_rows(array, rows)
-    array[rows] = rng.integers(-(2**31), 2**31 - 1, array[rows].shape)
+    array[rows] = rng.integers(-(2**31), 2**31 - 1, array[rows].shape).astype(dtype)
     assert (before - part + checksum_of_rows(array, rows)) % MODULUS == checksum(array)
+
+
+@pytest.mark.parametrize(("shape", "dtype"), SHAPES)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_of_rows_changes_it_by_what_it_adds(shape: tuple[int, ...], dtype: type[np.generic], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    array = rng.integers(-(2**31), 2**31 - 1, shape).astype(dtype)
+    begin, end = sorted(int(x) for x in rng.integers(0, shape[0] + 1, 2))
+    before, part = checksum(array), checksum_of_run(array, begin, end)
+    assert part == checksum_of_rows(array, np.arange(begin, end))
+    array[begin:end] = rng.integers(-(2**31), 2**31 - 1, array[begin:end].shape).astype(dtype)
+    assert (before - part + checksum_of_run(array, begin, end)) % MODULUS == checksum(array)
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 64, 1003])
@@ -30,9 +42,9 @@ def test_changed_bytes_change_it_by_what_they_add(length: int, seed: int) -> Non
     rng = np.random.default_rng(seed)
     array = rng.integers(0, 255, length).astype(np.uint8)
     begin, end = sorted(int(x) for x in rng.integers(0, length + 1, 2))
-    before, part = checksum(array), checksum_of_bytes(array, begin, end)
+    before, part = checksum(array), checksum_of_run(array, begin, end)
     array[begin:end] ^= np.uint8(1 + seed)
-    assert (before - part + checksum_of_bytes(array, begin, end)) % MODULUS == checksum(array)
+    assert (before - part + checksum_of_run(array, begin, end)) % MODULUS == checksum(array)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])

@@ -410,6 +410,38 @@ def test_a_disk_that_cannot_be_written_costs_only_the_next_batch_a_recovery(
     assert chain.open() is None
 
 
+# ---------------------------------------------------------------------- arrays of any operator
+
+RUNS = {
+    "one run": [*range(3, 9)],
+    "two runs": [0, 1, 2, 37, 38, 39],
+    "many": [*range(0, 40, 2)],
+    "none": [],
+    "all": [*range(40)],
+}
+
+
+@pytest.mark.parametrize("rows", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize(("shape", "dtype"), [((40, 512), np.uint8), ((40, 5), np.int64), ((40,), np.int64)])
+def test_another_process_believes_what_was_redone(
+    tmp_path: Path, rows: list[int], shape: tuple[int, ...], dtype: type[np.generic]
+) -> None:
+    rng = np.random.default_rng(5)
+    arrays = {"payloads": rng.integers(0, 255, shape).astype(dtype), "header": np.arange(16)}
+    cache = StateCache(tmp_path / "p00000")
+    cache.leave("a0", "", StateImage(arrays, None))
+    assert cache.open("a0") is not None
+    changed = np.array(rows, np.int64)
+    arrays["payloads"][changed] = rng.integers(0, 255, arrays["payloads"][changed].shape).astype(dtype)
+    arrays["header"][3:7] += 1
+    cache.leave("a1", "a0", StateImage(arrays, {"payloads": changed, "header": slice(3, 7)}))
+    state_file._believed.clear()
+    found = cache.open("a1")
+    assert found is not None, "it takes its own changes for rot"
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 # ---------------------------------------------------------------------- redoing that is cut short
 
 
@@ -429,10 +461,9 @@ def test_a_redoing_that_was_cut_short_is_not_used(chain: Chain, monkeypatch: pyt
             raise CutShort
         write_head(descriptor, head)
 
-    def cut_apply(descriptor: int, head: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, int]:
+    def cut_apply(descriptor: int, head: Mapping[str, Any], changes: state_file.Changes) -> dict[str, int]:
         if place == "in the middle":
-            rows, values = changes["records"]
-            apply(descriptor, head, {**changes, "records": (rows[:3], values[:3])})
+            apply(descriptor, head, changes[: len(changes) // 2])
             raise CutShort
         return apply(descriptor, head, changes)
 

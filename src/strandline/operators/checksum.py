@@ -35,13 +35,23 @@ def checksum(array: Int64s | Int32s | Bytes) -> int:
 
 
 def checksum_of_rows(array: Int64s | Int32s | Bytes, rows: npt.NDArray[np.integer[Any]]) -> int:
-    """What these rows, each named once, add to the checksum of the array; rows of bytes are whole words."""
-    words = array.view(np.int64) if array.dtype == np.uint8 else array
-    return int(_sum_at(words if words.ndim == 2 else words.reshape(-1, 1), rows)) % MODULUS
+    """What these rows, each named once, add to the checksum of the array. Rows of bytes must be whole words."""
+    return int(_sum_at(_words(array if array.ndim == 2 else array.reshape(-1, 1)), rows)) % MODULUS
 
 
-def checksum_of_bytes(array: Bytes, begin: int, end: int) -> int:
-    """What the words of eight bytes that have a byte of [begin, end) add to the checksum of the array."""
+def checksum_of_run(array: Int64s | Int32s | Bytes, begin: int, end: int) -> int:
+    """The same for the rows [begin, end); of an array of bytes, for the words that have a byte of them."""
+    if array.ndim == 1 and array.dtype == np.uint8:
+        return _checksum_of_bytes(array, begin, end)
+    words = _words(array[begin:end])
+    return int(_sum_of(words.reshape(-1), begin * (words.shape[1] if words.ndim == 2 else 1))) % MODULUS
+
+
+def _words(rows: Int64s | Int32s | Bytes) -> Int64s | Int32s:
+    return rows.view(np.int64) if rows.dtype == np.uint8 else rows
+
+
+def _checksum_of_bytes(array: Bytes, begin: int, end: int) -> int:
     first, last = begin // 8, min(-(-end // 8), len(array) // 8)
     total = int(_sum_of(array[8 * first : 8 * last].view(np.int64), first))
     if end > 8 * (len(array) // 8):

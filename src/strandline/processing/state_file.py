@@ -17,7 +17,8 @@ import json
 import mmap
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from strandline.operators.checksum import MODULUS, checksum, checksum_of_bytes, checksum_of_rows
+from strandline.operators.checksum import MODULUS, checksum, checksum_of_rows, checksum_of_run
 from strandline.operators.kernel_cache import source_stamp
 from strandline.operators.operator import Rows, StateImage
 from strandline.processing.boot import boot, is_of_this_boot
@@ -40,6 +41,7 @@ _ALIGNED = 64
 _ROW_NUMBER = np.int32
 _DIGEST = 16
 _FILES_MAX = 4096
+_RUNS_MAX = 16
 _believed: dict[tuple[int, int, str], None] = {}
 """Files that this process has written or read whole: device, inode, and the attempt that wrote them."""
 
@@ -62,9 +64,10 @@ def _new_file(path: Path) -> BinaryIO:
     return os.fdopen(opened(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), "w+b")
 
 
-def _sealed(text: bytes, data: bytes = b"") -> bytes:
+def _sealed(text: bytes, *data: memoryview) -> bytes:
     digest = xxhash.xxh3_64(text)
-    digest.update(data)
+    for piece in data:
+        digest.update(piece)
     return digest.hexdigest().encode() + text
 
 
@@ -162,17 +165,17 @@ def _believe(descriptor: int, head: Mapping[str, Any]) -> None:
 def write_changes(path: Path, attempt: str, parent: str, image: StateImage) -> int:
     """Leaves the rows that changed, whole or not at all; returns the size in bytes."""
     assert image.changed is not None
-    pieces: list[npt.NDArray[Any]] = []
+    pieces: list[memoryview] = []
     changes: list[list[Any]] = []
-    for name, rows in image.changed.items():
-        values = image.arrays[name][rows]
-        if isinstance(rows, slice):
-            changes.append([name, rows.start, rows.stop, values.dtype.str, list(values.shape)])
-        else:
-            changes.append([name, None, None, values.dtype.str, list(values.shape)])
-            pieces.append(rows.astype(_ROW_NUMBER))
-        pieces.append(values)
-    data = b"".join(np.ascontiguousarray(piece).tobytes() for piece in pieces)
+    for name, changed in image.changed.items():
+        for rows in _runs(changed):
+            values = np.ascontiguousarray(image.arrays[name][rows])
+            if isinstance(rows, slice):
+                changes.append([name, rows.start, rows.stop, values.dtype.str, list(values.shape)])
+            else:
+                changes.append([name, None, None, values.dtype.str, list(values.shape)])
+                pieces.append(_bytes_of(rows.astype(_ROW_NUMBER)))
+            pieces.append(_bytes_of(values))
     meta = {
         "format": FORMAT,
         "stamp": source_stamp(),
@@ -181,30 +184,48 @@ def write_changes(path: Path, attempt: str, parent: str, image: StateImage) -> i
         "parent": parent,
         "changes": changes,
     }
-    line = json.dumps(meta).encode()
+    line = _sealed(json.dumps(meta).encode(), *pieces)
     temporary = path.with_suffix(".tmp")
     with _new_file(temporary) as file:
-        file.write(_sealed(line, data) + b"\n" + data)
+        file.write(line + b"\n")
+        for piece in pieces:
+            file.write(piece)
         size = file.tell()
     os.replace(temporary, path)
     return size
 
 
-Changes = Mapping[str, tuple[Rows, npt.NDArray[Any]]]
-"""Of each array, rows and what stands there now."""
+def _runs(rows: Rows) -> list[Rows]:
+    """The same rows as slices, if they are in order and few slices do: those are copied as they lie."""
+    if isinstance(rows, slice) or not len(rows):
+        return [rows]
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    if len(breaks) >= _RUNS_MAX:
+        return [rows]
+    edges = [0, *breaks.tolist(), len(rows)]
+    return [slice(int(rows[a]), int(rows[b - 1]) + 1) for a, b in pairwise(edges)]
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+Changes = Sequence[tuple[str, Rows, npt.NDArray[Any]]]
+"""Arrays by name, rows of them, and what stands there now."""
 
 
 def read_changes(path: Path) -> tuple[dict[str, Any], Changes]:
     """What an attempt said and left; raises ValueError or KeyError if it cannot be used."""
     with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
-        line, _, data = file.read().partition(b"\n")
+        line = file.readline().removesuffix(b"\n")
+        data = memoryview(file.read())
     text = line[_DIGEST:]
     if _sealed(text, data) != line:
         raise TornError("torn")
     meta = json.loads(text)
     if not _is_ours(meta):
         raise TornError("of another time")
-    found: dict[str, tuple[Rows, npt.NDArray[Any]]] = {}
+    found: list[tuple[str, Rows, npt.NDArray[Any]]] = []
     at = 0
     for name, begin, end, kind, shape in meta["changes"]:
         rows: Rows = slice(begin, end)
@@ -213,7 +234,7 @@ def read_changes(path: Path) -> tuple[dict[str, Any], Changes]:
             at += rows.nbytes
         values = np.frombuffer(data, kind, int(np.prod(shape)), at).reshape(shape)
         at += values.nbytes
-        found[name] = rows, values
+        found.append((name, rows, values))
     return meta, found
 
 
@@ -228,7 +249,7 @@ def apply(descriptor: int, head: Mapping[str, Any], changes: Changes) -> dict[st
     """Writes the changes into the arrays of the file; returns the new checksums."""
     sums = dict(head["sums"])
     arrays = _views(mmap.mmap(descriptor, 0, access=mmap.ACCESS_WRITE), head)
-    for name, (rows, values) in changes.items():
+    for name, rows, values in changes:
         array = arrays[name]
         if not _has(array, rows):
             raise TornError("changes of another state")
@@ -246,8 +267,6 @@ def _has(array: npt.NDArray[Any], rows: Rows) -> bool:
 
 def _sum_of(array: npt.NDArray[Any], rows: Rows) -> int:
     """What these rows add to the checksum of the array, with others that do not change."""
-    if not isinstance(rows, slice):
-        return checksum_of_rows(array, rows)
-    if array.dtype == np.uint8:
-        return checksum_of_bytes(array, rows.start, rows.stop)
-    return checksum_of_rows(array, np.arange(rows.start, rows.stop, dtype=_ROW_NUMBER))
+    if isinstance(rows, slice):
+        return checksum_of_run(array, rows.start, rows.stop)
+    return checksum_of_rows(array, rows)
