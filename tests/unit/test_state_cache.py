@@ -686,16 +686,3 @@ def test_a_file_that_may_not_be_ours_is_not_used(
     else:
         pytest.skip("only root can give a file away")
     assert chain.open() is None
-
-
-def test_changed_rows_of_bytes_are_believed_by_a_process_that_has_not_written_them(tmp_path: Path) -> None:
-    arrays = {"rows": np.arange(4 * 512, dtype=np.uint8).reshape(4, 512)}
-    StateCache(tmp_path / "state").leave("first", "", StateImage(arrays, None))
-    cache = StateCache(tmp_path / "state")
-    assert cache.open("first") is not None
-    arrays["rows"][[1, 3]] = 7
-    cache.leave("second", "first", StateImage(arrays, {"rows": np.array([1, 3])}))
-    state_file._believed.clear()
-    found = StateCache(tmp_path / "state").open("second")
-    assert found is not None
-    assert np.array_equal(found["rows"], arrays["rows"])

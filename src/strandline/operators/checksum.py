@@ -39,7 +39,7 @@ def checksum_of_rows(array: Int64s | Int32s | Bytes, rows: npt.NDArray[np.intege
     return int(_sum_at(_words(array if array.ndim == 2 else array.reshape(-1, 1)), rows)) % MODULUS
 
 
-def checksum_of_run(array: Int64s | Int32s | Bytes, begin: int, end: int) -> int:
+def checksum_of_run(array: npt.NDArray[Any], begin: int, end: int) -> int:
     """The same for the rows [begin, end); of an array of bytes, for the words that have a byte of them."""
     if array.ndim == 1 and array.dtype == np.uint8:
         return _checksum_of_bytes(array, begin, end)
@@ -47,7 +47,7 @@ def checksum_of_run(array: Int64s | Int32s | Bytes, begin: int, end: int) -> int
     return int(_sum_of(words.reshape(-1), begin * (words.shape[1] if words.ndim == 2 else 1))) % MODULUS
 
 
-def _words(rows: Int64s | Int32s | Bytes) -> Int64s | Int32s:
+def _words(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return rows.view(np.int64) if rows.dtype == np.uint8 else rows
 
 

@@ -207,7 +207,7 @@ def _runs(rows: Rows) -> list[Rows]:
 
 
 def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 Changes = Sequence[tuple[str, Rows, npt.NDArray[Any]]]
@@ -218,7 +218,7 @@ def read_changes(path: Path) -> tuple[dict[str, Any], Changes]:
     """What an attempt said and left; raises ValueError or KeyError if it cannot be used."""
     with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
         line = file.readline().removesuffix(b"\n")
-        data = memoryview(file.read())
+        data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[len(line) + 1 :]
     text = line[_DIGEST:]
     if _sealed(text, data) != line:
         raise TornError("torn")
