@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from strandline.errors import InputError, OptionError
+from strandline.errors import OptionError
 from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.predicate import Predicate
+from strandline.operators.kernel_cache import TALLY
 
 LEFT = {
     "amount": "double",
@@ -44,7 +45,8 @@ def holds(function: Any, left: dict[str, list[Any]], right: dict[str, list[Any]]
         for s, (values, kinds) in enumerate(((left, LEFT), (right, RIGHT)))
     ]
     rows = len(next(iter({**left, **right}.values())))
-    found: list[int] = predicate.holds((arrays[0], arrays[1]), (LEFT, RIGHT), rows).tolist()
+    judged = predicate.holds((arrays[0], arrays[1]), (LEFT, RIGHT), rows)
+    found: list[int] = judged.true.tolist()
     return found
 
 
@@ -112,14 +114,35 @@ def test_what_cannot_be_computed_is_refused_at_once(function: Any, says: str) ->
     assert "\n" not in refused.value.what
 
 
-def test_a_pair_for_which_it_raises_is_named() -> None:
-    with pytest.raises(InputError) as problem:
-        holds(lambda left, right: left.n // right.n > 1, {"n": [1, 7]}, {"n": [1, 0]})
-    assert "ZeroDivisionError" in problem.value.what
-    assert "left.n=7, right.n=0" in problem.value.where
+def test_a_pair_for_which_it_raises_is_false_and_told_and_the_others_are_judged() -> None:
+    predicate = Predicate.of(lambda left, right: left.n // right.n > 1)
+    sides = {"n": pa.array([1, 7, 9, 3], pa.int32())}, {"n": pa.array([1, 0, 2, 0], pa.int64())}
+    judged = predicate.holds(sides, (LEFT, RIGHT), 4)
+    assert judged.true.tolist() == [0, 0, 1, 0]
+    assert [row for row, _ in judged.failed] == [1, 3]
+    assert all(why.startswith("ZeroDivisionError") for _, why in judged.failed)
 
 
-def test_the_text_says_what_it_means_and_not_how_it_is_written() -> None:
+def test_without_its_source_texts_cannot_be_compared_and_the_refusal_says_why() -> None:
+    with pytest.raises(OptionError, match=r"compares texts \(left.name\), and its source cannot be had") as refused:
+        Predicate.of(eval("lambda left, right: left.name == 'a'")).check(LEFT, RIGHT)
+    assert "in a file or a notebook" in refused.value.todo
+
+
+def test_the_time_that_numba_takes_is_counted() -> None:
+    before = TALLY.compiled, TALLY.seconds
+    Predicate.of(lambda left, right: left.n > right.n + 123).check(LEFT, RIGHT)
+    assert TALLY.compiled == before[0] + 1
+    assert TALLY.seconds > before[1]
+
+
+@pytest.mark.parametrize("version", [0, -1, True, "2", 1.5])
+def test_a_version_is_a_number_from_1_on(version: Any) -> None:
+    with pytest.raises(OptionError, match="is not a version"):
+        Predicate.of(lambda left, right: True, version)
+
+
+def test_the_text_says_what_it_means_and_not_how_it_is_spelt() -> None:
     limit = 10
     one, other = (lambda left, right: left.n > limit), (lambda a, b: a.n > LIMIT)  # two in one line
     assert Predicate.of(one).text == Predicate.of(other).text == "left.n > 10"
@@ -147,4 +170,4 @@ def test_it_travels_as_a_function() -> None:
     predicate.check(LEFT, RIGHT)
     moved: Predicate = pickle.loads(cloudpickle.dumps(predicate))
     assert moved == predicate
-    assert moved.holds(({"n": pa.array([3, 4], pa.int32())}, {}), (LEFT, RIGHT), 2).tolist() == [0, 1]
+    assert moved.holds(({"n": pa.array([3, 4], pa.int32())}, {}), (LEFT, RIGHT), 2).true.tolist() == [0, 1]

@@ -58,9 +58,9 @@ class Log:
 
     @property
     def spec(self) -> StreamSpec:
-        """What the stream is, with the columns that were added to it."""
-        if self.state.added is not self._told.added:
-            self._spec, self._told = self._spec.with_added(self.state.added), self.state
+        """What the stream is, with the columns that were added to it, its operator in the version that is at work."""
+        if self.state.added is not self._told.added or self.state.revised != self._told.revised:
+            self._spec, self._told = self._spec.changed(self.state.added, self.state.revised), self.state
         return self._spec
 
     # ------------------------------------------------------------------ opening
@@ -309,14 +309,14 @@ class Log:
         source: Mapping[str, Any] | None = None,
         standings: Sequence[Standing] = (),
         boundaries: Sequence[int | None] | None = None,
+        revised: Mapping[str, Any] | None = None,
         finished: bool = False,
         durability: Durability = "fsync",
     ) -> Manifest:
         """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
 
-        The blocks were made for the state `base` (by default the newest seen). If another writer has published since,
-        this raises and publishes nothing; compaction and truncation in between do no harm. `boundaries` come from who
-        knows better than lateness, `finished`: no append will ever follow, `durability`: how the files were written.
+        The blocks were made for the state `base` (by default the newest seen): if another writer has published since,
+        this raises and publishes nothing. `boundaries` come from who knows better than lateness.
         """
         base = base or self.state
         known = (END_OF_TIME,) * self.spec.partitions if finished else boundaries
@@ -349,10 +349,10 @@ class Log:
                 durability=durability,
                 source=source,
                 finished=finished,
+                revised=revised or None,
                 retention=None if self.retention == self.spec.retention else self.retention,
             )
-            require_forward(base, appended)
-            return appended
+            return require_forward(base, appended)
 
         failpoint("before-manifest")
         published = self.publish(make, since=base.seq)

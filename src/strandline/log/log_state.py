@@ -53,6 +53,8 @@ class LogState:
     """How long the writer of the last append keeps tuples, if that is not what stream.json says."""
     milestone: Milestone | None = None
     """The newest one; it may not be marked yet."""
+    revised: Mapping[str, Any] | None = None
+    """Of an operator's stream: what of the operator is not as stream.json says."""
     added: tuple[Mapping[str, Any], ...] = ()
     """Columns that came since the stream was created, in Spark's JSON."""
 
@@ -89,6 +91,7 @@ class LogState:
                 standings=m.standings,
                 finished=m.finished,
                 retention=m.retention,
+                revised=m.revised,
             )
         if m.kind == "truncate":
             starts = tuple(max(old, new) for old, new in zip(self.starts, m.starts, strict=True))
@@ -117,6 +120,8 @@ class LogState:
             body["finished"] = True
         if self.retention is not None:
             body["retention"] = self.retention
+        if self.revised:
+            body["revised"] = dict(self.revised)
         if self.durability != "fsync":
             body["durability"] = self.durability
         if self.milestone:
@@ -145,6 +150,7 @@ class LogState:
             standings=tuple(Standing.from_json(s) for s in body.get("standings", ())),
             finished=body.get("finished", False),
             retention=body.get("retention"),
+            revised=body.get("revised"),
             milestone=Milestone.from_json(body["milestone"]) if "milestone" in body else None,
             added=tuple(body.get("added", ())),
         )
@@ -155,7 +161,7 @@ class LogState:
         return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 
 
-_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added")
+_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added", "revised")
 """Left out of a snapshot where there is nothing to say: most streams have none of it."""
 
 
@@ -270,8 +276,8 @@ def _standing_problem(state: LogState, m: Manifest) -> str | None:
     return None
 
 
-def require_forward(state: LogState, m: Manifest) -> None:
-    """Raises if a recovery after `m` would need more of the past than one before it, which may have been let go.
+def require_forward(state: LogState, m: Manifest) -> Manifest:
+    """`m` itself; raises if a recovery after it would need more of the past than before, which may have been let go.
 
     Asked when a commit is published, and not when it is read: early versions did publish such commits.
     """
@@ -284,3 +290,4 @@ def require_forward(state: LogState, m: Manifest) -> None:
                 where=f"stream {m.stream}, about to be published",
                 todo="this is a defect of Strandline; please report it",
             )
+    return m

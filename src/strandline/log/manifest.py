@@ -72,6 +72,8 @@ class Manifest:
     """append: Spark's offsets of the batch, from which its checkpoint can be rebuilt."""
     finished: bool = False
     """append: nothing will ever follow it; its boundaries are the end of time."""
+    revised: Mapping[str, Any] | None = None
+    """append of an operator: what of it is not as stream.json says, since a later version of it was given."""
     retention: int | None = None
     """append: how long its writer keeps tuples, if that is not what stream.json says."""
     starts: tuple[int, ...] = ()
@@ -171,6 +173,8 @@ def _body(m: Manifest) -> dict[str, Any]:
             body["finished"] = True
         if m.retention is not None:
             body["retention"] = m.retention
+        if m.revised:
+            body["revised"] = dict(m.revised)
         body["partitions"] = [
             _part(by_partition.get(p, ()), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
             for p in range(late)
@@ -254,6 +258,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             source=body["source"],
             finished=body.get("finished", False),
             retention=body.get("retention"),
+            revised=body.get("revised"),
             standings=tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),
         )
     if kind == "compact":

@@ -18,6 +18,7 @@ def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
         return window_text(operator["window"], is_timestamp=is_timestamp)
     if operator.get("kind") == "join":
         where = f", where {operator['where']}" if "where" in operator else ""
+        where += f" (version {operator['version']})" if "version" in operator else ""
         return join_text(operator["windows"], is_timestamp=is_timestamp) + where
     if operator.get("kind") != "barrier":
         return str(operator.get("kind"))

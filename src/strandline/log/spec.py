@@ -37,6 +37,8 @@ _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
 _NOT_COMPARED = ("expressions",)
 """Of an operator: how Arrow writes what `shape` says in words. Another Arrow may write it otherwise."""
+_VERSIONED = ("where", "version")
+"""Of an operator: what a later version of it may have changed."""
 
 _KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
 _TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz")
@@ -223,6 +225,11 @@ class StreamSpec:
         schema = {"type": "struct", "fields": [*fields_of(self.schema), *new]}
         return replace(self, schema=schema, added=self.added + len(new)) if new else self
 
+    def changed(self, added: Sequence[Mapping[str, Any]], revised: Mapping[str, Any] | None) -> StreamSpec:
+        """The spec with further columns, and these words of its operator, which a later version of it has changed."""
+        found = self.with_added(added)
+        return found if not revised else replace(found, operator={**(found.operator or {}), **revised})
+
     def additions(self, asked: StreamSpec) -> list[Mapping[str, Any]]:
         """The columns that `asked` has at its end beside all of this stream's; none if they differ otherwise."""
         ours, theirs = ([(f["name"], type_name(f["type"])) for f in fields_of(s.schema)] for s in (self, asked))
@@ -270,16 +277,26 @@ class StreamSpec:
         if mine is None or wanted is None:
             has = "was written by an entry point, not by an operator" if mine is None else "belongs to an operator"
             raise StreamMismatchError(f"the stream {has}", where=where, todo="write to a new stream")
-        compared = [{n: value for n, value in o.items() if n not in _NOT_COMPARED} for o in (mine, wanted)]
+        ours, theirs = mine.get("version", 1), wanted.get("version", 1)
+        if theirs < ours:
+            raise StreamMismatchError(
+                f"the stream has gone on with version {ours} of its function, this program says version {theirs}",
+                where=where,
+                todo=f"use version {ours}, or give the change that is meant a later one: version={ours + 1}",
+            )
+        left_out = _NOT_COMPARED if theirs == ours else (*_NOT_COMPARED, *_VERSIONED)
+        compared = [{n: value for n, value in o.items() if n not in left_out} for o in (mine, wanted)]
         found = list(differences(*compared, is_timestamp=self.time_is_timestamp))
-        ours, theirs = (origins_of(s.upstream) for s in (self, asked))
-        if [o.stream for o in ours] != [o.stream for o in theirs]:
-            found.append(f"its input is {' and '.join(map(str, ours))}, here {' and '.join(map(str, theirs))}")
+        before, now = (origins_of(s.upstream) for s in (self, asked))
+        if [o.stream for o in before] != [o.stream for o in now]:
+            found.append(f"its input is {' and '.join(map(str, before))}, here {' and '.join(map(str, now))}")
         if found:
+            is_only_function = "where" in wanted and all(mine.get(n) == v for n, v in wanted.items() if n != "where")
+            meant = f"; or, if the change is meant, say so: where(…, version={ours + 1})" if is_only_function else ""
             raise StreamMismatchError(
                 f"the stream was computed by another operator: {'; '.join(found)}",
                 where=where,
-                todo="write to a new stream; only the checkpoint policy may change",
+                todo=f"write to a new stream; only the checkpoint policy may change{meant}",
             )
 
     def _require_same_origin(self, asked: StreamSpec, where: str) -> None:

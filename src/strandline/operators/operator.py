@@ -149,6 +149,10 @@ class Definition(Protocol):
     def needs_newer_format(self) -> bool:
         """Whether versions before streams of format 3 would misunderstand it."""
 
+    @property
+    def revised(self) -> Mapping[str, Any]:
+        """What of `to_json` a later version of the operator has changed; empty if this is the first."""
+
     def to_json(self) -> dict[str, Any]:
         """What stream.json says of it: all that must stay the same for as long as the stream lives."""
 
@@ -216,6 +220,9 @@ class Operator(Protocol):
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into windows whose footprints did not have them yet."""
+
+    def repeat(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples as `feed` did before the state was lost: the same state, no results."""
 
     def save(self, position: int, limits: Limits) -> Footprints:
         """Footprints of what is new, then of the oldest windows, as the limits ask; the first goes to `position`."""

@@ -6,7 +6,7 @@ Spark's driver uses the same parts; there the steps run as tasks. Tests and simu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -118,10 +118,14 @@ def publish(
     done: Sequence[Done],
     writer: Writer,
     *,
+    revised: Mapping[str, Any] | None = None,
     finished: bool = False,
     durability: Durability = "fsync",
 ) -> Manifest:
-    """Publishes what the steps made of one batch; the results are `finished` if the input is."""
+    """Publishes what the steps made of one batch; the results are `finished` if the input is.
+
+    `revised` is what a later version of the operator has changed of it.
+    """
     failpoint("before-output")
     if base.writer is not None and output.state.writer != base.writer:
         raise second_writer(output.state.seq, output.state.writer, output.storage.url)
@@ -135,6 +139,7 @@ def publish(
         writer=writer,
         standings=[d.standing for d in done],
         boundaries=boundaries,
+        revised=revised,
         finished=finished,
         durability=durability,
     )
@@ -224,5 +229,6 @@ def run_batch(
     idle = {s.partition: d for s in steps if (d := unchanged(s, element)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
-    publish(output, base, done, writer, finished=batch.is_last(done), durability=element.durability)
+    revised, is_last = element.definition.revised, batch.is_last(done)
+    publish(output, base, done, writer, revised=revised, finished=is_last, durability=element.durability)
     return done

@@ -95,8 +95,7 @@ def repeat(operator: Operator, intake: Intake, stretch: Stretch) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
     has_times = operator.definition.has_times
     for piece in intake.again(stretch, operator.rows_at_once):
-        for _ in operator.feed(piece.tables):
-            pass
+        operator.repeat(piece.tables)
         if piece.boundary is not None and has_times:
             operator.advance(piece.boundary)
     operator.input_end = stretch.end.ordinal

@@ -26,15 +26,17 @@ class Join(OperatorDescription[JoinDefinition]):
     def _repr_html_(self) -> str:
         return operator_html("Join", self._inputs, self._policy)
 
-    def where(self, condition: Callable[[Any, Any], Any]) -> Join:
+    def where(self, condition: Callable[[Any, Any], Any], *, version: int = 1) -> Join:
         """The same for pairs only of which the condition is true: `where(lambda left, right: left.n <= right.most)`.
 
         It is compiled, over numbers, booleans, dates and timestamps; texts can be compared with == and !=. A null in a
-        column that it names makes it false. Raises OptionError at once if it cannot be compiled.
+        column that it names makes it false. Raises OptionError at once if it cannot be compiled. Over a stream that
+        another condition has made it is refused when it is started, unless a later `version` says that the change is
+        meant: what is kept stays, pairs from then on are judged by the new one.
         """
         if self._definition.where is not None:
             raise OptionError("a join with two conditions", todo="write one: where(lambda left, right: … and …)")
-        definition = replace(self._definition, where=Predicate.of(condition))
+        definition = replace(self._definition, where=Predicate.of(condition, version))
         definition.require_sound()
         return Join(self._inputs, definition, self._policy)
 

@@ -196,6 +196,11 @@ class AggregateOperator:
         records = self._results(records[order], NO_BATCH)
         return Columns(self.definition, records, state.arrays, NO_BATCH).results() if len(records) else None
 
+    def repeat(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples as `feed` did before; their results are there already."""
+        for _ in self.feed(tuples):
+            pass
+
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
         table = self.healthy(self.shaped(self._one(tuples)))

@@ -53,6 +53,7 @@ class BarrierDefinition:
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
+    revised: ClassVar[Mapping[str, Any]] = {}
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]

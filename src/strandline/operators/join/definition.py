@@ -209,14 +209,21 @@ class JoinDefinition:
         }
         if self.where is not None:
             body["where"] = self.where.text
-        return body
+        return {**body, **self.revised}
+
+    @property
+    def revised(self) -> Mapping[str, Any]:
+        """The condition and its version, if that is not the first."""
+        if self.where is None or self.where.version == 1:
+            return {}
+        return {"where": self.where.text, "version": self.where.version}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JoinDefinition:
         """What `to_json` wrote; a condition is then a text that says what it was, and cannot be computed."""
         left, right = (tuple((c, type_text(kind)) for c, kind in columns) for columns in body["columns"])
         key = tuple((c, str(kind)) for c, kind in body["key"])
-        where = Predicate(body["where"]) if "where" in body else None
+        where = Predicate(body["where"], body.get("version", 1)) if "where" in body else None
         times = (str(body["times"][LEFT]), str(body["times"][RIGHT]))
         return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where)
 

@@ -1,7 +1,8 @@
-"""Tuples that no join can take, set aside if they may be, else an error that says where they stand."""
+"""Tuples that no join can take and pairs that its condition cannot judge: set aside if they may be, else an error."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,10 @@ from strandline.operators.key_codec import BYTES_A_PART
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET, OnError
 
+WHERE: Final = "where"
+"""The reason of pairs for which the condition raised."""
+_SHOWN: Final = 60
+"""So much of a value is shown in an error."""
 _WHY: Final = {
     "time": "a time at the edge of what 64 bits hold",
     "key": f"a key of more than {LENGTH_MAX} bytes",
@@ -55,6 +60,22 @@ class JoinAside(AsideTables):
             self._add(reason, side, found)
             return self.healthy(side, tuples.filter(pa.array(~is_wrong)), on_error)
         return tuples
+
+    def add_pairs(self, results: Sequence[pa.Array], why: Sequence[str], on_error: OnError) -> None:
+        """Keeps pairs for which the condition raised, in the columns of results, or raises an InputError about them."""
+        d = self._definition
+        names = [name for name, _ in d.result_columns]
+        if on_error == "stop":
+            assert d.where is not None
+            pair = {name: array[0].as_py() for name, array in zip(names, results, strict=True)}
+            raise InputError(
+                f"where raised {why[0]}" + (f" (and for {len(why) - 1} more pairs)" if len(why) > 1 else ""),
+                where=f"{d.where.text}, for the pair {', '.join(f'{n}={str(v)[:_SHOWN]}' for n, v in pair.items())}",
+                todo='start the join with on_error="set_aside": such pairs are no results and go to its side log; '
+                f"or repair the condition and say so: where(…, version={d.where.version + 1})",
+            )
+        nothing = [pa.nulls(len(why), stored_type(kind)) for _, kind in CONTROL]
+        self._keep(WHERE, pa.table([*results, *nothing], names=[*names, *(name for name, _ in CONTROL)]))
 
     def _add(self, reason: str, side: int, tuples: pa.Table) -> None:
         d, rows = self._definition, tuples.num_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -62,6 +63,7 @@ ROWS_MAX: Final = 1 << 20
 PAIRS_MAX: Final = 1 << 17
 """Results that are made at once."""
 _SIDE_NAMES: Final = ("left", "right")
+_CONDITION: Final = "condition"
 _FORMS: Final = {"band": BAND, "key": PER_KEY, "partition": PER_PARTITION}
 Arrays = list[pa.Array]
 
@@ -116,6 +118,8 @@ class JoinOperator(JoinSaving):
                 rings.append(TupleRing.of(mine, fits_word=fits_word, counts=counts))
                 payloads.append(Payloads(definition.payload_schemas[side], mine["payloads"], mine["chunks"]))
             groups = arrays["groups"]
+            if not np.array_equal(arrays[_CONDITION], _condition_stamp(definition)):
+                raise ValueError("who was matched was judged by another condition")
         except KeyError as missing:
             raise ValueError(f"no array {missing}") from None
         return cls(definition, (rings[0], rings[1]), (payloads[0], payloads[1]), groups, on_error)
@@ -164,11 +168,21 @@ class JoinOperator(JoinSaving):
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[Arrays]:
         """Takes in tuples of both sides; the pairs that they make, and what comes out unmatched before them."""
-        end = max([self.input_end, *(int(t.column(OFFSET)[-1].as_py()) + 1 for t in tuples if t.num_rows)])
+        end = self._end_of(tuples)
         healthy = [self.aside.healthy(side, t, self.on_error) for side, t in enumerate(tuples)]
         yield from self._run(healthy, meets=True)
         self.opened += sum(t.num_rows for t, keeps in zip(healthy, self.definition.windows.keeps, strict=True) if keeps)
         self.input_end = end
+
+    def repeat(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples as `feed` did before, without results: who only looks need not know the condition."""
+        end = self._end_of(tuples)
+        self.take_again([JoinAside(self.definition).healthy(side, t, "set_aside") for side, t in enumerate(tuples)])
+        self.input_end = end
+
+    def _end_of(self, tuples: Sequence[pa.Table]) -> int:
+        """The place behind the last of these tuples, or of those before."""
+        return max([self.input_end, *(int(t.column(OFFSET)[-1].as_py()) + 1 for t in tuples if t.num_rows)])
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples that were seen before, but for those up to the last one of their side that was loaded."""
@@ -259,7 +273,7 @@ class JoinOperator(JoinSaving):
             return found
         true = np.ones(len(found.left), np.uint8)
         if where is not None:
-            true = self._condition(where, found, new)
+            true = self._condition(where, found, new, emits=emits)
         if windows.how == "inner":
             return Pairs._make(array[true != 0] for array in found)
         chosen = np.empty(len(found.left), np.int64)
@@ -267,14 +281,22 @@ class JoinOperator(JoinSaving):
         many = settling_kernels.settle_pairs(left, right, self.rules, pairs, progress, true, *matched, chosen)
         return Pairs._make(array[chosen[:many]] for array in found)
 
-    def _condition(self, where: Predicate, pairs: Pairs, new: list[pa.Table]) -> npt.NDArray[np.uint8]:
-        """1 for each pair that satisfies the condition; 0 for tuples that come out alone."""
+    def _condition(self, where: Predicate, pairs: Pairs, new: list[pa.Table], *, emits: bool) -> npt.NDArray[np.uint8]:
+        """1 for each pair that satisfies the condition; 0 for tuples that come out alone.
+
+        Pairs for which it cannot be computed do not satisfy it; with `emits` they are set aside, or raised.
+        """
         d = self.definition
         both = np.flatnonzero((pairs.left >= 0) & (pairs.right >= 0))
         chosen = Pairs._make(array[both] for array in pairs)
         left, right = (side_values(self, side, where.names[side], chosen, new[side]) for side in SIDES)
+        judged = where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(both))
+        if judged.failed and emits:
+            rows = np.array([row for row, _ in judged.failed])
+            unfit = Pairs._make(array[rows] for array in chosen)
+            self.aside.add_pairs(result_columns(self, unfit, new), [why for _, why in judged.failed], self.on_error)
         true = np.zeros(len(pairs.left), np.uint8)
-        true[both] = where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(both))
+        true[both] = judged.true
         return true
 
     def _place(self) -> None:
@@ -306,8 +328,14 @@ class JoinOperator(JoinSaving):
 
     def image(self) -> StateImage:
         """All arrays of the state, and which of their rows were changed since `begin`."""
-        arrays: dict[str, npt.NDArray[Any]] = {"groups": self.groups.table}
-        changed: dict[str, npt.NDArray[Any] | slice] = {"groups": slice(0, len(arrays["groups"]))}
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "groups": self.groups.table,
+            _CONDITION: _condition_stamp(self.definition),
+        }
+        changed: dict[str, npt.NDArray[Any] | slice] = {
+            "groups": slice(0, len(arrays["groups"])),
+            _CONDITION: slice(0, 0),
+        }
         is_replaced = self.groups.room != self._group_room
         for ring, payloads, name in zip(self.rings, self.payloads, _SIDE_NAMES, strict=True):
             mine = {**ring.image(), "payloads": payloads.arena, "chunks": payloads.table}
@@ -335,6 +363,15 @@ def _pairs(room: int) -> Pairs:
 
 def _first(pairs: Pairs, many: int) -> Pairs:
     return Pairs._make(array[:many] for array in pairs)
+
+
+def _condition_stamp(definition: JoinDefinition) -> npt.NDArray[np.uint64]:
+    """By what an outer join judges who was matched; of an inner join nothing that is kept depends on it."""
+    where = definition.where
+    if where is None or definition.windows.how == "inner":
+        return np.zeros(1, np.uint64)
+    told = f"{where.version} {where.text}".encode()
+    return np.array([int.from_bytes(hashlib.sha256(told).digest()[:8], "little")], np.uint64)
 
 
 def _rules(definition: JoinDefinition) -> npt.NDArray[np.int64]:

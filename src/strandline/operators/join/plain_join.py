@@ -9,6 +9,7 @@ The rules, each in one place below:
 - A tuple of an outer side that met nothing comes out when its reach is over: in the order of the time at which it is,
   then of arrival. Before a tuple of time t comes what was over before t. So no cut changes the order.
 - A key with a null in it matches nothing.
+- A pair for which the condition raises is no result; it is set aside once, not again in a replay.
 - What is kept of a side is in footprints up to some tuple, and in the input from there on. The first tuple that is not
   in a footprint is where replay begins. A recovery keeps no tuple that is not behind the last one it has loaded.
 """
@@ -71,6 +72,8 @@ class PlainJoin:
     groups: list[_Group] = field(default_factory=list)
     """In the order of their footprints."""
     save_every: bool = False
+    set_aside: list[Row] = field(default_factory=list)
+    """Pairs for which the condition raised, as results would be."""
 
     # ------------------------------------------------------------------ tuples
 
@@ -84,9 +87,11 @@ class PlainJoin:
 
     def replay(self, tuples: Iterable[tuple[int, Row]]) -> None:
         """Takes in tuples that were seen before, but for those up to the last one of their side that was loaded."""
+        before = len(self.set_aside)
         for side, row in tuples:
             if row["_offset"] > self.saved[side]:
                 self._take(side, row)
+        del self.set_aside[before:]
 
     def _take(self, side: int, row: Row) -> list[Row]:
         windows = self.definition.windows
@@ -108,7 +113,11 @@ class PlainJoin:
             return False
         if windows.is_band and not windows.low <= right.time - left.time <= windows.high:
             return False
-        return self.condition is None or bool(self.condition(left.row, right.row))
+        try:
+            return self.condition is None or bool(self.condition(left.row, right.row))
+        except ArithmeticError:
+            self.set_aside.append(self._result(left, right))
+            return False
 
     def _trim(self, new: _Tuple) -> None:
         """Count windows: lets go of the oldest tuple if there are too many with the new one."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,11 +23,11 @@ import pyarrow as pa
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError, OptionError
 from strandline.operators.arrow_words import doubles_of, validity, words_of
-from strandline.operators.join import function_source
-from strandline.operators.join.column_types import stored_type
-from strandline.operators.join.function_source import PARAMETERS
+from strandline.operators.compiled_function import compiled, first_call
+from strandline.operators.function_identity import FunctionPart, identity_of, place_of
 from strandline.operators.kernel_cache import njit
 
+PARAMETERS = ("left", "right")
 _TEXTS = ("string", "binary")
 _FLOATS = ("float", "double")
 _WORDS = ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz")
@@ -37,32 +37,32 @@ Kinds = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Predicate:
-    """A function of a left and a right tuple, equal to another with the same text."""
+    """A function of a left and a right tuple, equal to another with the same text and version."""
 
     text: str
+    version: int = 1
+    """A later one may say something else over the same stream, from then on."""
     function: Callable[..., Any] | None = field(default=None, compare=False)
     """None if only the text is known."""
-    source: str | None = field(default=None, compare=False)
-    """The function as `def where(left, right)`, wherever it goes; None if its source could not be had."""
+    parts: tuple[FunctionPart, ...] = field(default=(), compare=False)
+    """The sources of the function and of those that it calls, wherever it goes."""
 
     @classmethod
-    def of(cls, function: Any) -> Predicate:
+    def of(cls, function: Any, version: int = 1) -> Predicate:
         """The condition that the function is; raises OptionError if it can be none."""
-        function_source.require_two_parameters(function)
-        tree = function_source.tree_of(function)
-        return cls(function_source.text_of(function, tree), function, None if tree is None else ast.unparse(tree))
+        _require_two_parameters(function)
+        if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+            raise OptionError(f"where: version={version!r} is not a version", todo="count from 1: where(…, version=2)")
+        identity = identity_of(function, PARAMETERS)
+        return cls(identity.text, version, function, identity.parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The function travels, what was compiled of it does not.
-        return Predicate, (self.text, self.function, self.source)
+        return Predicate, (self.text, self.version, self.function, self.parts)
 
     @property
     def _tree(self) -> ast.FunctionDef | None:
-        if self.source is None:
-            return None
-        made = ast.parse(self.source).body[0]
-        assert isinstance(made, ast.FunctionDef)
-        return made
+        return self.parts[0].tree if self.parts else None
 
     @cached_property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -89,31 +89,36 @@ class Predicate:
                     )
         texts = {(s, c) for s, kinds in enumerate((left, right)) for c in self.names[s] if kinds[c] in _TEXTS}
         tree = self._tree
-        if texts and (tree is None or not _compares_only(tree, texts)):
+        if texts and tree is None:
+            named = " and ".join(f"{PARAMETERS[s]}.{c}" for s, c in sorted(texts))
+            raise self._refusal(
+                f"it compares texts ({named}), and its source cannot be had",
+                "write the function in a file or a notebook, not at a prompt and not with exec or eval",
+            )
+        if tree is not None and texts and not _compares_only(tree, texts):
             raise self._refusal("texts can be compared with == and != only", "compute what you need before the join")
-        first, second = (
-            {c: pa.nulls(0, stored_type(kinds[c])) for c in self.names[s]} for s, kinds in enumerate((left, right))
-        )
-        try:
-            self.holds((first, second), (left, right), 0)
-        except numba.core.errors.NumbaError as problem:
-            todo = "use arithmetic, comparisons, and functions of math"
-            raise self._refusal(f"it does not compile: {_short(problem)}", todo) from None
+        self._compile((left, right))
+
+    def _compile(self, kinds: tuple[Kinds, Kinds]) -> None:
+        """Lets Numba compile it over these types; raises OptionError if it cannot."""
+        assert self.function is not None
+        records = [np.zeros(0, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1)]
+        none = np.zeros(0, np.uint8)
+        with first_call(self.function, "where", "use arithmetic, comparisons, and functions of math"):
+            self._kernel(*records, none, none, np.zeros(1, np.int64))
 
     def _refusal(self, reason: str, todo: str) -> OptionError:
-        code = self.function.__code__ if self.function is not None else None
-        return OptionError(
-            f"where: {reason}",
-            where=f"{code.co_filename}, line {code.co_firstlineno}: {self.text}" if code else self.text,
-            todo=todo,
-        )
+        where = self.text if self.function is None else f"{place_of(self.function)}: {self.text}"
+        return OptionError(f"where: {reason}", where=where, todo=todo)
 
     # ------------------------------------------------------------------ at work
 
-    def holds(self, sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], rows: int) -> npt.NDArray[np.uint8]:
-        """1 for each pair of rows of which it is true; raises InputError for a pair that it cannot be computed for."""
+    def holds(self, sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], rows: int) -> Judgement:
+        """Which pairs of rows it is true of, and which it cannot be computed for; raises if it is not known here."""
         if self.function is None:
-            raise InputError("where: the function is not known", todo="start the join from the program that has it")
+            raise InputError(
+                "where: the function is not known", where=self.text, todo="start the join from the program that has it"
+            )
         codes = _codes(sides, kinds, self._constants)
         valid = np.ones(rows, np.uint8)
         records = [np.zeros(rows, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1)]
@@ -124,20 +129,16 @@ class Predicate:
                 records[s][column] = codes[s, column] if kind in _TEXTS else _numbers(values, kind)
         for i in range(len(self._constants)):
             records[0][f"_text{i}"] = codes[2, str(i)]
-        true, at = np.zeros(rows, np.uint8), np.zeros(1, np.int64)
-        try:
-            self._kernel(records[0], records[1], valid, true, at)
-        except numba.core.errors.NumbaError:
-            raise
-        except Exception as problem:
-            row = int(at[0])
-            pair = [f"{PARAMETERS[s]}.{c}={v[row].as_py()!r}" for s, side in enumerate(sides) for c, v in side.items()]
-            raise InputError(
-                f"where raised {type(problem).__name__}: {problem}",
-                where=f"{self.text} at {', '.join(pair)}",
-                todo="let it give False for such pairs; the stream stays as it was",
-            ) from None
-        return true
+        if not self._kernel.signatures:
+            self._compile(kinds)
+        true, at, failed = np.zeros(rows, np.uint8), np.zeros(1, np.int64), []
+        while at[0] < rows:
+            try:
+                self._kernel(*records, valid, true, at)
+            except Exception as problem:  # of the user's making, for this pair; the next ones have their turn
+                failed.append((int(at[0]), f"{type(problem).__name__}: {problem}"))
+                at[0] += 1
+        return Judgement(true, failed)
 
     @cached_property
     def _constants(self) -> tuple[bytes, ...]:
@@ -148,23 +149,44 @@ class Predicate:
         return tuple(found.texts)
 
     @cached_property
-    def _kernel(self) -> Callable[..., None]:
+    def _kernel(self) -> Any:
         assert self.function is not None
-        function = self.function
+        first, *others = self.parts
         if (tree := self._tree) is not None:
-            tree = _Coded().visit(tree)
-            names = {**function.__globals__, **function_source.values_of(function)}
-            exec(compile(ast.fix_missing_locations(ast.Module([tree], [])), "<where>", "exec"), names)
-            function = names["where"]
-        compiled = njit()(_with_compiled_helpers(function))
+            first = FunctionPart(first.name, None, _Coded().visit(tree))
+        condition = compiled(self.function, [first, *others])
 
         @njit(nogil=True)
         def each(left, right, valid, true, at):  # type: ignore[no-untyped-def]
-            for i in range(len(true)):
+            for i in range(at[0], len(true)):
                 at[0] = i
-                true[i] = valid[i] != 0 and bool(compiled(left[i], right[i]))
+                true[i] = valid[i] != 0 and bool(condition(left[i], right[i]))
+            at[0] = len(true)
 
-        return each  # type: ignore[no-any-return]
+        return each
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a condition says of some pairs."""
+
+    true: npt.NDArray[np.uint8]
+    """1 where it holds."""
+    failed: Sequence[tuple[int, str]]
+    """The pairs for which it raised, and what; it does not hold for them."""
+
+
+def _require_two_parameters(function: Any) -> None:
+    """Raises OptionError unless the function can be called with a left and a right tuple."""
+    if not isinstance(function, types.FunctionType):
+        raise OptionError(f"where({function!r}) is not a function", todo="write where(lambda left, right: …)")
+    code = function.__code__
+    if code.co_argcount != 2 or code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        raise OptionError(
+            f"where: {function.__name__} does not have two parameters",
+            where=place_of(function),
+            todo="write where(lambda left, right: …)",
+        )
 
 
 # ---------------------------------------------------------------------- what it names
@@ -238,20 +260,6 @@ class _Coded(ast.NodeTransformer):
         return ast.Attribute(ast.Name("left", ast.Load()), f"_text{self.texts.index(text)}", ast.Load())
 
 
-def _with_compiled_helpers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with those that it calls compiled, too."""
-    names = dict(function.__globals__)
-    for name, value in function_source.values_of(function).items():
-        if isinstance(value, types.FunctionType):
-            names[name] = njit()(_with_compiled_helpers(value))
-        elif name not in names:
-            names[name] = value
-    code = function.__code__
-    if code.co_freevars:
-        return function
-    return types.FunctionType(code, names, function.__name__)
-
-
 # ---------------------------------------------------------------------- columns as numbers
 
 
@@ -293,10 +301,3 @@ def _codes(
         codes[place] = every[at : at + len(values)]
         at += len(values)
     return codes
-
-
-def _short(problem: Exception) -> str:
-    """What Numba says, without where in its own insides."""
-    lines = [line.strip() for line in str(problem).splitlines()]
-    wanted = [line for line in lines if line and not line.startswith(("Failed in", "During:", "File ", "^", "-", "- "))]
-    return " ".join(wanted[:2])[:300] or type(problem).__name__
