@@ -142,6 +142,9 @@ class CorruptionError(StrandlineError):
 class CorruptBlockError(CorruptionError):
     """The bytes of a block are not those that were published."""
 
+    offsets: tuple[int, int] | None = None
+    """The first of the block and the one behind its last; None if they are not known."""
+
 
 class CorruptManifestError(CorruptionError):
     """A manifest, a snapshot or stream.json cannot be trusted."""

@@ -20,7 +20,6 @@ extent and replay stay within what the policy allows; nothing but what was injec
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -46,17 +45,14 @@ from strandline.log.manifest import Manifest, Writer
 from strandline.log.retention import apply_retention, collect, truncate
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
-from strandline.log.storage.storage import Listed, Storage
+from strandline.log.storage.storage import Storage
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.plain import PlainOperator
-from strandline.operators.operator import StateImage
 from strandline.processing import batch as batches_
-from strandline.processing import state_file, step, step_output, time_slices
+from strandline.processing import step, step_output, time_slices
 from strandline.processing.batch import publish
 from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.state_file import Arrays
 from strandline.processing.step import Done, Logs, Step
 from strandline.recovery import recover
 from strandline.spark.operator_inputs import OperatorInputs
@@ -75,6 +71,7 @@ from tests.operator_streams import (
     set_aside,
     uninterrupted_and_aside,
 )
+from tests.simulation.machines import Folder, Machine
 
 CONSUMER = "operator"
 FAILPOINTS = ("between-blocks", "before-block", "after-block", "after-state", "before-output", "during-recovery")
@@ -132,105 +129,6 @@ def small_steps(rng: Random) -> Iterator[None]:
 # Every process reads the same files, and to decode one depends on its bytes alone.
 _decode = lru_cache(maxsize=2_000)(manifest.decode)
 _spec = lru_cache(maxsize=100)(StreamSpec.from_json)
-
-
-# ---------------------------------------------------------------------- what a process works with
-
-
-class Folder:
-    """A part of a storage, so that all streams of a process die with it."""
-
-    def __init__(self, inner: Storage, folder: str) -> None:
-        self.url = f"{inner.url}/{folder}"
-        self._inner = inner
-        self._folder = folder
-
-    def create(self, key: str, data: bytes) -> None:
-        self._inner.create(f"{self._folder}/{key}", data)
-
-    def put(self, key: str, data: bytes) -> None:
-        self._inner.put(f"{self._folder}/{key}", data)
-
-    def read(self, key: str) -> bytes:
-        return self._inner.read(f"{self._folder}/{key}")
-
-    def exists(self, key: str) -> bool:
-        return self._inner.exists(f"{self._folder}/{key}")
-
-    def list(self, prefix: str) -> Iterator[Listed]:
-        skip = len(self._folder) + 1
-        found = self._inner.list(f"{self._folder}/{prefix}" if prefix else self._folder)
-        return (Listed(listed.key[skip:], listed.size_bytes, listed.modified_us) for listed in found)
-
-    def delete(self, key: str) -> None:
-        self._inner.delete(f"{self._folder}/{key}")
-
-    def settle(self, prefix: str) -> None:
-        self._inner.settle(f"{self._folder}/{prefix}" if prefix else self._folder)
-
-    def local_path(self, key: str) -> Path | None:
-        return None
-
-
-class KeptStates:
-    """A state cache in memory, with the rules of the real one: a state by the attempt that left it, or nothing."""
-
-    def __init__(self) -> None:
-        self.states: dict[str, Arrays] = {}
-
-    def open(self, attempt: str) -> Arrays | None:
-        arrays = self.states.get(attempt)
-        return None if arrays is None else _copy(arrays)
-
-    def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
-        self.states[attempt] = _copy(state.arrays)
-        return 1
-
-    def close(self) -> None:
-        pass
-
-
-def _copy(arrays: Arrays) -> Arrays:
-    return {name: array.copy() for name, array in arrays.items()}
-
-
-class Machine:
-    """What lies on the machine of a partition's task: the state, and copies of it from earlier."""
-
-    def __init__(self, folder: Path | None, rng: Random) -> None:
-        self._folder = folder
-        self._rng = rng
-        self._kept = KeptStates()
-        self._old: dict[str, Arrays] = {}
-
-    def cache(self) -> StateCache:
-        """As a process finds it that is new to the machine, and so believes nothing unread."""
-        state_file._believed.clear()
-        return self._kept if self._folder is None else StateCache(self._folder / "now")  # type: ignore[return-value]
-
-    def copy(self) -> None:
-        """Keeps a copy of all there is."""
-        if self._folder is None:
-            self._old = dict(self._kept.states)
-        elif (self._folder / "now").exists():
-            shutil.rmtree(self._folder / "old", ignore_errors=True)
-            shutil.copytree(self._folder / "now", self._folder / "old")
-
-    def lose(self) -> None:
-        self._kept.states = {}
-        if self._folder is not None:
-            shutil.rmtree(self._folder / "now", ignore_errors=True)
-
-    def go_back(self) -> None:
-        """The copy is back; newer files may be there beside it, or not."""
-        self._kept.states = dict(self._old)
-        if self._folder is not None and (self._folder / "old").exists():
-            if self._rng.random() < 0.2:
-                self.lose()
-            shutil.copytree(self._folder / "old", self._folder / "now", dirs_exist_ok=True)
-
-
-# ---------------------------------------------------------------------- the world
 
 
 class World:

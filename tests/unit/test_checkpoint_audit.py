@@ -21,7 +21,7 @@ from strandline.processing import step
 from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.checkpoint_audit import audit
 from tests.operator_streams import PLANS, Streams, Tuples
-from tests.simulation.operator_world import KeptStates
+from tests.simulation.machines import KeptStates
 from tests.unit.test_policy_changes import unwritten
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

@@ -19,7 +19,7 @@ from strandline.operators.open_windows.trace import RECORDS
 from strandline.processing import step
 from strandline.recovery.intake import pieces
 from tests.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted
-from tests.simulation.operator_world import KeptStates
+from tests.simulation.machines import KeptStates
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 timed_plan = pytest.mark.parametrize("plan", [p for p in PLANS.values() if p.window.has_times], ids=str)

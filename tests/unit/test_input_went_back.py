@@ -12,7 +12,7 @@ from strandline.processing.batch import require_same_input
 from strandline.processing.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from tests.operator_streams import PLANS, Row, Streams, Tuples, append_rows
-from tests.simulation.operator_world import KeptStates
+from tests.simulation.machines import KeptStates
 
 
 def copy_of(storage: Storage) -> MemoryStorage:

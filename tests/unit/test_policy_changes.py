@@ -21,7 +21,7 @@ from strandline.processing.state_cache import StateCache
 from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
 from tests.operator_streams import PLANS, Streams, Tuples, uninterrupted, windows_of
-from tests.simulation.operator_world import KeptStates
+from tests.simulation.machines import KeptStates
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 

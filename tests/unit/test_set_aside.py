@@ -22,7 +22,7 @@ from tests.operator_streams import (
     uninterrupted_and_aside,
     write_rows,
 )
-from tests.simulation.operator_world import KeptStates
+from tests.simulation.machines import KeptStates
 
 BIG = 1 << 62
 SUMS = {

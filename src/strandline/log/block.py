@@ -205,12 +205,14 @@ def _integer(value: object) -> int:
 def verified(data: bytes, block: Block, where: str) -> bytes:
     """The bytes themselves, if they are the ones that were published."""
     if len(data) != block.size_bytes or checksum(data) != block.checksum:
-        raise CorruptBlockError(
+        problem = CorruptBlockError(
             f"a published block has {plural(len(data), 'byte')} with {checksum(data)}, the manifest says "
             f"{block.size_bytes:,} with {block.checksum}",
             where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
             todo="restore this file from a copy; everything else of the stream stays readable",
         )
+        problem.offsets = block.first, block.end
+        raise problem
     return data
 
 

@@ -101,11 +101,13 @@ def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedErr
 
 def lost_block(block: Block, url: str) -> CorruptBlockError:
     """The error of a reader that does not find the file of a published block."""
-    return CorruptBlockError(
+    problem = CorruptBlockError(
         "a published block is gone",
         where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
         todo="restore this file from a copy; everything else of the stream stays readable",
     )
+    problem.offsets = block.first, block.end
+    return problem
 
 
 def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:

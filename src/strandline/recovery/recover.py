@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from strandline.clock import stopwatch_s
-from strandline.errors import CorruptBlockError, CorruptManifestError, TruncatedError
+from strandline.errors import CorruptBlockError, CorruptManifestError, StrandlineError, TruncatedError
 from strandline.failpoint import failpoint
+from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
@@ -28,12 +29,17 @@ class Recovery:
     """Input tuples that were read for it: of several inputs, also some before the first that was replayed."""
     load_s: float
     replay_s: float
-    is_older: bool = False
-    """Whether the checkpoint that the manifest speaks of was not there, and an older one had to do."""
+    problem: str = ""
+    """Why the checkpoint that the manifest speaks of could not be used, and an older one had to do; empty if it was."""
     open_s: float = 0.0
     """Opening the two logs."""
     kernels_s: float = 0.0
     """Loading kernels, or compiling them; not part of the others."""
+
+    @property
+    def is_older(self) -> bool:
+        """Whether it began with an older checkpoint than the manifest speaks of."""
+        return bool(self.problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,10 @@ def recover(
     loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
     first = operator.input_end = found.standing.oldest if not standing.lets_go else standing.input
     begin = found.standing.replays_from.ordinal if not standing.lets_go else standing.input
-    if found.standing.mode == "eventual":
-        for piece in intake.again(Stretch.replayed(partition, found.standing), operator.rows_at_once):
-            operator.replay(piece.tables)
-        operator.input_end = found.standing.input
-    repeat(operator, intake, Stretch.since(partition, found.standing, standing, stand.boundary))
+    try:
+        _take_in_again(found, intake, stand)
+    except TruncatedError as gone:
+        raise (found.problem or gone) from gone
     if not standing.lets_go and operator.open_windows != standing.open:
         raise CorruptManifestError(
             f"{plural(operator.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
@@ -84,11 +89,21 @@ def recover(
         standing.input - begin,
         max(0.0, loaded_s - began_s - (kernels_loaded_s - kernels_s)),
         max(0.0, stopwatch_s() - loaded_s - (TALLY.seconds - kernels_loaded_s)),
-        found.standing is not standing,
+        str(found.problem or ""),
         kernels_s=TALLY.seconds - kernels_s,
     )
     operator.on_error = on_error
     return operator, done
+
+
+def _take_in_again(found: _Checkpoint, intake: Intake, stand: Stand) -> None:
+    """Brings the operator of a checkpoint to where it stood."""
+    operator, before = found.operator, found.standing
+    if before.mode == "eventual":
+        for piece in intake.again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
+            operator.replay(piece.tables)
+        operator.input_end = before.input
+    repeat(operator, intake, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
 
 
 def repeat(operator: Operator, intake: Intake, stretch: Stretch) -> None:
@@ -109,16 +124,18 @@ class _Checkpoint:
 
     operator: Operator
     standing: Standing
+    problem: StrandlineError | None = None
+    """Why it is not the newest."""
 
 
 def _checkpoint(output: Log, definition: Definition, stand: Stand) -> _Checkpoint:
     try:
         return _load(output, definition, stand)
-    except (CorruptManifestError, CorruptBlockError, TruncatedError):
-        older = _older_checkpoint(output, definition, stand)
+    except (CorruptManifestError, CorruptBlockError, TruncatedError) as problem:
+        older = _older_checkpoint(output, definition, stand, problem)
         if older is None:
             raise
-        return older
+        return replace(older, problem=problem)
 
 
 def _load(output: Log, definition: Definition, stand: Stand) -> _Checkpoint:
@@ -131,13 +148,16 @@ _TRIES_MAX = 64
 """A checkpoint reaches back some batches; one that is this far back would have to be replayed from for long."""
 
 
-def _older_checkpoint(output: Log, definition: Definition, stand: Stand) -> _Checkpoint | None:
+def _older_checkpoint(
+    output: Log, definition: Definition, stand: Stand, problem: StrandlineError
+) -> _Checkpoint | None:
     """The newest checkpoint before the one of this standing that is really there; None if there is none.
 
     A block that holds footprints may be rotten, and early versions could publish a standing whose checkpoint had not
-    been written, or not been kept. Older commits know of older checkpoints: a longer replay, if the input holds it.
+    been written, or not been kept. Older commits know of older checkpoints: a longer replay, if the input holds it. At
+    last there is the beginning, where nothing had to be kept.
     """
-    partition, tried = stand.partition, {_place(stand)}
+    partition, tried, rotten = stand.partition, {_place(stand)}, [*_rotten(problem)]
     for m in output.before(output.state.seq + 1):
         if m.kind != "append" or not m.standings:
             continue
@@ -146,16 +166,33 @@ def _older_checkpoint(output: Log, definition: Definition, stand: Stand) -> _Che
             continue  # others have gone on since: this attempt is not the newest
         if older.standing.lets_go:
             return None
-        if older.end - older.standing.extent < output.state.starts[partition]:
+        first = older.end - older.standing.extent
+        if first < output.state.starts[partition]:
             return None  # from here on back all is gone
         place = _place(older)
-        if place not in tried:
-            if len(tried) > _TRIES_MAX:
-                return None
-            tried.add(place)
-            with contextlib.suppress(CorruptManifestError, CorruptBlockError):
-                return _load(output, definition, older)
-    return None
+        if place in tried or any(first < end and begin < older.end for begin, end in rotten):
+            continue
+        if len(tried) > _TRIES_MAX:
+            return None
+        tried.add(place)
+        try:
+            return _load(output, definition, older)
+        except (CorruptManifestError, CorruptBlockError) as another:
+            rotten += _rotten(another)
+    return _Checkpoint(definition.fresh("set_aside"), _beginning(stand.standing)) if output.kept == 0 else None
+
+
+def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:
+    """Offsets over which no checkpoint may reach."""
+    if isinstance(problem, CorruptBlockError) and problem.offsets is not None:
+        yield problem.offsets
+
+
+def _beginning(standing: Standing) -> Standing:
+    """Where the operator stood before its first batch, if its inputs still hold all that they ever had."""
+    begin = Position(0, None)
+    marks = standing.marks and Marks(begin, begin, tuple(InputMark(0, 0) for _ in standing.marks.inputs))
+    return Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0, marks=marks)
 
 
 def _place(stand: Stand) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
+from strandline.spark.older_checkpoint import warn_of_older
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
@@ -141,6 +142,7 @@ class OperatorJob:
                 break
             tell(self._report(done, stopwatch_s() - began_s))
             self._look_aside(done)
+            warn_of_older(done, self._output_place.url)
             self._target.look(d.standing for d in done)
             if not no_more:
                 self._keep_registered()
@@ -203,6 +205,7 @@ class OperatorJob:
                 "replay_s": round(d.recovery.replay_s, 4),
                 "open_s": round(d.recovery.open_s, 4),
                 "kernels_s": round(d.recovery.kernels_s, 4),
+                **({"problem": d.recovery.problem} if d.recovery.is_older else {}),
             }
             for p, d in enumerate(done)
             if d.recovery is not None
