@@ -133,8 +133,13 @@ def output_spec(p: AggregateDefinition, partitions_: int = 1, input_path: str = 
 class Tuples:
     """A source of rows whose times wander upwards, none of them late."""
 
-    def __init__(self, rng: Random, keys: int = 5, big: float = 0.0) -> None:
+    def __init__(
+        self, rng: Random, keys: int = 5, big: float = 0.0, lateness: int = LATENESS, pace: float = 0.4
+    ) -> None:
         self._rng = rng
+        self._lateness = lateness
+        self._pace = pace
+        """By how much time goes on from tuple to tuple."""
         self._big = big
         """How many of the values are so large that sums of them overflow."""
         self._keys = keys
@@ -142,19 +147,24 @@ class Tuples:
         self._time_max: int | None = None
         self._promised = -(10**9)
 
-    def heartbeat(self) -> int:
+    @property
+    def now(self) -> int:
+        """How far time has come."""
+        return self._now
+
+    def heartbeat(self, at_least: int = 0) -> int:
         """A boundary before which no row will follow: time goes on, perhaps faster than the rows."""
-        self._now += self._rng.randint(0, 6)
-        self._promised = max(self._promised, self._now - self._rng.randint(0, LATENESS))
+        self._now = max(at_least, self._now + self._rng.randint(0, 6))
+        self._promised = max(self._promised, self._now - self._rng.randint(0, self._lateness))
         return self._promised
 
     def rows(self, count: int) -> list[Row]:
         """Some more rows; they are to be appended in one commit."""
         rng = self._rng
-        floor = max(self._promised, -(10**9) if self._time_max is None else self._time_max - LATENESS)
+        floor = max(self._promised, -(10**9) if self._time_max is None else self._time_max - self._lateness)
         rows: list[Row] = []
         for _ in range(count):
-            self._now += rng.random() < 0.4
+            self._now += rng.random() < self._pace
             key = rng.randrange(self._keys)
             rows.append(
                 {
@@ -162,7 +172,7 @@ class Tuples:
                     "s": None if key == 0 else f"{'key' * (key % 9)}{key}",
                     "v": None if rng.random() < 0.1 else self._value(),
                     "x": None if rng.random() < 0.1 else rng.uniform(-1.0, 1.0),
-                    "t": max(floor, self._now + rng.randint(-LATENESS, 2)),
+                    "t": max(floor, self._now + rng.randint(-self._lateness, 2)),
                 }
             )
         if rows:

@@ -15,7 +15,7 @@ import pytest
 
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
-from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier
+from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier, result_row
 from strandline.operators.operator import Limits, Saved
 
 NESTED = {
@@ -125,18 +125,6 @@ def waiting_rows(operator: BarrierOperator) -> list[dict[str, Any]]:
     return table.drop_columns(["_input", "_open"]).to_pylist()
 
 
-def expected_row(definition: BarrierDefinition, members: Sequence[BarrierTuple]) -> dict[str, Any]:
-    last = max(members)
-    row: dict[str, Any] = dict(zip([n for n, _ in definition.key], last.key, strict=True))
-    row["time"] = last.values[definition.times[last.input]]
-    by_input = {m.input: m for m in members}
-    for i, one in enumerate(definition.inputs):
-        for name, _ in one.columns:
-            row[f"{one.name}_{name}"] = by_input[i].values[name] if i in by_input else None
-        row[f"_at_{one.name}"] = by_input[i].place if i in by_input else None
-    return row
-
-
 def some_limits(rng: Random) -> Limits:
     if rng.random() < 0.3:
         return Limits(cost=rng.choice([0, 20, 300]), extent_cost=rng.choice([0, 1, 3]), replay_cost=rng.choice([0, 2]))
@@ -165,7 +153,7 @@ def test_sets_footprints_extent_and_recovered_state_are_those_of_the_specificati
             for columns in operator.feed(tables_of(definition, tuples)):
                 sets += output.add(columns)
             operator.input_end = plain.end = place
-            expected = [expected_row(definition, found) for found in plain.feed(tuples)]
+            expected = [result_row(definition, found) for found in plain.feed(tuples)]
             plain.end = place
             got = sets[len(sets) - len(expected) :]
             assert [{n: v for n, v in row.items() if n not in ("_input", "_open")} for row in got] == expected
@@ -173,7 +161,7 @@ def test_sets_footprints_extent_and_recovered_state_are_those_of_the_specificati
             output.add(columns)
         found = operator.aside.tables.get("barrier")
         aside = [] if found is None else found.to_pylist()
-        wanted = [({**expected_row(definition, [one]), "_input": when}) for one, when in plain.dropped]
+        wanted = [({**result_row(definition, [one]), "_input": when}) for one, when in plain.dropped]
         assert [{n: v for n, v in row.items() if n != "_open"} for row in aside] == wanted
         plain.dropped.clear()
         position = len(output.rows)
@@ -183,13 +171,13 @@ def test_sets_footprints_extent_and_recovered_state_are_those_of_the_specificati
         by_place = {one.place: one for one in plain.waiting}
         chosen = plain.save(position, began, limits)
         assert [{n: v for n, v in row.items() if n not in ("_input", "_open")} for row in rows] == [
-            expected_row(definition, [by_place[at]]) for at in chosen
+            result_row(definition, [by_place[at]]) for at in chosen
         ]
         assert {row["_input"] for row in rows} <= {place}
         operator.end()
         extent = operator.extent(len(output.rows))
         assert extent == plain.extent(len(output.rows))
-        expected_waiting = [expected_row(definition, [one]) for one in plain.waiting]
+        expected_waiting = [result_row(definition, [one]) for one in plain.waiting]
         assert waiting_rows(operator) == expected_waiting
         cache.leave(operator)
         fate = rng.random()

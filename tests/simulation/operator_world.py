@@ -8,21 +8,24 @@ What may happen, as often as the seed says:
     a driver freezes with its work done, and wants to publish when others have gone on
     input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow;
     their commits are dropped, whoever has yet to read them
-    an input is quiet for a while, and time goes on; in the end it is finished, or not
-    of several inputs one is far behind, or all of what comes is in one of them
+    an input is quiet for a while, and time goes on; in the end, or before the others, it is finished, or not
+    of several inputs one is far behind, or all of what comes is in one of them; lateness is what it is in each
+    an input gets another column
+    a block of the output rots, with the footprints that it holds
+    somebody asks for the open windows, and has the checkpoint checked
     the checkpoint policy changes from life to life, to one that lets go and back, too
     the clock moves at every look at it; steps stop in the middle of a commit, and close windows there
 
 What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
-happened to, over several inputs of one that has them in one sequence; windows that overflow are set aside once each;
-extent and replay stay within what the policy allows; nothing but what was injected goes wrong.
+happened to, over several inputs of one that has them in one sequence; what cannot be computed is set aside once each;
+open windows are those of that operator; extent and replay stay within what the policy allows; a checkpoint is what the
+manifest says, unless it has rotted; nothing but what was injected goes wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -30,11 +33,19 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
-from strandline.errors import CollectedError, ConflictError, DroppedError, StorageError, TruncatedError
-from strandline.log import block_sequence, consumer_registry, cuts, index, manifest, quiet
+from strandline.errors import (
+    CollectedError,
+    ConflictError,
+    CorruptBlockError,
+    DroppedError,
+    StorageError,
+    TruncatedError,
+)
+from strandline.log import block_sequence, consumer_registry, cuts, index, manifest
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
@@ -47,31 +58,28 @@ from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
 from strandline.operators.aggregate import aggregate_operator
-from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.plain import PlainOperator
+from strandline.operators.barrier import barrier_operator
+from strandline.operators.join import join_operator
 from strandline.processing import batch as batches_
 from strandline.processing import step, step_output, time_slices
 from strandline.processing.batch import publish
 from strandline.processing.element import Element
+from strandline.processing.serialised_intake import intake_of
 from strandline.processing.step import Done, Logs, Step
-from strandline.recovery import recover
+from strandline.recovery import checkpoint_audit, recover
+from strandline.recovery.stream_definition import definition_of
+from strandline.recovery.window_report import current_windows
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
-from tests.operator_streams import (
-    FAILING,
-    PLANS,
-    SCHEMA,
-    Row,
-    Tuples,
-    append_rows,
-    bits,
-    input_spec,
-    output_spec,
-    published_results,
-    set_aside,
-    uninterrupted_and_aside,
-)
+from tests.operator_streams import Row, bits, published_results
 from tests.simulation.machines import Folder, Machine
+from tests.simulation.simulated_inputs import SimulatedInputs
+from tests.simulation.simulated_operators import (
+    SimulatedOperator,
+    some_aggregate,
+    some_operator_over_several,
+    spec_of_output,
+)
 
 CONSUMER = "operator"
 FAILPOINTS = ("between-blocks", "before-block", "after-block", "after-state", "before-output", "during-recovery")
@@ -88,10 +96,16 @@ def require(holds: bool, *what: object) -> None:
         raise Violation(" ".join(str(w) for w in what))
 
 
-def run(seed: int, folder: Path | None = None) -> list[pa.Table]:
+def run(seed: int, folder: Path | None = None, *, several: bool = False) -> list[pa.Table]:
     """Runs the seed; with a folder, the state cache is the real one. Returns the results of each partition."""
+    rng = Random(seed)
+    is_compared_with_plain = seed % PLAIN_EVERY == 0
     with small_index(Random(seed)), small_steps(Random(seed)):
-        world = World(seed, folder)
+        if several:
+            operator = some_operator_over_several(rng, is_compared_with_plain)
+        else:
+            operator = some_aggregate(rng, 1, is_compared_with_plain)
+        world = World(rng, operator, folder)
         with world.armed():
             world.run()
         return world.results
@@ -120,6 +134,8 @@ def small_steps(rng: Random) -> Iterator[None]:
     rows = rng.choice([7, 25, 1 << 20])
     with (
         mock.patch.multiple(aggregate_operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
+        mock.patch.multiple(join_operator, ROWS_MAX=rows, PAIRS_MAX=rng.choice([2, 16, 1024])),
+        mock.patch.object(barrier_operator, "_ROWS_MAX", rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
     ):
@@ -134,29 +150,26 @@ _spec = lru_cache(maxsize=100)(StreamSpec.from_json)
 class World:
     """The disk, the clock, the machines, and one process at a time."""
 
-    def __init__(self, seed: int, folder: Path | None) -> None:
-        self.seed = seed
-        self.rng = rng = Random(seed)
+    def __init__(self, rng: Random, operator: SimulatedOperator, folder: Path | None) -> None:
+        self.rng = rng
+        self.operator = operator
+        self.definition = operator.definition
         self.clock = ManualClock(1_000_000, tick_us=rng.choice([0, 1, 3_000]))
-        many = 1 if seed % 4 else rng.choice([2, 2, 3])
-        plan: AggregateDefinition = rng.choice([*PLANS.values(), FAILING])
-        self.plan = replace(plan, more_times=("t",) * (many - 1))
         self.partitions = rng.randint(1, 3)
         self.faulty = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
-        self.keys = [c for c, _ in self.plan.key]
-        specs = [replace(input_spec(self.keys, self.partitions), id=f"input{i}") for i in range(many)]
-        self.inputs = tuple(self._create(spec.id, spec) for spec in specs)
-        self.output = self._create("output", output_spec(self.plan, self.partitions))
+        self.source = SimulatedInputs(rng, operator, self.partitions, lambda spec: self._create(spec.id, spec))
+        self.inputs = self.source.logs
+        self.output = self._create("output", spec_of_output(operator, self.inputs))
         self.machines = [Machine(folder and folder / str(p), rng) for p in range(self.partitions)]
-        keys, big = rng.choice([3, 8, 40]), rng.choice([0.0, 0.2])
-        self.tuples = [Tuples(rng, keys=keys, big=big) for _ in self.inputs]
-        self.rows: list[list[list[Row]]] = [[[] for _ in range(self.partitions)] for _ in self.inputs]
-        """Of each input and partition, by offset."""
-        self.commits_left = rng.randint(3, 8) + 2 * (many - 1)
         self.is_calm = rng.random() < 0.1
         """Nothing dies and nothing is lost, so that the policy `none` does no harm."""
+        self.may_rot = not self.is_calm and rng.random() < 0.15
+        """Blocks of the output rot; streams are kept whole, so that there is something to replay."""
+        self.is_rotten = False
         self.seen: list[list[pa.Table]] = [[] for _ in range(self.partitions)]
         self.seen_until = [0] * self.partitions
+        self.aside: dict[int, Row] = {}
+        """What was ever seen in the side log, by offset."""
         self.may_freeze = not self.is_calm
         self.frozen: list[Callable[[], None]] = []
         self.late: list[Callable[[], None]] = []
@@ -165,8 +178,8 @@ class World:
         self.process: FaultyStorage = self.faulty
         self.results: list[pa.Table] = []
 
-    def _create(self, name: str, spec: object) -> Log:
-        return Log.create(Folder(self.faulty.other_process(), name), spec, self.clock)  # type: ignore[arg-type]
+    def _create(self, name: str, spec: StreamSpec) -> Log:
+        return Log.create(Folder(self.faulty.other_process(), name), spec, self.clock)
 
     @contextmanager
     def armed(self) -> Iterator[None]:
@@ -202,7 +215,7 @@ class World:
         for _ in range(self.rng.randint(1, 5)):
             self._live_and_perhaps_die()
             self._between_lives()
-        while self.commits_left:
+        while self.source.commits_left:
             self._feed()
         self.may_freeze = False
         self._start(FaultPlan())
@@ -218,7 +231,7 @@ class World:
         self._work(none(), batches=self.rng.randint(1, 3))
         policy = self._policy()
         while any(s.mode == "none" for s in self.output.state.standings):
-            if not self.commits_left:  # nothing wakes the operator any more: from here on a loss would be one
+            if not self.source.commits_left:  # nothing wakes the operator any more: from here on a loss would be one
                 self.is_calm = True
                 return
             self._feed()
@@ -227,7 +240,7 @@ class World:
 
     def _live_and_perhaps_die(self) -> None:
         rng = self.rng
-        if not self.is_calm and rng.random() < 0.15:
+        if not self.is_calm and not self.may_rot and rng.random() < 0.15:
             self._let_go_for_a_while()
         policy = self._policy()
         chance = 1.0 if self.is_calm else rng.random()
@@ -258,6 +271,8 @@ class World:
         self.inputs = self._open_inputs(self.process)
         self.output = Log.open(Folder(self.process, "output"), self.clock)
         batches_.require_same_inputs(self.inputs, self.output.state)
+        asked = self.operator.again_over([log.spec for log in self.inputs])
+        require(asked.continuing(self.output.spec.operator) == self.definition, "another operator with another column")
         self._register()
 
     def _open_inputs(self, storage: Storage) -> tuple[Log, ...]:
@@ -269,7 +284,7 @@ class World:
             for log in self.inputs:
                 log.refresh()
             done = batches_.run_batch(
-                Element(self.plan, policy, "set_aside", self.rng.choice([1, 60, 100_000])),
+                Element(self.definition, policy, "set_aside", self.rng.choice([1, 60, 100_000])),
                 self.inputs,
                 self.output,
                 lambda steps: self._run_steps(steps, policy),
@@ -321,7 +336,7 @@ class World:
             self._compact_away()
         try:
             logs = Logs(Share(output.storage, output.spec), shares, lambda: (output, inputs))
-            return step.run(s, Element(self.plan, policy, "set_aside"), logs, cache, self.clock)
+            return step.run(s, Element(self.definition, policy, "set_aside"), logs, cache, self.clock)
         finally:
             cache.close()
 
@@ -376,24 +391,10 @@ class World:
 
     def _feed(self) -> None:
         """One more commit of one of the inputs, by a process to which nothing happens."""
-        if not self.commits_left:
-            return
-        self.commits_left -= 1
-        rng = self.rng
-        logs = self._open_inputs(self.faulty.other_process())
-        number = rng.randrange(len(logs))
-        log, tuples = logs[number], self.tuples[number]
-        batch = tuples.batch(rng.choice([0, 5, 40, 80]), self.partitions)
         failpoint, self.failpoint = self.failpoint, None
-        append_rows(log, batch)
-        if rng.random() < 0.3:
-            quiet.pass_time(log, tuples.heartbeat(), "input")
-        for log in logs if not self.commits_left and rng.random() < 0.7 else ():
-            if rng.random() < 0.8:
-                quiet.finish(log, "input")
+        storage = self.faulty.other_process()
+        self.source.feed(lambda number: Log.open(Folder(storage, self.inputs[number].spec.id), self.clock))
         self.failpoint = failpoint
-        for p, rows in batch.items():
-            self.rows[number][p] += rows
 
     def _register(self) -> None:
         """As the driver does."""
@@ -408,13 +409,26 @@ class World:
         storage = self.faulty.other_process()
         input_ = rng.choice(self._open_inputs(storage))
         output = Log.open(Folder(storage, "output"), self.clock)
-        if rng.random() < 0.7:
-            compact(output, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
-        if rng.random() < 0.5:
-            compact(input_, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
-        for log in (input_, output):
+        with ExitStack() as may_fail:
+            if self.is_rotten:
+                may_fail.enter_context(suppress(CorruptBlockError))
+            if rng.random() < 0.7:
+                compact(output, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
             if rng.random() < 0.5:
-                Levels(log, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique).step()
+                compact(input_, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)
+            for log in (input_, output):
+                if rng.random() < 0.5:
+                    Levels(log, target_bytes=rng.choice([100, 100_000]), blocks_min=2, unique=self.unique).step()
+        if not self.may_rot:
+            self._truncate(input_, output)
+        if rng.random() < 0.2:
+            collect(rng.choice([input_, output]), grace_us=0)
+        if rng.random() < 0.4:
+            self._drop_commits(input_)
+        self.failpoint = failpoint
+
+    def _truncate(self, input_: Log, output: Log) -> None:
+        rng = self.rng
         if rng.random() < 0.5:
             truncate(input_, before_offset=rng.choice([20, 1 << 40]), yield_to_consumers=True)
         if rng.random() < 0.3:
@@ -423,11 +437,6 @@ class World:
         if rng.random() < 0.3:
             self._see(output)
             apply_retention(output, keep=rng.choice([0, 10, 1_000]))
-        if rng.random() < 0.2:
-            collect(rng.choice([input_, output]), grace_us=0)
-        if rng.random() < 0.4:
-            self._drop_commits(input_)
-        self.failpoint = failpoint
 
     def _drop_commits(self, log: Log) -> None:
         log.fold()
@@ -444,8 +453,14 @@ class World:
 
     def _between_lives(self) -> None:
         rng = self.rng
-        if rng.random() < 0.3:  # not while a batch is under way: with no commits kept, it would be as good as frozen
-            self._drop_commits(Log.open(Folder(self.faulty.other_process(), "output"), self.clock))
+        output = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
+        if self.may_rot:
+            if rng.random() < 0.6:
+                self._rot(output)
+        elif rng.random() < 0.3:  # not while a batch is under way: with none kept, it would be as good as frozen
+            self._drop_commits(output)
+        if rng.random() < 0.2:
+            self._look(output)
         if rng.random() < 0.4:
             self._tidy_up()
         if rng.random() < 0.5:
@@ -461,16 +476,28 @@ class World:
             elif chance < 0.6:
                 machine.go_back()
 
+    def _rot(self, output: Log) -> None:
+        """One bit of a block is wrong from now on; what it held of results was seen before."""
+        self._see(output)
+        blocks = [block for p in range(self.partitions) for block in output.blocks(p)]
+        if blocks:
+            file = self.rng.choice(blocks).file
+            self.faulty.flip_bit(f"output/{file}", self.rng.randrange(8 * 16))
+            self.is_rotten = True
+
     # ------------------------------------------------------------------ what must hold
 
     def _check_bounds(self, done: Done, policy: Policy) -> None:
         now = done.standing
-        require(done.recovery is None or not done.recovery.is_older, "a recovery had to look for an older checkpoint")
+        is_older = done.recovery is not None and done.recovery.is_older
+        require(self.is_rotten or not is_older, "a recovery had to look for an older checkpoint")
         if done.seconds == 0.0 or now.mode != "eventual":  # nobody ran it, or it is bounded by time
             return
         limits = policy.limits(now.open, 0, None)
         if policy.recover_within_us is None and policy.interval_us is None:
             require(now.replay <= limits.replay, "replay", now.replay, "is above", limits.replay)
+            if self.definition.kind == "barrier" and now.replay:
+                return  # the results since the oldest tuple without a footprint are read, too
             # At worst every window was saved in this step.
             require(now.extent <= max(limits.extent, now.open), "extent", now.extent, "is above", limits.extent)
 
@@ -480,14 +507,30 @@ class World:
             self.seen[p].append(published_results(log, p, max(self.seen_until[p], log.state.starts[p])))
             require(log.state.starts[p] <= self.seen_until[p], "results were dropped that nobody had seen")
             self.seen_until[p] = log.state.ends[p]
+        self.aside |= _set_aside(log)
 
-    def _serialised(self, p: int, boundary: int | None) -> list[Row]:
-        """The tuples of a partition that are to be taken in, in their order."""
-        if len(self.rows) == 1:
-            return self.rows[0][p]
-        every = ((row["t"], i, offset, row) for i, own in enumerate(self.rows) for offset, row in enumerate(own[p]))
-        ready = [found for found in every if boundary is not None and found[0] < boundary]
-        return [row for *_, row in sorted(ready, key=lambda found: found[:3])]
+    def _look(self, output: Log) -> None:
+        """Somebody who is no part of it looks at the open windows, and tries out whether a recovery would work."""
+        standings, inputs = output.state.standings, self._open_inputs(self.faulty.other_process())
+        if any(standing.lets_go for standing in standings):
+            return
+        known = definition_of(output.spec, "output", [log.spec for log in inputs])
+        require(known.to_json() == self.definition.to_json(), "another operator than stream.json says")
+        failpoint, self.failpoint = self.failpoint, None
+        windows = current_windows(output, inputs, intake_of)
+        for p, standing in enumerate(standings):
+            bound = standing.stands.bound if standing.marks is not None else None
+            expected = self.operator.expected(self.source.serialised(p, bound), bound).windows
+            found = windows.filter(pc.equal(windows.column("_partition"), p)).drop_columns(["_partition"])
+            require(len(found) == standing.open, len(found), "windows are shown,", standing.open, "are open")
+            if expected is not None:
+                right = pa.Table.from_pylist(expected, schema=found.schema)
+                require(bits(found).equals(bits(right)), "open windows: " + _difference(p, found, right))
+        if not self.is_rotten:
+            with mock.patch.object(checkpoint_audit, "_inputs_of", return_value=inputs):
+                problems = checkpoint_audit.audit(output, intake_of).problems
+            require(not problems, "a checkpoint is not what the manifest says:", problems)
+        self.failpoint = failpoint
 
     def _check(self) -> None:
         log = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
@@ -497,29 +540,24 @@ class World:
         is_finished = all(input_.state.finished for input_ in inputs)
         require(log.state.finished == is_finished, "the end of the inputs was not passed on")
         for p in range(self.partitions):
-            known = [input_.state.boundaries[p] for input_ in inputs]
-            boundary = None if None in known else min(b for b in known if b is not None)
-            rows = self._serialised(p, boundary)
+            boundary = self.source.boundary(inputs, p)
+            tuples = self.source.serialised(p, boundary)
             taken = log.state.standings[p].input if log.state.standings else 0
-            require(taken == len(rows), "input is left over:", taken, "of", len(rows), "tuples were taken in")
+            require(taken == len(tuples), "input is left over:", taken, "of", len(tuples), "tuples were taken in")
             found = pa.concat_tables(self.seen[p]).combine_chunks()
-            expected, windows = uninterrupted_and_aside(self.plan, rows, boundary)
-            aside += windows
-            if self.seed % PLAIN_EVERY < 2:
-                expected = _plain(self.plan, rows, boundary)
-            require(found.equals(expected), _difference(p, found, expected))
+            expected = self.operator.expected(tuples, boundary)
+            aside += expected.aside
+            require(found.equals(expected.results), _difference(p, found, expected.results))
             self.results.append(found)
-        kept = [row for rows in set_aside(log).values() for row in rows]
+        names = aside[0].keys() if aside else ()
+        kept = [{name: row[name] for name in names} for row in self.aside.values()]
         require(sorted(kept, key=repr) == sorted(aside, key=repr), len(kept), "are set aside, it should be", len(aside))
 
 
-def _plain(plan: AggregateDefinition, rows: Sequence[Row], boundary: int | None) -> pa.Table:
-    """What the specification says."""
-    operator = PlainOperator(plan, "set_aside", SCHEMA)
-    found = operator.feed({**row, "_offset": offset} for offset, row in enumerate(rows))
-    if boundary is not None:
-        found += operator.advance(boundary)
-    return bits(pa.Table.from_pylist(found, schema=output_spec(plan).arrow))
+def _set_aside(log: Log) -> dict[int, Row]:
+    """What the side log holds, by offset."""
+    rows = (row for block in log.blocks(log.spec.late) for row in log.read_block(block).to_pylist())
+    return {row.pop("_offset"): row for row in rows}
 
 
 def _difference(partition: int, found: pa.Table, expected: pa.Table) -> str:

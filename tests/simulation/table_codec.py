@@ -80,6 +80,8 @@ class Tables:
 
     def _stamped(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
         table = self._tables[data]
+        for field in list(spec.stored)[table.num_columns :]:  # columns that came later
+            table = table.append_column(field, pa.nulls(len(table), field.type))
         return table if spec.is_stamped else blocks_.stamped(table.combine_chunks().columns, Kind.RESULT, spec, first)
 
     def writer(self, sink: io.BytesIO, spec: StreamSpec) -> TableWriter:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import strandline as sl
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
@@ -224,3 +225,16 @@ def test_the_local_state_on_disk_is_the_state(tmp_path: Path) -> None:
         assert waiting(operator) == waiting(twin)
     cache.close()
     assert deltas > 5
+
+
+def test_tuples_with_lists_may_be_set_aside_in_two_partitions_at_once() -> None:
+    at = pa.timestamp("us", "UTC")
+    schema = pa.schema([("id", pa.int64()), ("at", at), ("tags", pa.list_(pa.int64()))])
+    feeds = [sl.testing.stream(schema, key="id", time="at", lateness="5 s") for _ in range(2)]
+    run = sl.testing.run(sl.barrier(a=feeds[0], b=feeds[1], at_most=1))
+    feeds[0].add([(i, f"2026-01-01 00:00:0{t}", None if i % 2 else [i, t]) for i in range(8) for t in (1, 2)])
+    feeds[1].add([(99, "2026-01-01 00:01:00", [])])
+    feeds[0].finish()
+    run.step()
+    found = sorted(run.set_aside.column("a_tags").to_pylist(), key=str)
+    assert found == [None, None, None, None, [0, 1], [2, 1], [4, 1], [6, 1]]

@@ -1,100 +1,29 @@
-"""Joins in batches over streams, as a driver and its tasks run them: the same results whatever happens."""
+"""Joins in batches over streams, as a driver and its tasks run them."""
 
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.checkpoint.policy import cec, instant, none
+from strandline.checkpoint.policy import cec
 from strandline.errors import OptionError
 from strandline.log import quiet
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.operators.join.plain_join import PlainJoin
 from strandline.processing import serialised_input
 from strandline.processing.serialised_intake import intake_of
 from strandline.processing.state_cache import StateCache
-from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.recover import Stand, recover
-from strandline.recovery.stream_definition import definition_of
-from strandline.recovery.window_report import current_windows
-from strandline.units import END_OF_TIME
-from tests.operator_streams import COLUMNS, bits
+from tests.operator_streams import COLUMNS
 from tests.union_streams import UnionStory, UnionStreams
-
-POLICIES = [cec(replay=5), cec(), cec(extent=3, replay=10), instant("1 hour")]
-WINDOWS = [
-    JoinWindows("band", -3, 3),
-    JoinWindows("band", 0, 10, how="left"),
-    JoinWindows("band", -10, -2, how="right"),
-    JoinWindows("band", -4, 6, how="full"),
-    JoinWindows("key", sizes=(3, 0)),
-    JoinWindows("key", sizes=(2, 5)),
-    JoinWindows("partition", sizes=(8, 0)),
-    JoinWindows("partition", sizes=(4, 12)),
-]
 
 
 def definition(windows: JoinWindows, where: Callable[..., Any] | None = None) -> JoinDefinition:
     one = JoinInput(dict(COLUMNS), ("k",), "t")
     return JoinDefinition.of(one, one, windows, where, group=4)
-
-
-def at_once(streams: UnionStreams, partition: int, condition: Callable[..., Any] | None) -> pa.Table:
-    """The results of the specification over everything in one step, as bits."""
-    join: JoinDefinition = streams.definition  # type: ignore[assignment]
-    plain = PlainJoin(join, condition)
-    sides = {id(row): side for side, own in enumerate(streams.rows) for row in own[partition]}
-    found = plain.feed((sides[id(r)], {**r, "_offset": m}) for m, r in enumerate(streams.serialised(partition)))
-    found += plain.advance(END_OF_TIME)
-    return bits(pa.Table.from_pylist(found, schema=streams.output.spec.arrow))
-
-
-@pytest.mark.parametrize("seed", [*range(16), *(pytest.param(s, marks=pytest.mark.long) for s in range(16, 200))])
-def test_results_of_a_join_do_not_depend_on_who_was_ahead_on_cuts_on_losses_or_on_policies(
-    tmp_path: Path, seed: int
-) -> None:
-    rng = Random(seed)
-    machine = [0]
-    compiled, condition = None, None
-    if seed % 4 == 3:
-        compiled, condition = lambda left, right: left.v <= right.v, _at_most
-    streams = UnionStreams(
-        definition(WINDOWS[seed % len(WINDOWS)], compiled),
-        2,
-        lambda p: StateCache(tmp_path / f"machine{machine[0]}-{p}"),
-        rng.choice([1, 2]),
-        "set_aside",
-    )
-    story = UnionStory(rng, streams)
-    for _ in range(30):
-        story.grow()
-        if rng.random() < 0.6:
-            streams.batch(rng.choice(POLICIES), tuples_max=rng.choice([1, 10, 1000]))
-        if rng.random() < 0.3:
-            machine[0] += 1
-            streams.reopen()
-        if rng.random() < 0.2:
-            streams.tidy(rng)
-    if streams.output.state.standings:
-        known = definition_of(streams.output.spec, "here", [log.spec for log in streams.inputs])
-        assert known.to_json() == streams.definition.to_json()
-        mine = streams.definition
-        operator, _ = recover(streams.output, intake_of(mine, streams.inputs), mine, Stand.of(streams.output, 0))
-        assert operator.open_windows == streams.output.state.standings[0].open
-        if compiled is None:
-            windows = current_windows(streams.output, streams.inputs, intake_of)
-            assert windows.num_rows == sum(s.open for s in streams.output.state.standings)
-            assert audit(streams.output, intake_of).problems == ()
-    streams.finish()
-    streams.drain(rng.choice([*POLICIES, none()]), tuples_max=rng.choice([20, 1000]))
-    for p in range(streams.partitions):
-        assert streams.results(p).equals(at_once(streams, p, condition)), f"partition {p}"
-    assert streams.output.state.finished
 
 
 def test_a_recovery_reads_hardly_more_than_it_replays_and_says_how_much(
@@ -137,10 +66,6 @@ def test_time_alone_is_a_commit_only_if_it_tells_readers_of_the_results_somethin
         if told is not None:
             assert streams.output.state.boundary == told - windows.delay
             assert streams.output.commit(streams.output.state.seq).blocks == ()
-
-
-def _at_most(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    return left["v"] is not None and right["v"] is not None and left["v"] <= right["v"]
 
 
 def feed(schema: str, **options: Any) -> Any:

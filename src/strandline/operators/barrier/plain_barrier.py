@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from strandline.operators.barrier.definition import TIME, BarrierDefinition
 from strandline.operators.operator import Extent, Limits
 
 
@@ -85,3 +86,16 @@ class PlainBarrier:
         if unsaved is None:
             return Extent(len(places), self.end, first)
         return Extent(len(places), unsaved, min(first, self.since[unsaved]))
+
+
+def result_row(definition: BarrierDefinition, members: Sequence[BarrierTuple]) -> dict[str, Any]:
+    """A set as its result has it, or a single tuple as a footprint has it; keys are tuples, values rows."""
+    last = max(members, key=lambda one: one.place)
+    row: dict[str, Any] = dict(zip((name for name, _ in definition.key), last.key, strict=True))  # type: ignore[call-overload]
+    row[TIME] = last.values[definition.times[last.input]]
+    by_input = {one.input: one for one in members}
+    for i, one in enumerate(definition.inputs):
+        for name, _ in one.columns:
+            row[f"{one.name}_{name}"] = by_input[i].values[name] if i in by_input else None
+        row[definition.at_columns[i]] = by_input[i].place if i in by_input else None
+    return row

@@ -220,6 +220,10 @@ class PlainJoin:
             len(self._every()), min(unsaved, default=self.input_end), groups[0].position if groups else position
         )
 
+    def windows(self) -> list[Row]:
+        """Every kept tuple in the columns of a footprint, left first."""
+        return [self._footprint(t) for t in self._every()]
+
     def _every(self) -> list[_Tuple]:
         return [t for side in SIDES for t in self.kept[side]]
 
