@@ -114,6 +114,9 @@ class BatchHandler(ABC):
             self._finisher.join(timeout_s)
         return not (self._finisher is not None and self._finisher.is_alive())
 
+    def look(self) -> None:  # noqa: B027, most are told by Spark
+        """Lets Spark know of all that there is to take in now."""
+
     def take_in_all(self) -> None:  # noqa: B027, most have nothing to do then
         """Returns when the work is done that is left once Spark has none."""
 

@@ -116,12 +116,6 @@ class Entry(OperatorInput):
         """Where the stream will be."""
         return self._place
 
-    def ticks(self, spark: SparkSession) -> DataFrame:
-        """The stream as Spark sees it grow, once a query persists it."""
-        from strandline.spark.stream import Stream
-
-        return Stream(self._place.url, self._place.options).read_stream(spark)
-
     def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
         """Starts that query, or lets the operator join it if it runs already: operators of one source share it."""
         with self._starting:

@@ -17,13 +17,18 @@ from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.batch_writer import BatchWriter
 from strandline.spark.following import FollowingOperator
 from strandline.spark.listener_events import QueryNumbers
+from strandline.spark.lookout import Lookout
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.sources import Sources
 from strandline.spark.spark_checkpoint import FOLDER
+from strandline.spark.ticker import Ticker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from strandline.spark.ticks import Ticks
 
 _OLD_US = 24 * 3_600_000_000
 _LOOK_EVERY_S = 0.25
@@ -37,6 +42,7 @@ class OperatorBatches(BatchHandler):
         self,
         place: Place,
         job: OperatorJob,
+        ticks: Ticks,
         every_s: float = 0.0,
         *,
         follows: bool = True,
@@ -47,12 +53,20 @@ class OperatorBatches(BatchHandler):
         self._job = job
         self._follows = follows
         self._every_s = max(every_s, _LOOK_EVERY_S)
+        self._lookout = Lookout(job.inputs, ticks, every_s)
+        self._looking = Ticker("strandline-lookout", self._lookout.pause_s, self._look)
         last = job.output.state.writer
         self._batch = -1 if last is None else last.batch
         self._numbers = QueryNumbers()
         self._taken = 0
         if standing := job.standing():
             self._tell(standing)
+
+    def runs_in(self, spark_query: StreamingQuery) -> None:
+        """Also looks at the input from now on, if it is to follow: Spark's clock ticks when that has grown."""
+        super().runs_in(spark_query)
+        if self._follows:
+            self._looking.start()
 
     @property
     def tick_every_s(self) -> float | None:
@@ -64,6 +78,24 @@ class OperatorBatches(BatchHandler):
         if self._job.time_has_passed():
             self._job.become_cancellable()
             self._job.catch_up(Writer(self._query, self._run, self._batch), lambda: not self._stopping, self._tell)
+
+    def look(self) -> None:
+        """Lets Spark know of all tuples that the input has now."""
+        with self._at_work:
+            self._lookout.look()
+
+    def _look(self) -> bool:
+        """The same unless a batch is under way, which looks itself; False if there is to be no other look."""
+        if self._stopping:
+            return False
+        if self._at_work.acquire(blocking=False):
+            try:
+                self._lookout.look()
+            except Exception:
+                return False  # Spark is gone
+            finally:
+                self._at_work.release()
+        return True
 
     def take_in_all(self) -> None:
         """The same now."""
@@ -103,6 +135,8 @@ class OperatorBatches(BatchHandler):
         writer = Writer(self._query, self._run, batch)
         self._job.catch_up(writer, lambda: not self._stopping, self._tell, no_more=not self._follows)
         self._numbers.put(self._spark_query, df.sparkSession._jvm, self._taken, self.progress)
+        if self._follows:
+            self._lookout.look()  # what came meanwhile need not wait for the next look
         failpoint("before-spark-commit")
 
     @property
@@ -123,6 +157,7 @@ class OperatorBatches(BatchHandler):
             self.end()
         goes_on = super()._tick()
         if not goes_on:
+            self._looking.stop()
             self._sources.stop()
         return goes_on
 

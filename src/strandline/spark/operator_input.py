@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.join.join_windows import join_windows
@@ -14,9 +15,6 @@ from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
 from strandline.spark.shaped import Shaped, shaped
 from strandline.units import Duration
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 class OperatorInput:
@@ -37,9 +35,9 @@ class OperatorInput:
         """The streams that it is made of: itself, or those of a union."""
         return (self,)
 
-    def ticks(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame that has tuples whenever the stream has grown."""
-        raise NotImplementedError
+    def opened(self) -> Log:
+        """The stream, once it is there."""
+        return self.input_place.open()
 
     def window(self, window: Window) -> Windowed:
         """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""

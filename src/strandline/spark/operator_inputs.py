@@ -31,6 +31,7 @@ class OperatorInputs:
         self.logs = tuple(logs)
         self._looked_seq = -1
         self._warned: set[str] = set()
+        self._seen = self._ends()
 
     @property
     def is_one(self) -> bool:
@@ -41,6 +42,15 @@ class OperatorInputs:
         """Takes in what was published since."""
         for log in self.logs:
             log.refresh()
+
+    def have_grown(self) -> bool:
+        """Takes in what was published since; whether there are tuples that were not there at the last such look."""
+        self.refresh()
+        before, self._seen = self._seen, self._ends()
+        return self._seen != before
+
+    def _ends(self) -> list[Sequence[int]]:
+        return [log.state.ends[: log.spec.partitions] for log in self.logs]
 
     def commits(self, standings: Sequence[Standing]) -> int | list[int]:
         """The last commit that was taken in; of several inputs, the last one of each that was known then."""

@@ -11,7 +11,6 @@ import contextlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.clock import SYSTEM_CLOCK
@@ -32,11 +31,12 @@ from strandline.spark.place import Place
 from strandline.spark.preconditions import require_ready
 from strandline.spark.query import Query
 from strandline.spark.sources import Sources
+from strandline.spark.ticks import Ticks
 from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
 from strandline.spark.worker_python import require_workers
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @runtime_checkable
@@ -55,8 +55,8 @@ class Input(Protocol):
     def members(self) -> Sequence[Input]:
         """The streams that it is made of: itself, or those of a union."""
 
-    def ticks(self, spark: SparkSession) -> DataFrame:
-        """A streaming DataFrame that has tuples whenever the stream has grown; raises if Spark cannot see it."""
+    def opened(self) -> Log:
+        """The stream, as Spark's tasks will find it; raises if they cannot."""
 
 
 @runtime_checkable
@@ -125,15 +125,15 @@ class ProcessingElement:
 
     def _start_query(self, spark: SparkSession, checkpoint: Place, sources: Sources) -> Query:
         query = self.query
-        ticks = _one([input_.ticks(spark) for input_ in self._inputs])
-        logs = [input_.input_place.open() for input_ in self._inputs]
+        logs = [input_.opened() for input_ in self._inputs]
         self.require_fit([log.spec.id for log in logs])
         require_workers(spark)
         job = self.job(spark, logs)
         follows = query.trigger != AVAILABLE_NOW
-        handler = OperatorBatches(self.place, job, interval_s(query.trigger), follows=follows, sources=sources)
+        ticks = Ticks(spark)
+        handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
         handler.catch_up()
-        stream = observed(ticks).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
+        stream = observed(ticks.df).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
         if query.name:
             stream = stream.queryName(query.name)
         spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
@@ -188,12 +188,3 @@ class ProcessingElement:
         )
         job.register()
         return job
-
-
-def _one(ticks: Sequence[DataFrame]) -> DataFrame:
-    """All ticks in one streaming DataFrame; of their tuples nothing is left but that there are some."""
-    from pyspark.sql import functions as F
-
-    if len(ticks) == 1:
-        return ticks[0]
-    return reduce(lambda one, other: one.unionAll(other), [t.select(F.lit(0).alias("tick")) for t in ticks])

@@ -149,6 +149,7 @@ class Query(QuerySpellings):
         For tests: with a source that never rests it may not return. Raises what stopped the query.
         """
         try:
+            self._writer.look()
             self.spark_query.processAllAvailable()
         except Exception as problem:
             raise self._failure(problem) or problem from None

@@ -217,6 +217,9 @@ class EntryShare:
         is_behind = self.operator is not None and self.operator.is_busy
         return is_behind or (not self.has_left and self.run.handler.is_busy)
 
+    def look(self) -> None:
+        """Nothing: Spark looks into the source itself."""
+
     def take_in_all(self) -> None:
         """Returns when the operator has taken in everything that is published."""
         if self.operator is not None:

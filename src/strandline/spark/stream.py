@@ -193,10 +193,6 @@ class Stream(ArrowReading, OperatorInput):
         """
         return rekeyed(self, self.read_stream, key, path, spark, options)
 
-    def ticks(self, spark: SparkSession) -> DataFrame:
-        """For operators: this stream as Spark sees it grow."""
-        return self.read_stream(spark)
-
     def open_windows(self, *, now: bool = False) -> pa.Table:
         """The windows that are open, in any partition: what a recovery begins with, or with `now` what it ends with.
 

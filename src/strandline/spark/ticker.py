@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 
 class Ticker:
-    """Calls `tick` every so often, one call after the other, until that returns False."""
+    """Calls `tick` again and again, `pause_s` in between, one call after the other, until that returns False."""
 
-    def __init__(self, name: str, every_s: float, tick: Callable[[], bool]) -> None:
-        self._every_s = every_s
+    def __init__(self, name: str, pause_s: float | Callable[[], float], tick: Callable[[], bool]) -> None:
+        self._pause_s = pause_s if callable(pause_s) else lambda: pause_s
         self._tick = tick
         self._stopped = threading.Event()
         # A daemon: a program that ends without stopping its query must not be kept alive by it.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """The first tick comes after one interval."""
+        """The first tick comes after one pause."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -25,6 +25,6 @@ class Ticker:
         self._stopped.set()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._every_s):
+        while not self._stopped.wait(self._pause_s()):
             if not self._tick():
                 return

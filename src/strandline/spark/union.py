@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
@@ -10,9 +10,6 @@ from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
 from strandline.spark.several import require_several
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Union(OperatorInput):
@@ -39,7 +36,7 @@ class Union(OperatorInput):
         """Where the first of them is."""
         return self._members[0].input_place
 
-    def ticks(self, spark: SparkSession) -> NoReturn:
+    def opened(self) -> NoReturn:
         """Refused: operators look at each of the streams."""
         raise OptionError("a union is no stream by itself", todo="build an operator on it: union.window(…)")
 

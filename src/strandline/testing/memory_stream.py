@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ class MemoryStream(OperatorInput):
         """For operators, whose messages name it: it has no address."""
         return Place("memory://sl.testing")
 
-    def ticks(self, spark: Any) -> NoReturn:
+    def opened(self) -> NoReturn:
         """Refused: Spark cannot see this process's memory."""
         raise OptionError(
             "an operator over a stream of sl.testing is not started with Spark",
