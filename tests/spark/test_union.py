@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
@@ -150,3 +151,23 @@ def test_a_join_of_streams_gives_what_a_batch_join_gives(spark: SparkSession, tm
     found = pairs.read(spark).select(*columns).collect()
     assert sorted(repr(tuple(row)) for row in found) == sorted(repr(tuple(row)) for row in expected.collect())
     assert {row.right_v is None for row in found} == {False, True}
+
+
+def test_sources_and_streams_in_shapes_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    left, right = (source(spark, tmp_path, name, 1, start) for name, start in (("left", 1), ("right", 2)))
+    few = left.where(pc.field("v") > 500).select("id", "at", mine=pc.field("v") + 1)
+    join = few.join(right.select("id", "at", yours="v"), within="1 s")
+    join.start(spark, str(tmp_path / "pairs"), trigger="available-now", final=True).await_termination()
+    for name in ("left", "right"):
+        sl.stream(str(tmp_path / name)).read(spark).createOrReplaceTempView(f"{name}_tuples")
+    expected = spark.sql(
+        """
+        SELECT l.id, l.v + 1, r.v FROM left_tuples l JOIN right_tuples r ON l.id = r.id
+        AND abs(timestampdiff(MICROSECOND, l.at, r.at)) <= 1000000 WHERE l.v > 500
+        """
+    )
+    found = sl.stream(str(tmp_path / "pairs")).read(spark).select("id", "mine", "yours")
+    assert sorted(map(tuple, found.collect())) == sorted(map(tuple, expected.collect()))
+    assert found.count() > 10
+    told = sl.stream(str(tmp_path / "pairs")).describe().to_json()["operator"]["shape"]
+    assert told.endswith("in input 1; select id, at, yours=v in input 2")

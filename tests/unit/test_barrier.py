@@ -150,11 +150,6 @@ def test_columns_that_would_have_one_name_are_refused() -> None:
         BarrierDefinition((("time", "long"),), (LEFT, RIGHT))
 
 
-def test_times_of_different_types_are_refused() -> None:
-    with pytest.raises(SchemaError, match="different types: long, timestamp"):
-        BarrierDefinition(KEY, (LEFT, BarrierInput("right", "t", (("t", "timestamp"),))))
-
-
 def test_a_definition_survives_its_json_and_travel() -> None:
     nested = {"type": "array", "elementType": "long", "containsNull": True}
     one = BarrierDefinition(KEY, (LEFT, BarrierInput("other", "x", (("x", "long"), ("n", nested)))), 9)

@@ -130,7 +130,6 @@ def test_a_column_called_time_is_told_apart_from_the_time_of_results() -> None:
     [
         (ORDERS, JoinInput({"no": "long", "at": "long"}, ("no",), "at"), {}, "different keys"),
         (ORDERS, JoinInput({"id": "string", "at": "long"}, ("id",), "at"), {}, "different keys"),
-        (ORDERS, JoinInput({"id": "long", "at": "timestamp"}, ("id",), "at"), {}, "the time of left is long"),
         (
             JoinInput({"id": "long", "at": "long", "left_at": "long"}, ("id",), "at"),
             PAYMENTS,

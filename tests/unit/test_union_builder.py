@@ -86,9 +86,11 @@ def test_what_is_no_union_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="input 2 of the union is 'streams/items', not a stream"):
         sl.union(one, "streams/items")
     with pytest.raises(OptionError, match="input 2 of the union is"):
-        sl.union(one, two.where(pc.field("price") > 0))
+        sl.union(one, sl.union(two, feed()).where(pc.field("price") > 0))
     with pytest.raises(OptionError, match=re.escape("to_arrow() of a union")):
         sl.union(one, two).where(pc.field("price") > 0).to_arrow()
+    with pytest.raises(SchemaError, match="differ in time"):
+        sl.barrier(a=one, b=feed("id long, t long", time="t", lateness=1))
     assert "Union(" in repr(sl.union(one, two))
 
 

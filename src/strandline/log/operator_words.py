@@ -81,6 +81,15 @@ def shape_text(shape: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def shapes_text(shapes: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """The same of several inputs, by their numbers.
+
+    >>> shapes_text([[], [{"where": "(price > 0)"}]])
+    'where (price > 0) in input 2'
+    """
+    return "; ".join(f"{shape_text(shape)} in input {n}" for n, shape in enumerate(shapes, 1) if shape)
+
+
 def origin_text(upstream: Mapping[str, Any]) -> str:
     """Of which stream `rekey` makes another, and how; nothing is known of one that comes from elsewhere.
 
@@ -134,7 +143,10 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
     if "shape" in changed:
         ours, theirs = (shape_text(o.get("shape", ())) or "no where and no select" for o in (mine, wanted))
         yield f"before it there is {ours}, in this program {theirs}"
-    told = {"window", "windows", "aggregates", "shape"}
+    if "shapes" in changed:
+        ours, theirs = (shapes_text(o.get("shapes", ())) or "no where and no select" for o in (mine, wanted))
+        yield f"before its inputs are one there is {ours}, in this program {theirs}"
+    told = {"window", "windows", "aggregates", "shape", "shapes"}
     if len(changed) > 1:
         told.add("footprints")  # what they hold follows from all the others
     for name in sorted(changed - told):

@@ -19,7 +19,7 @@ from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.input_lag import InputLag, input_lags, opened_inputs, waits_for
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
-from strandline.log.operator_words import aggregate_texts, operator_text, shape_text
+from strandline.log.operator_words import aggregate_texts, operator_text, shape_text, shapes_text
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.upstream import origins_of
 
@@ -199,7 +199,7 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
     return OperatorSummary(
         window=operator.get("window", {}),
         windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
-        shape=shape_text(operator.get("shape", ())),
+        shape="; ".join(filter(None, [shapes_text(operator.get("shapes", ())), shape_text(operator.get("shape", ()))])),
         aggregates=aggregate_texts(operator.get("aggregates", {})),
         input=", ".join(origin.path for origin in origins_of(log.spec.upstream)),
         mode=standings[0].mode if standings else "eventual",

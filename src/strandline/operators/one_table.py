@@ -13,17 +13,22 @@ INPUT_NAME = "_input"
 
 
 def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) -> pa.Table:
-    """The tuples of all tables in the order of `_offset`; with `names` of the inputs, a column `_input` says which."""
+    """The tuples of all tables in the order of `_offset`; with `names` of the inputs, a column `_input` says which.
+
+    That is for operators that ask for it; it is a dictionary, a byte a tuple.
+    """
     if names is not None:
-        tables = [t.append_column(INPUT_NAME, pa.repeat(name, len(t))) for t, name in zip(tables, names, strict=True)]
+        of = [pa.DictionaryArray.from_arrays(np.full(len(t), i, np.int8), list(names)) for i, t in enumerate(tables)]
+        tables = [t.append_column(INPUT_NAME, column) for t, column in zip(tables, of, strict=True)]
     filled = [table for table in tables if len(table)]
     if len(filled) < 2:
         return filled[0] if filled else tables[0]
     table = pa.concat_tables(filled)
     places = table.column(OFFSET).to_numpy()
-    first = int(min(t.column(OFFSET)[0].as_py() for t in filled))
-    order = np.empty(len(places), np.int64)
-    order[places - first] = np.arange(len(places))  # places of several inputs have no gaps
-    sorted_ = table.drop_columns([OFFSET]).combine_chunks().take(pa.array(order))
-    at = table.column_names.index(OFFSET)
-    return sorted_.add_column(at, OFFSET, pa.array(np.arange(first, first + len(places))))
+    first, last = int(places.min()), int(places.max())
+    if last - first < len(places):  # no gaps: a tuple's place says where it goes
+        order = np.empty(len(places), np.int64)
+        order[places - first] = np.arange(len(places))
+    else:  # some were left out before; what is left of each input is in order
+        order = np.argsort(places, kind="stable")
+    return table.combine_chunks().take(pa.array(order))

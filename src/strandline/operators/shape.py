@@ -6,7 +6,7 @@ tuple alone, so it is the same however the input is cut, and the same again in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from strandline.arrow_types import simple_name
 from strandline.errors import InputError, OptionError, SchemaError
 from strandline.operators.expression_tree import Column
 from strandline.operators.expressions import VALUE_ERRORS, Formula
+from strandline.operators.operator import OnError
 
 OFFSET = "_offset"
 _ONE_BY_ONE = 16
@@ -116,6 +117,16 @@ class Shape:
         """The same by Spark's names."""
         return {f.name: simple_name(f.type) or types.get(f.name, str(f.type)) for f in self.schema_over(schema)}
 
+    def columns_over(self, columns: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+        """The columns that it makes of these, and their types in Spark's JSON; a nested one only under some name."""
+        for step in self.steps:
+            made = step.over(schema.empty_table()).schema
+            if isinstance(step, Select):
+                given = {name: _plain_name(formula) for name, formula in step.columns}
+                columns = {f.name: columns.get(given[f.name] or "") or simple_name(f.type) for f in made}
+            schema = made
+        return dict(columns)
+
     def reads(self, wanted: Sequence[str]) -> list[str]:
         """The columns of the input that it takes to give these."""
         for step in reversed(self.steps):
@@ -169,6 +180,24 @@ class Shape:
             if not len(rows):
                 raise  # it is not the tuples
         raise self.error(table, int(rows[0]))
+
+    def computed(self, table: pa.Table, on_error: OnError, set_aside: Callable[[pa.Table], None]) -> pa.Table:
+        """What it makes of these tuples; those that cannot be computed go to `set_aside`, or InputError is raised."""
+        if not self or not table.num_rows:
+            return self.over(table)
+        if on_error == "stop":
+            return self.read(table)
+        try:
+            return self.over(table)
+        except VALUE_ERRORS:
+            self.require_computable(table.schema)  # as when it was defined: but this may be another machine
+            rows = self.failing(table)
+            if not len(rows):
+                raise  # it is not the tuples
+        set_aside(table.take(pa.array(rows)))
+        keep = np.ones(table.num_rows, bool)
+        keep[rows] = False
+        return self.over(table.filter(pa.array(keep)))
 
     def error(self, table: pa.Table, row: int) -> InputError:
         """What is wrong with a row that cannot be computed."""
@@ -237,6 +266,11 @@ AS_IS = Shape()
 
 def _column(name: str, value: Any) -> Formula:
     return Formula.of(pc.field(value) if isinstance(value, str) else value, f"select({name}=…)")
+
+
+def _plain_name(formula: Formula) -> str | None:
+    """The column that it is, as it is; None if it is computed."""
+    return formula.tree.path[0] if isinstance(formula.tree, Column) and len(formula.tree.path) == 1 else None
 
 
 def _is_plain(name: str, formula: Formula) -> bool:

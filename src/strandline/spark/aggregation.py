@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from strandline.errors import OptionError, SchemaError
 from strandline.log.column_types import fields_of, type_name
@@ -10,6 +11,7 @@ from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.aggregates import Aggregate
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window
+from strandline.operators.input_shapes import InputShapes
 from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.operator_description import OperatorDescription
 from strandline.spark.processing_element import Input
@@ -50,9 +52,11 @@ class Windowed:
         types = self._shape.types_over(_types(spec), spec.arrow)
         times = [other.input_spec.time for other in inputs[1:]]
         plan = AggregateDefinition.of(self._window, aggregates, types, spec.key, spec.time, self._shape, times)
-        for other, names in zip(inputs[1:], plan.reads[1:], strict=True):
-            _require_columns(inputs[0], plan.reads[0], other, names)
-        return Aggregation(inputs, plan)
+        if len(inputs) > 1:
+            plan = replace(plan, before=InputShapes.of([one.shape for one in inputs]))
+        for other, names in zip(inputs[1:], plan.takes[1:], strict=True):
+            _require_columns(inputs[0], plan.takes[0], other, names)
+        return Aggregation([one.bare for one in inputs], plan)
 
 
 def _types(spec: StreamSpec) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 from strandline.errors import OptionError
 from strandline.log.column_types import fields_of, type_name
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
+from strandline.operators.input_shapes import InputShapes
 from strandline.spark.operator_description import OperatorDescription
 from strandline.spark.processing_element import Input
 from strandline.spark.reprs import operator_html, operator_text
@@ -37,7 +38,9 @@ def barrier(*, at_most: int | None = None, **inputs: Any) -> Barrier:
     key = found[0].input_spec.key
     types = {f["name"]: type_name(f["type"]) for f in fields_of(found[0].input_spec.schema)}
     own = tuple(_input(name, input_) for name, input_ in zip(inputs, found, strict=True))
-    return Barrier(found, BarrierDefinition(tuple((column, types[column]) for column in key), own, at_most))
+    shapes = InputShapes.of([one.shape for one in found])
+    definition = BarrierDefinition(tuple((column, types[column]) for column in key), own, at_most, shapes)
+    return Barrier([one.bare for one in found], definition)
 
 
 def _input(name: str, input_: Input) -> BarrierInput:

@@ -45,9 +45,10 @@ def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> 
     """The join of two streams, or sources; raises with what differs if they cannot be joined."""
     inputs = require_several({"left": left, "right": right}, "the join")
     first, second = (_input(one) for one in inputs)
-    return Join(inputs, JoinDefinition.of(first, second, windows, group=GROUP if group is None else group))
+    definition = JoinDefinition.of(first, second, windows, group=GROUP if group is None else group)
+    return Join([one.bare for one in inputs], definition)
 
 
 def _input(input_: Input) -> JoinInput:
     spec = input_.input_spec
-    return JoinInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time)
+    return JoinInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, input_.shape)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.join.join_windows import join_windows
+from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.aggregation import Windowed
 from strandline.spark.joining import Join, joined
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
-from strandline.spark.shaped import Shaped, shaped
 from strandline.units import Duration
+
+if TYPE_CHECKING:
+    from strandline.spark.shaped import Shaped
 
 
 class OperatorInput:
@@ -38,6 +41,16 @@ class OperatorInput:
     def opened(self) -> Log:
         """The stream, once it is there."""
         return self.input_place.open()
+
+    @property
+    def shape(self) -> Shape:
+        """What is done to its tuples before an operator takes them in."""
+        return AS_IS
+
+    @property
+    def bare(self) -> Input:
+        """The same without that."""
+        return self
 
     def window(self, window: Window) -> Windowed:
         """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""
@@ -72,6 +85,8 @@ class OperatorInput:
 
         The stream itself stays as it is.
         """
+        from strandline.spark.shaped import shaped
+
         return shaped(self).where(condition)
 
     def select(self, *columns: str, **named: Any) -> Shaped:
@@ -79,4 +94,6 @@ class OperatorInput:
 
         The stream itself stays as it is.
         """
+        from strandline.spark.shaped import shaped
+
         return shaped(self).select(*columns, **named)

@@ -18,6 +18,7 @@ from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundErro
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.upstream import Origin, upstream_of
+from strandline.operators.shape import Shape
 from strandline.processing.batch import require_same_inputs
 from strandline.processing.element import Element
 from strandline.processing.kernel_warm_up import Kernels
@@ -50,6 +51,14 @@ class Input(Protocol):
     @property
     def input_place(self) -> Place:
         """Where it is, or will be."""
+
+    @property
+    def shape(self) -> Shape:
+        """What is done to its tuples before an operator takes them in."""
+
+    @property
+    def bare(self) -> Input:
+        """The stream, or the entry point, without that: what is read."""
 
     @property
     def members(self) -> Sequence[Input]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from strandline.errors import OptionError
 from strandline.log.bounds import Bound
+from strandline.log.column_types import fields_of
+from strandline.log.log import Log
 from strandline.log.operator_words import shape_text
+from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.aggregation import Windowed
+from strandline.spark.operator_input import OperatorInput
+from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
 from strandline.spark.rekey import rekeyed
 
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from strandline.spark.entry import Entry
 
 
-class Shaped:
+class Shaped(OperatorInput):
     """A stream, or a DataFrame on its way into one, with stateless work behind it. Nothing of it is stored."""
 
     def __init__(self, input_: Input, shape: Shape) -> None:
@@ -32,6 +38,42 @@ class Shaped:
 
     def __repr__(self) -> str:
         return f"{self._input!r}, {shape_text(self._shape.to_json())}"
+
+    # ------------------------------------------------------------------ as an input of operators
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """What the stream is, with the columns of what is left."""
+        spec = self._input.input_spec
+        types = self._shape.columns_over({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.arrow)
+        fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+        return replace(spec, schema={"type": "struct", "fields": fields}, added=0)
+
+    @property
+    def input_place(self) -> Place:
+        """Where the stream is."""
+        return self._input.input_place
+
+    @property
+    def members(self) -> tuple[Input, ...]:
+        """Itself; of a union, its streams."""
+        return (self,) if len(self._input.members) == 1 else tuple(self._input.members)
+
+    @property
+    def shape(self) -> Shape:
+        """What is done to the tuples."""
+        return self._shape
+
+    @property
+    def bare(self) -> Input:
+        """The stream as it is."""
+        return self._input
+
+    def opened(self) -> Log:
+        """The stream, once it is there."""
+        return self._input.opened()
+
+    # ------------------------------------------------------------------ building on it
 
     def where(self, condition: Any) -> Shaped:
         """Only the tuples for which a pyarrow expression is true."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.log.upstream import Origin, upstream_of
 from strandline.operators.operator import OnError
 from strandline.processing import batch as batches_
 from strandline.processing import step
@@ -46,9 +48,9 @@ class Run(MemoryStream):
         """Where the state lies between two steps; goes with this object."""
         self.recoveries = 0
         """How often the state of a partition was recovered."""
-        super().__init__(
-            Log.create(MemoryStorage(clock), output_spec(operator.definition, sources[0].input_spec), clock)
-        )
+        spec = output_spec(operator.definition, sources[0].input_spec)
+        upstream = upstream_of([Origin(s.input_spec.id, s.input_place.url) for s in sources])
+        super().__init__(Log.create(MemoryStorage(clock), replace(spec, upstream=upstream), clock))
 
     def step(self) -> pa.Table:
         """Takes in all that the source has, and returns the results that came of it.

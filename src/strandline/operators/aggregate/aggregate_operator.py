@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.loading import loaded
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
-from strandline.operators.expressions import VALUE_ERRORS
 from strandline.operators.kernel_arrays import Int32s, Int64s
 from strandline.operators.one_table import one_table
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
@@ -97,29 +97,17 @@ class AggregateOperator:
         """The tuples of all inputs in their order, in the columns of the first."""
         if len(tuples) == 1:
             return tuples[0]
-        reads = self.definition.reads
-        names = [*reads[0], OFFSET]
-        pairs = zip(tuples, reads, strict=True)
+        takes = self.definition.takes
+        names = [*takes[0], OFFSET]
+        tell = partial(self.aside.add_tuples, "value")
+        made = self.definition.before.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
+        pairs = zip(made, takes, strict=True)
         return one_table([pa.table([*map(t.column, own), t.column(OFFSET)], names=names) for t, own in pairs])
 
     def shaped(self, table: pa.Table) -> pa.Table:
         """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
-        shape = self.definition.shaping
-        if not shape or not table.num_rows:
-            return table
-        if self.on_error == "stop":
-            return shape.read(table)
-        try:
-            return shape.over(table)
-        except VALUE_ERRORS:
-            shape.require_computable(table.schema)  # as when it was defined: but this may be another machine
-            rows = shape.failing(table)
-            if not len(rows):
-                raise  # it is not the tuples
-        self.aside.add_tuples("value", table.take(pa.array(rows)))
-        keep = np.ones(table.num_rows, bool)
-        keep[rows] = False
-        return shape.over(table.filter(pa.array(keep)))
+        tell = partial(self.aside.add_tuples, "value")
+        return self.definition.shaping.computed(table, self.on_error, tell)
 
     def healthy(self, table: pa.Table) -> pa.Table:
         """Returns the tuples that kernels can take; the others go to `aside`, or InputError is raised."""

@@ -44,13 +44,13 @@ class Aside(AsideTables):
         self._add(reason, columns)
         self.closed.append(columns[: len(self._plan.result_columns)])
 
-    def add_tuples(self, reason: str, tuples: pa.Table) -> None:
-        """Adds input tuples: their key, their time in the place of the window's, their offset in that of `_input`."""
+    def add_tuples(self, reason: str, tuples: pa.Table, number: int = 0) -> None:
+        """Adds tuples of one of the inputs: key, time in the place of the window's, offset in that of `_input`."""
         plan, rows = self._plan, tuples.num_rows
         offset = whole(tuples.column(OFFSET))
         moment = offset
         if plan.window.has_times:
-            moment = whole(tuples.column(plan.time[0])).cast(offset.type).view(arrow_type(plan.time_type))
+            moment = whole(tuples.column(plan.times[number])).cast(offset.type).view(arrow_type(plan.time_type))
         nothing = [null_column(kind, rows) for _, kind in plan.result_columns[len(plan.key) + 2 :]]
         control = [offset, *(null_column(kind, rows) for _, kind in plan.control_columns[1:])]
         self._add(reason, [*(whole(tuples.column(c)) for c, _ in plan.key), moment, moment, *nothing, *control])

@@ -32,6 +32,7 @@ from strandline.operators.aggregate.session_windows import close_due_sessions, r
 from strandline.operators.aggregate.time_windows import close_due, replaying_time_windows, time_windows
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions import Formula
+from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.kernel_cache import Kernel
 from strandline.operators.key_codec import KeyCodec
@@ -67,6 +68,8 @@ class AggregateDefinition:
     """What is done to the tuples of the input before."""
     more_times: tuple[str, ...] = ()
     """The time columns of further inputs, which are like the first in all other columns that are read."""
+    before: InputShapes = UNSHAPED
+    """Of several inputs: what is done to the tuples of each before they are one sequence."""
 
     @classmethod
     def of(
@@ -137,7 +140,8 @@ class AggregateDefinition:
         shape = Shape.from_json(body.get("shape", ()), expressions)
         window = Window.from_json(body["window"])
         time = times[0] if times else ("", types[START])
-        return cls(window, tuple(key.items()), time, accumulators, shape, tuple(name for name, _ in times[1:]))
+        more_times = tuple(name for name, _ in times[1:])
+        return cls(window, tuple(key.items()), time, accumulators, shape, more_times, InputShapes.from_json(body))
 
     def continuing(self, operator: Mapping[str, Any] | None) -> AggregateDefinition:
         """The plan for a stream of which stream.json says this: with its rule for sessions and its texts."""
@@ -150,6 +154,7 @@ class AggregateDefinition:
             window=older if self.is_session and operator["window"] == older.to_json() else self.window,
             accumulators=tuple(replace(a, aggregate=a.aggregate.known_as(stored)) for a in self.accumulators),
             shape=self.shape.known_as(stored),
+            before=self.before.known_as(operator),
         )
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
@@ -164,15 +169,17 @@ class AggregateDefinition:
         Kernels know whether windows overlap, but are told how large they are.
         """
         types = dict(columns[0])
+        types |= self.before.shapes[0].types_over(types, schemas[0]) if self.before else {}
         if self.shape:  # conditions of aggregates may read what it makes
-            types |= self.shape.types_over(types, schemas[0])
+            types |= self.shape.types_over(types, self.before.schema_over(schemas)[0])
         types |= dict([*self.key, self.time, *((a.column, a.type) for a in self.accumulators if a.column is not None)])
         window = replace(self.window, size=4, advance=4 if self.window.advance == self.window.size else 2)
-        return replace(self, window=window, shape=AS_IS, more_times=()), [types]
+        return replace(self, window=window, shape=AS_IS, more_times=(), before=UNSHAPED), [types]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Compiled kernels stay behind: whoever gets the plan has its own.
-        return AggregateDefinition, (self.window, self.key, self.time, self.accumulators, self.shape, self.more_times)
+        own = (self.window, self.key, self.time, self.accumulators, self.shape, self.more_times, self.before)
+        return AggregateDefinition, own
 
     # ------------------------------------------------------------------ columns
 
@@ -194,7 +201,12 @@ class AggregateDefinition:
 
     @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read from each input: the same ones, but for the name of the time."""
+        """The columns that are read from each input."""
+        return self.before.reads(self.takes)
+
+    @property
+    def takes(self) -> tuple[tuple[str, ...], ...]:
+        """Those that are taken in of each when it has its shape: the same ones, but for the name of the time."""
         names = self.shape.reads(self._columns)
         return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
 
@@ -265,9 +277,10 @@ class AggregateDefinition:
         }
         if self.shape:
             body["shape"] = self.shape.to_json()
+        before = self.before.to_json()
         if formulas := [*self.shape.formulas, *self.conditions]:
-            body["expressions"] = {f.text: f.arrow for f in formulas}
-        return body
+            before["expressions"] = before.get("expressions", {}) | {f.text: f.arrow for f in formulas}
+        return body | before
 
     # ------------------------------------------------------------------ the record
 

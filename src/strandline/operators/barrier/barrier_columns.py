@@ -41,7 +41,7 @@ def results_of(
 ) -> list[pa.Array]:
     """The columns of sets, a line each with the row and the place of each input's tuple."""
     tables = [
-        payload.take(rows[:, i], tuples[i].select(definition.reads[i])) for i, payload in enumerate(state.payloads)
+        payload.take(rows[:, i], tuples[i].select(definition.takes[i])) for i, payload in enumerate(state.payloads)
     ]
     times = [t.column(name) for t, name in zip(tables, definition.times, strict=True)]
     latest = pa.array(np.maximum.reduce([time.cast(pa.int64()).to_numpy() for time in times])).cast(times[0].type)
@@ -62,7 +62,7 @@ def footprints_of(
     tables, ats = [], []
     for i, payload in enumerate(state.payloads):
         there = lines[:, 0] == i
-        more = None if tuples is None else tuples[i].select(definition.reads[i])
+        more = None if tuples is None else tuples[i].select(definition.takes[i])
         tables.append(payload.take(lines[:, 1], more, there))
         ats.append(pa.array(lines[:, 2], mask=~there))
     key = [pc.coalesce(*(t.column(name) for t in tables)) for name, _ in definition.key]
@@ -86,7 +86,7 @@ def loaded_tuples(
         place, newest = np.unique(at, return_index=True)
         keep = (place >= 0) & ~consumed.holds(i, place)
         rows = footprints.take(pa.array(newest[keep])).select(definition.payload_names(i))
-        rows = rows.rename_columns(list(definition.reads[i]))
+        rows = rows.rename_columns(list(definition.takes[i]))
         tables.append(rows.append_column(OFFSET, pa.array(place[keep])))
         places.append(place[keep])
         offsets.append(written[newest[keep]])

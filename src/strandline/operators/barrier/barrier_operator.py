@@ -80,6 +80,7 @@ class BarrierOperator:
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in tuples, a table an input; yields the sets that they complete, with the places of their tuples."""
+        tuples = self.definition.shapes.over(tuples, self.on_error, self.aside.add_unmade)
         incoming = incoming_of(self.definition, self.state, tuples)
         many = len(incoming.keys)
         if not many:
@@ -125,7 +126,7 @@ class BarrierOperator:
             own = fresh[state.arrays.tuples[fresh, matching.INPUT] == i]
             rows = state.arrays.tuples[own, matching.ROW] - payload.end
             state.arrays.tuples[own, matching.ROW] = payload.end + np.arange(len(own))
-            payload.add(tuples[i].select(self.definition.reads[i]).take(pa.array(rows)))
+            payload.add(tuples[i].select(self.definition.takes[i]).take(pa.array(rows)))
 
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Nothing: sets are complete when their last tuple comes."""
@@ -138,7 +139,8 @@ class BarrierOperator:
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Lets those of the tuples wait that did so before: all that no result was made of."""
-        waiting = [self._consumed.others(i, table) for i, table in enumerate(tuples)]
+        made = self.definition.shapes.over(tuples, "set_aside", BarrierAside(self.definition).add_unmade)
+        waiting = [self._consumed.others(i, table) for i, table in enumerate(made)]
         incoming = incoming_of(self.definition, self.state, waiting)
         if not len(incoming.keys):
             return

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
 
@@ -31,7 +32,7 @@ class BarrierInput:
     """By which its columns are called in the results."""
     time: str
     columns: tuple[tuple[str, Any], ...]
-    """Names and types, in Spark's JSON, of all its columns but those of the key."""
+    """Names and types, in Spark's JSON, of all its columns but those of the key, when it has its shape."""
 
     @property
     def time_type(self) -> str:
@@ -59,6 +60,8 @@ class BarrierDefinition:
     inputs: tuple[BarrierInput, ...]
     at_most: int | None = None
     """Of a key no more tuples wait: over that the oldest is set aside, and the next one takes its place."""
+    shapes: InputShapes = UNSHAPED
+    """What is done to the tuples of each input before."""
 
     def __post_init__(self) -> None:
         many = len(self.inputs)
@@ -68,13 +71,6 @@ class BarrierDefinition:
             raise OptionError("an input of a barrier has no name", todo="write barrier(temperature=…, pressure=…)")
         if self.at_most is not None and self.at_most < 1:
             raise OptionError(f"barrier: at_most={self.at_most!r}", todo="use 1 or more, or None for no bound")
-        kinds = {one.time_type for one in self.inputs}
-        if len(kinds) > 1:
-            raise SchemaError(
-                f"the inputs of a barrier have times of different types: {', '.join(sorted(kinds))}",
-                where=", ".join(f"{one.name}: {one.time} {one.time_type}" for one in self.inputs),
-                todo="cast them to one type before the streams",
-            )
         seen: set[str] = set()
         for name, _ in [*self.result_columns, *self.control_columns]:
             if name.lower() in seen:
@@ -87,7 +83,12 @@ class BarrierDefinition:
 
     @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that it reads, of each input: all of them."""
+        """The columns that it reads, of each input."""
+        return self.shapes.reads(self.takes)
+
+    @property
+    def takes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that it takes in, of each input: all that its shape leaves."""
         key = tuple(name for name, _ in self.key)
         return tuple((*key, *(name for name, _ in one.columns)) for one in self.inputs)
 
@@ -145,7 +146,7 @@ class BarrierDefinition:
     def to_json(self) -> dict[str, Any]:
         """For stream.json: all that must stay the same."""
         inputs = [{"name": i.name, "time": i.time, "columns": [list(c) for c in i.columns]} for i in self.inputs]
-        return {"kind": self.kind, "inputs": inputs, "at_most": self.at_most}
+        return {"kind": self.kind, "inputs": inputs, "at_most": self.at_most, **self.shapes.to_json()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any], key: Mapping[str, str]) -> BarrierDefinition:
@@ -154,7 +155,7 @@ class BarrierDefinition:
             BarrierInput(i["name"], i["time"], tuple((name, kind) for name, kind in i["columns"]))
             for i in body["inputs"]
         )
-        return cls(tuple(key.items()), tuple(inputs), body["at_most"])
+        return cls(tuple(key.items()), tuple(inputs), body["at_most"], InputShapes.from_json(body))
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
         """The boundary itself: a result comes with the latest of its tuples."""
@@ -163,8 +164,8 @@ class BarrierDefinition:
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[BarrierDefinition, Sequence[Mapping[str, Any]]]:
-        """Itself, for two tuples fill it, and the columns that it reads of each input."""
-        return self, [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
+        """Itself, for two tuples fill it, over tuples as they are when they have their shapes."""
+        return replace(self, shapes=UNSHAPED), [dict([*self.key, *one.columns]) for one in self.inputs]
 
     def continuing(self, stored: Mapping[str, Any] | None) -> BarrierDefinition:
         """The barrier over the columns that its stream has: others may have been added to an input since."""
@@ -173,8 +174,8 @@ class BarrierDefinition:
         known = [tuple((name, kind) for name, kind in one["columns"]) for one in stored["inputs"]]
         if all(all(c in own.columns for c in before) for before, own in zip(known, self.inputs, strict=True)):
             inputs = (replace(own, columns=before) for before, own in zip(known, self.inputs, strict=True))
-            return replace(self, inputs=tuple(inputs))
-        return self
+            return replace(self, inputs=tuple(inputs), shapes=self.shapes.known_as(stored))
+        return replace(self, shapes=self.shapes.known_as(stored))
 
     def fresh(self, on_error: OnError = "stop") -> BarrierOperator:
         """An operator in which nothing waits."""
@@ -192,4 +193,4 @@ class BarrierDefinition:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travels without what is made of it."""
-        return {name: self.__dict__[name] for name in ("key", "inputs", "at_most")}
+        return {name: self.__dict__[name] for name in ("key", "inputs", "at_most", "shapes")}

@@ -12,11 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.join.column_types import stored_type, type_json, type_text
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.operators.shape import AS_IS, Shape
 from strandline.units import END_OF_TIME, earlier
 
 if TYPE_CHECKING:
@@ -28,16 +30,17 @@ CONTROL: Final = ((INPUT_COLUMN, "long"), (OPEN_COLUMN, "long"), (SIDE_COLUMN, "
 """Columns of footprints: how far the input was taken in, N, and whose tuple it is: its side and place there."""
 GROUP: Final = 1024
 """Tuples that are saved at once. Measured: 256 cost twice as much a step, 4096 hardly less."""
-_INTEGERS: Final = ("byte", "short", "integer", "long")
 
 
 @dataclass(frozen=True)
 class JoinInput:
-    """One side as its stream is: types of all columns by name, key columns, time column."""
+    """One side as it is when it has its shape: types of all columns by name, key columns, time column."""
 
     columns: Mapping[str, Any]
     key: tuple[str, ...]
     time: str
+    shape: Shape = AS_IS
+    """What is done to the tuples of its stream before."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class JoinDefinition:
     windows: JoinWindows
     where: Predicate | None = None
     group: int = GROUP
+    shapes: InputShapes = UNSHAPED
 
     @classmethod
     def of(
@@ -82,17 +86,20 @@ class JoinDefinition:
             if side.time in side.key:
                 raise SchemaError(f"join: {side.time!r} is a key and the time of {name}", todo="use another key")
         predicate = where if where is None or isinstance(where, Predicate) else Predicate.of(where)
-        made = cls(keys[LEFT], (left.time, right.time), (columns[LEFT], columns[RIGHT]), windows, predicate, group)
+        made = cls(
+            keys[LEFT],
+            (left.time, right.time),
+            (columns[LEFT], columns[RIGHT]),
+            windows,
+            predicate,
+            group,
+            InputShapes.of([left.shape, right.shape]),
+        )
         made.require_sound()
         return made
 
     def require_sound(self) -> None:
         """Raises SchemaError or OptionError if there can be no such join."""
-        kinds = self.time_types
-        if kinds[LEFT] != kinds[RIGHT] and not set(kinds) <= set(_INTEGERS):
-            raise SchemaError(
-                f"join: the time of left is {kinds[LEFT]}, that of right {kinds[RIGHT]}", todo="cast one of them"
-            )
         names = [name for name, _ in self.result_columns]
         lower = [name.lower() for name in names]  # Spark does not tell them apart
         for name in names:
@@ -115,7 +122,7 @@ class JoinDefinition:
     def reads(self) -> tuple[tuple[str, ...], ...]:
         """The columns that are read of each input."""
         keys = [c for c, _ in self.key]
-        return tuple((*keys, *(c for c, _ in self.columns[side])) for side in SIDES)
+        return self.shapes.reads([(*keys, *(c for c, _ in self.columns[side])) for side in SIDES])
 
     @property
     def has_times(self) -> bool:
@@ -131,8 +138,7 @@ class JoinDefinition:
     @property
     def time_type(self) -> str:
         """The type of the results' time."""
-        left, right = self.time_types
-        return left if left == right else "long"
+        return self.time_types[LEFT]
 
     @property
     def result_time(self) -> str:
@@ -209,7 +215,7 @@ class JoinDefinition:
         }
         if self.where is not None:
             body["where"] = self.where.text
-        return {**body, **self.revised}
+        return {**body, **self.revised, **self.shapes.to_json()}
 
     @property
     def revised(self) -> Mapping[str, Any]:
@@ -225,7 +231,8 @@ class JoinDefinition:
         key = tuple((c, str(kind)) for c, kind in body["key"])
         where = Predicate(body["where"], body.get("version", 1)) if "where" in body else None
         times = (str(body["times"][LEFT]), str(body["times"][RIGHT]))
-        return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where)
+        shapes = InputShapes.from_json(body)
+        return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where, shapes=shapes)
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
         """The boundary, or before it as far as a tuple without a match may have to wait for its result."""
@@ -234,22 +241,24 @@ class JoinDefinition:
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[JoinDefinition, Sequence[Mapping[str, Any]]]:
-        """The same without its condition, which is compiled where it is used, and the columns that it reads."""
-        read = [{name: own[name] for name in names} for own, names in zip(columns, self.reads, strict=True)]
-        return replace(self, where=None), read
+        """The same without its condition, which is compiled where it is used, over tuples as they are when shaped."""
+        taken = [{name: type_json(kind) for name, kind in self.types_of(side).items()} for side in SIDES]
+        return replace(self, where=None, shapes=UNSHAPED), taken
 
     def continuing(self, stored: Mapping[str, Any] | None) -> JoinDefinition:
         """The join over the columns that its stream has: others may have been added to an input since."""
         if stored is None or stored.get("kind") != self.kind:
             return self
         known = [tuple((c, type_text(kind)) for c, kind in columns) for columns in stored["columns"]]
+        shapes = self.shapes.known_as(stored)
         if all(set(before) <= set(now) for before, now in zip(known, self.columns, strict=True)):
-            return replace(self, columns=(known[LEFT], known[RIGHT]))
-        return self
+            return replace(self, columns=(known[LEFT], known[RIGHT]), shapes=shapes)
+        return replace(self, shapes=shapes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What was compiled or looked up stays behind: whoever gets the definition has its own.
-        return JoinDefinition, (self.key, self.times, self.columns, self.windows, self.where, self.group)
+        own = (self.key, self.times, self.columns, self.windows, self.where, self.group, self.shapes)
+        return JoinDefinition, own
 
     def fresh(self, on_error: OnError = "stop") -> JoinOperator:
         """An operator that has seen nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,8 @@ from strandline.operators.key_codec import BYTES_A_PART
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET, OnError
 
+VALUE: Final = "value"
+"""The reason of tuples that cannot be computed before the join."""
 WHERE: Final = "where"
 """The reason of pairs for which the condition raised."""
 _SHOWN: Final = 60
@@ -42,6 +45,11 @@ class JoinAside(AsideTables):
     def __init__(self, definition: JoinDefinition) -> None:
         self._definition = definition
         super().__init__()
+
+    def shaped(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
+        """The tuples of both sides in their shapes, as far as a join can take them; see `healthy`."""
+        made = self._definition.shapes.over(tuples, on_error, partial(self._add, VALUE))
+        return [self.healthy(side, table, on_error) for side, table in enumerate(made)]
 
     def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
         """The tuples that a join can take; the others are kept here, or raised as an InputError."""
@@ -83,7 +91,9 @@ class JoinAside(AsideTables):
         columns = {c: tuples.column(c) for c, _ in d.key} | {RESULT_TIME: from_words(times, valid, d.time_type)}
         for s in (0, 1):
             for name, (column, kind) in zip(d.names[s], d.columns[s], strict=True):
-                columns[name] = tuples.column(column) if s == side else pa.nulls(rows, stored_type(kind))
+                # Of a tuple that cannot be computed there is nothing but its key and its time.
+                is_known = s == side and (reason != VALUE or column == d.times[side])
+                columns[name] = tuples.column(column) if is_known else pa.nulls(rows, stored_type(kind))
         for name, kind in CONTROL:
             columns[name] = pa.nulls(rows, stored_type(kind))
         columns[INPUT_COLUMN] = columns[ORDINAL_COLUMN] = tuples.column(OFFSET)

@@ -169,7 +169,7 @@ class JoinOperator(JoinSaving):
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[Arrays]:
         """Takes in tuples of both sides; the pairs that they make, and what comes out unmatched before them."""
         end = self._end_of(tuples)
-        healthy = [self.aside.healthy(side, t, self.on_error) for side, t in enumerate(tuples)]
+        healthy = self.aside.shaped(tuples, self.on_error)
         yield from self._run(healthy, meets=True)
         self.opened += sum(t.num_rows for t, keeps in zip(healthy, self.definition.windows.keeps, strict=True) if keeps)
         self.input_end = end
@@ -177,7 +177,7 @@ class JoinOperator(JoinSaving):
     def repeat(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples as `feed` did before, without results: who only looks need not know the condition."""
         end = self._end_of(tuples)
-        self.take_again([JoinAside(self.definition).healthy(side, t, "set_aside") for side, t in enumerate(tuples)])
+        self.take_again(JoinAside(self.definition).shaped(tuples, "set_aside"))
         self.input_end = end
 
     def _end_of(self, tuples: Sequence[pa.Table]) -> int:
@@ -190,8 +190,8 @@ class JoinOperator(JoinSaving):
         for side, table in enumerate(tuples):
             places = words_of(table.column(OFFSET), "long")[0]
             behind = table.slice(int(np.searchsorted(places, self.loaded[side], side="right")))
-            new.append(JoinAside(self.definition).healthy(side, behind, "set_aside"))
-        self.take_again(new)
+            new.append(behind)
+        self.take_again(JoinAside(self.definition).shaped(new, "set_aside"))
 
     def take_again(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples without results. They meet only if it matters who was matched."""
