@@ -68,13 +68,13 @@ def results(join: JoinOperator, left: pa.Table, right: pa.Table, boundary: int |
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "no window, left= and right= is missing"),
+        ({}, "no window, neither within= nor left= and right="),
         ({"left": last(3)}, "right= is missing"),
         ({"within": "10 s", "left": last(3)}, "within= is a window by itself"),
         ({"within": "10 s", "per": "partition"}, "within= is a window by itself"),
         ({"within": ("5 s", "1 s")}, "is empty: it ends before it begins"),
         ({"within": ("5 s",)}, "is not a band"),
-        ({"within": "-5 s"}, "is not a duration"),
+        ({"within": "-5 s"}, "is negative: one duration is how far apart"),
         ({"within": ("soon", "5 s")}, "is not a duration"),
         ({"within": (None, "5 s")}, "is not a duration"),
         ({"within": "10 s", "how": "outer"}, "how='outer' is not known"),

@@ -79,6 +79,16 @@ def test_another_join_over_an_old_stream_is_refused_in_words() -> None:
         wide.require_same(replace(narrow, id=wide.id), "here")
 
 
+def test_sides_that_were_swapped_are_told_by_their_columns() -> None:
+    other = JoinInput({"k": "long", "t": "long", "paid": "double"}, ("k",), "t")
+    windows = JoinWindows("band", -3, 3)
+    ours, theirs = (
+        output_spec(JoinDefinition.of(*sides, windows), input_spec(["k"])) for sides in ((SIDE, other), (other, SIDE))
+    )
+    with pytest.raises(StreamMismatchError, match=r"right \(t long, paid double\), this program left \(t long, paid"):
+        ours.require_same(replace(theirs, id=ours.id), "here")
+
+
 def test_versions_before_do_not_take_a_stream_over_several_inputs_for_one_over_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

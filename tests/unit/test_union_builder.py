@@ -124,3 +124,11 @@ def test_what_is_no_barrier_is_refused() -> None:
     with pytest.raises(OptionError, match="at_most='many'"):
         sl.barrier(at_most="many", a=feed(), b=feed())  # type: ignore[arg-type]
     assert "Barrier(" in repr(sl.barrier(a=feed(), b=feed()))
+
+
+def test_a_list_of_inputs_and_inputs_without_a_name_are_refused_with_what_to_write() -> None:
+    one, two = feed(), feed()
+    with pytest.raises(OptionError, match=r"(?s)the union has 1 input, a list.*one by one"):
+        sl.union([one, two])
+    with pytest.raises(OptionError, match=r"(?s)2 inputs of the barrier have no name.*sl.barrier\(temperature=a"):
+        sl.barrier(one, two)

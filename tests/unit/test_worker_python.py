@@ -5,14 +5,16 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import strandline as sl
+from strandline.errors import OptionError
 from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
 from strandline.spark import worker_python
-from strandline.spark.preconditions import require_classic
+from strandline.spark.preconditions import require_classic, require_running
 from strandline.testing.items import item_spec
 
 
@@ -109,3 +111,10 @@ def test_spark_connect_is_refused_before_anything_is_created(tmp_path):
             refused()
         assert "classic" in raised.value.todo
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_session_that_was_stopped_is_refused_before_anything_is_created():
+    stopped = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
+    with pytest.raises(OptionError, match=r"(?s)was stopped.*streams/paid.*sl.session"):
+        require_running(stopped, "streams/paid")
+    require_running(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=object())), "streams/paid")

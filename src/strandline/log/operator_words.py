@@ -146,11 +146,26 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
     if "shapes" in changed:
         ours, theirs = (shapes_text(o.get("shapes", ())) or "no where and no select" for o in (mine, wanted))
         yield f"before its inputs are one there is {ours}, in this program {theirs}"
-    told = {"window", "windows", "aggregates", "shape", "shapes"}
+    if "columns" in changed:
+        ours, theirs = (_sides(o.get("columns", ())) for o in (mine, wanted))
+        if ours == theirs:  # but for what is inside of nested types
+            ours, theirs = str(mine["columns"]), str(wanted["columns"])
+        yield f"it joins {ours}, this program {theirs}"
+    told = {"window", "windows", "aggregates", "shape", "shapes", "columns"}
     if len(changed) > 1:
         told.add("footprints")  # what they hold follows from all the others
     for name in sorted(changed - told):
         yield f"its {name} is {mine.get(name, 'none')}, this program says {wanted.get(name, 'none')}"
+
+
+def _sides(columns: Sequence[Sequence[Sequence[Any]]]) -> str:
+    """The columns of both sides of a join, without the key.
+
+    >>> _sides([[["at", "timestamp"], ["amount", "double"]], [["tags", {"type": "array", "elementType": "long"}]]])
+    'left (at timestamp, amount double) and right (tags array)'
+    """
+    texts = (", ".join(f"{c} {k['type'] if isinstance(k, Mapping) else k}" for c, k in own) for own in columns)
+    return " and ".join(f"{side} ({text})" for side, text in zip(("left", "right"), texts, strict=False))
 
 
 def _listed(aggregates: Mapping[str, Any]) -> str:

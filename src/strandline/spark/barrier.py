@@ -12,6 +12,7 @@ from strandline.spark.operator_description import OperatorDescription
 from strandline.spark.processing_element import Input
 from strandline.spark.reprs import operator_html, operator_text
 from strandline.spark.several import require_several
+from strandline.wording import plural
 
 
 class Barrier(OperatorDescription[BarrierDefinition]):
@@ -24,7 +25,7 @@ class Barrier(OperatorDescription[BarrierDefinition]):
         return operator_html("Barrier", self._inputs, self._policy)
 
 
-def barrier(*, at_most: int | None = None, **inputs: Any) -> Barrier:
+def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrier:
     """Per key, the n-th tuples of all inputs as one result: `sl.barrier(temperature=a, pressure=b).start(…)`.
 
     Inputs, two to sixteen, are streams or sources with the same key columns and partitions, and `lateness` set. A
@@ -32,6 +33,11 @@ def barrier(*, at_most: int | None = None, **inputs: Any) -> Barrier:
     the input in front: `temperature_value`. With `at_most`, no more tuples of a key wait: over that the oldest is set
     aside.
     """
+    if nameless:
+        raise OptionError(
+            f"{plural(len(nameless), 'input')} of the barrier {'has' if len(nameless) == 1 else 'have'} no name",
+            todo="name them, results are called by it: sl.barrier(temperature=a, pressure=b)",
+        )
     if at_most is not None and (isinstance(at_most, bool) or not isinstance(at_most, int)):
         raise OptionError(f"barrier: at_most={at_most!r} is not a number of tuples", todo="use 1 or more, or None")
     found = require_several(inputs, "the barrier")

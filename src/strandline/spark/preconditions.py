@@ -24,9 +24,17 @@ def require_classic(spark: Any) -> None:
         )
 
 
+def require_running(spark: SparkSession, where: str) -> None:
+    """Raises if the session was stopped, here or by another part of the program."""
+    untyped: Any = spark.sparkContext
+    if untyped._jsc is None:
+        raise OptionError("this Spark session was stopped", where=where, todo="make another one: sl.session(…)")
+
+
 def require_ready(spark: SparkSession, urls: Sequence[str], name: str | None, checkpoint: Place) -> None:
     """Raises unless a query with this name may begin to write these streams, with its Spark checkpoint there."""
     require_classic(spark)
+    require_running(spark, urls[0])
     require_spark_can_write(spark, checkpoint)
     require_free_name(spark, name, urls[0])
     require_not_written_here(urls)

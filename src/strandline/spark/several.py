@@ -13,7 +13,11 @@ from strandline.spark.processing_element import Input
 def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
     """The inputs, by what they are called in words; raises with what is wrong, or differs, if they cannot be read."""
     if len(inputs) < 2:
-        raise OptionError(f"{what} has {len(inputs) or 'no'} input", todo="give it two or more streams")
+        is_list = any(isinstance(input_, list | tuple) for input_ in inputs.values())
+        raise OptionError(
+            f"{what} has {len(inputs) or 'no'} input{', a list' if is_list else ''}",
+            todo="give it two or more streams, one by one" if is_list else "give it two or more streams",
+        )
     for name, input_ in inputs.items():
         if not isinstance(input_, Input) or len(input_.members) > 1:
             raise OptionError(

@@ -118,7 +118,9 @@ def join_windows(
     if left is None or right is None:
         missing = " and ".join(f"{n}=" for n, w in zip(NAMES, (left, right), strict=True) if w is None)
         raise OptionError(
-            f"join: no window, {missing} is missing",
+            "join: no window, neither within= nor left= and right="
+            if left is None and right is None
+            else f"join: {missing} is missing",
             todo='pass within="10 min", or left= and right= as count_window(n); count_window(0) keeps nothing',
         )
     if how != "inner":
@@ -134,7 +136,12 @@ def join_windows(
 
 def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
     if not isinstance(within, (tuple, list)):
-        width = duration_us(within, "join: within")
+        width = _signed(within)
+        if width < 0:
+            raise OptionError(
+                f"join: within={within!r} is negative: one duration is how far apart two times may be",
+                todo='leave out the minus, or write a band: within=("-5 s", "0 s") if right is never after left',
+            )
         low, high = -width, width
     elif len(within) != 2:
         raise OptionError(f"join: within={within!r} is not a band", todo='write within=("0 s", "5 min")')
