@@ -17,13 +17,14 @@ import pyarrow as pa
 import pytest
 
 from strandline.operators import key_codec
-from strandline.operators.join import join_operator, payloads, tuple_ring
+from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.join.column_types import stored_type, type_text
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import SIDES, JoinWindows
 from strandline.operators.join.plain_join import PlainJoin, Row
 from strandline.operators.join.tuple_record import BYTES_END, HEAD, TAIL
+from strandline.operators.open_windows import payloads
 from strandline.operators.operator import Limits, Saved
 
 INF = math.inf

@@ -35,6 +35,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline import arrow_rows
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import (
@@ -60,6 +61,7 @@ from strandline.log.storage.storage import Storage
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.barrier import barrier_operator
 from strandline.operators.join import join_operator
+from strandline.operators.open_windows import payloads
 from strandline.processing import batch as batches_
 from strandline.processing import step, step_output, time_slices
 from strandline.processing.batch import publish
@@ -138,6 +140,9 @@ def small_steps(rng: Random) -> Iterator[None]:
         mock.patch.object(barrier_operator, "_ROWS_MAX", rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
+        mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", rng.choice([1, 200, 1 << 30])),
+        mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", rng.choice([1, 150, 1 << 30])),
+        mock.patch.object(payloads, "CHUNK_BYTES_MAX", rng.choice([1, 300, 1 << 30])),
     ):
         yield
 

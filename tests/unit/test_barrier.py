@@ -15,7 +15,6 @@ import strandline as sl
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
-from strandline.operators.barrier.payload_store import PayloadStore
 from strandline.operators.operator import Limits, Saved
 from strandline.processing.state_cache import StateCache
 
@@ -174,30 +173,6 @@ def test_arrays_of_another_state_are_refused() -> None:
     header[1] = 10_000
     with pytest.raises(ValueError, match="out of bounds"):
         BOTH.revived({**arrays, "header": header})
-
-
-def test_payloads_keep_their_numbers_while_batches_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    schema = pa.schema([("a", pa.int64()), ("l", pa.list_(pa.string()))])
-    store, rng, rows = PayloadStore.empty(schema), np.random.default_rng(0), 0
-    for many in rng.integers(1, 30, 200).tolist():
-        own = [{"a": i, "l": [str(i)] * (i % 4)} for i in range(rows, rows + many)]
-        store.add(pa.Table.from_pylist(own, schema=schema))
-        rows += many
-    assert store.end == store.rows == rows
-    assert len(store.batches) < 20
-    monkeypatch.setattr("strandline.operators.barrier.payload_store._GARBAGE_MIN", 0)
-    before = store.added.stop
-    store.repack()
-    assert store.added.stop < before / 2
-    store.repack()
-    wanted = rng.permutation(rows)[:500]
-    store = PayloadStore(schema, store.data, store.directory)
-    assert store.take(wanted).column("a").to_pylist() == wanted.tolist()
-    store.keep_only(wanted)
-    assert store.rows == 500
-    there = np.arange(500) % 3 == 0
-    found = store.take(np.arange(500), there=there).column("l").to_pylist()
-    assert found == [[str(w)] * (w % 4) if t else None for w, t in zip(wanted.tolist(), there.tolist(), strict=True)]
 
 
 def test_the_local_state_on_disk_is_the_state(tmp_path: Path) -> None:

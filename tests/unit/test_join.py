@@ -17,8 +17,8 @@ from strandline.errors import InputError, OptionError, SchemaError
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import JoinWindows, join_windows
-from strandline.operators.join.payloads import CHUNKS_MAX
 from strandline.operators.join.trail_join_kernels import take_in_trails
+from strandline.operators.open_windows.payloads import CHUNKS_MAX
 from strandline.operators.operator import Limits
 
 SECOND = 1_000_000

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from strandline import arrow_rows
 from strandline.log import block_sequence, retention
 from strandline.log.audit.stream_audit import verify
 from strandline.log.block import Block
 from strandline.log.block_sequence import BlockSequence
 from strandline.log.log import Log
-from strandline.operators.join import join_operator
+from strandline.operators.join import join_columns, join_operator
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
+from strandline.operators.join.predicate import Predicate
 from strandline.processing.state_cache import StateCache
 from tests.operator_streams import COLUMNS, Row
 from tests.union_streams import UnionStreams
@@ -26,17 +29,17 @@ class StopHere(Exception):
     """The process dies."""
 
 
-def row(v: int) -> Row:
-    return {"k": 1, "s": "hot", "v": v, "x": float(v), "t": 5}
+def row(v: int, text: str) -> Row:
+    return {"k": 1, "s": text, "v": v, "x": float(v), "t": 5}
 
 
-def hot_key(tmp_path: Path) -> UnionStreams:
+def hot_key(tmp_path: Path, condition: Any = None, key: str = "k", text: str = "hot") -> UnionStreams:
     """Two inputs whose tuples all have one key and meet all of the other side."""
-    one = JoinInput(dict(COLUMNS), ("k",), "t")
-    definition = JoinDefinition.of(one, one, JoinWindows("band", -3, 3))
+    one = JoinInput(dict(COLUMNS), (key,), "t")
+    definition = JoinDefinition.of(one, one, JoinWindows("band", -3, 3), condition)
     streams = UnionStreams(definition, 2, lambda p: StateCache(tmp_path / f"state{p}"))
     for number in (0, 1):
-        streams.append(number, {0: [row(1000 * number + i) for i in range(HOT)]})
+        streams.append(number, {0: [row(1000 * number + i, text) for i in range(HOT)]})
     streams.finish()
     return streams
 
@@ -114,3 +117,35 @@ def test_an_attempt_that_dies_between_its_blocks_publishes_nothing_and_is_collec
     kept = {found.key for found in storage.list("blocks")}
     assert kept == {b.file for b in streams.output.blocks(0)}
     assert not kept & orphans
+
+
+def test_a_condition_over_texts_and_results_of_many_bytes_are_made_portion_by_portion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    condition = lambda left, right: left.s == right.s and left.s != "cold"  # noqa: E731
+    whole = hot_key(tmp_path / "whole", condition)
+    whole.drain(tuples_max=10_000)
+    sizes, holds = [], Predicate.holds
+
+    def watched(self: Predicate, sides: Any, kinds: Any, rows: int) -> Any:
+        sizes.append(sum(column.nbytes for side in sides for column in side.values()))
+        return holds(self, sides, kinds, rows)
+
+    monkeypatch.setattr(Predicate, "holds", watched)
+    monkeypatch.setattr(arrow_rows, "PORTION_BYTES_MAX", 1_000)
+    streams = hot_key(tmp_path / "split", condition)
+    sizes.clear()
+    streams.drain(tuples_max=10_000)
+    assert len(sizes) > HOT
+    assert max(sizes) <= 1_000
+    assert streams.results(0).equals(whole.results(0))
+    assert len(streams.results(0)) == HOT * HOT
+
+
+def test_a_long_key_makes_small_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_rows, "PORTION_BYTES_MAX", 2_000)
+    made, columns_of = [], join_columns.result_columns
+    monkeypatch.setattr(join_operator, "result_columns", lambda *a: made.append(len(a[1].left)) or columns_of(*a))
+    streams = hot_key(tmp_path, key="s", text="k" * 500)
+    streams.drain(tuples_max=10_000)
+    assert (sum(made), max(made)) == (HOT * HOT, 3)

@@ -127,6 +127,11 @@ def _joined(piece: Sequence[Part]) -> list[Part]:
     for kind, columns in piece:
         by_kind.setdefault(kind, []).append(columns)
     return [
-        (kind, found[0] if len(found) == 1 else [pa.chunked_array(chunks) for chunks in zip(*found, strict=True)])
+        (kind, found[0] if len(found) == 1 else [_chunked(columns) for columns in zip(*found, strict=True)])
         for kind, found in by_kind.items()
     ]
+
+
+def _chunked(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.ChunkedArray:
+    chunks = (c.chunks if isinstance(c, pa.ChunkedArray) else [c] for c in columns)
+    return pa.chunked_array([chunk for each in chunks for chunk in each], columns[0].type)

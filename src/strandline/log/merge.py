@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from strandline.arrow_rows import in_order
 from strandline.log.column_types import OFFSET
 from strandline.log.leaf import Ints
 from strandline.log.log import Log
@@ -104,7 +105,7 @@ def _joined(pieces: Sequence[BlockRun], names: list[str], late: int) -> BlockRun
         return BlockRun(table, pieces[0].times)
     times = np.concatenate([piece.times for piece in pieces])
     order = np.argsort(times, kind="stable")  # the pieces stand in the order of their partitions
-    return BlockRun(table.combine_chunks().take(pa.array(order)), times[order])
+    return BlockRun(in_order(table, order), times[order])
 
 
 def _tables(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.arrow_rows import Rows, Sizes, in_order, portions, stacked
+from strandline.operators.arrow_words import whole
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import BYTES_END, Incoming
@@ -37,18 +39,26 @@ def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequ
 
 
 def results_of(
-    definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table], rows: Int64s, places: Int64s
+    definition: BarrierDefinition, state: WaitingState, new: Sequence[Sequence[Rows]], rows: Int64s, places: Int64s
+) -> Iterator[list[pa.Array]]:
+    """The columns of sets, a line each with the row and the place of each input's tuple; `new`: those just come."""
+    sizes: Sizes = 0
+    for i, payload in enumerate(state.payloads):
+        sizes = sizes + payload.sizes(rows[:, i], new[i])
+    for begin, end in portions(sizes, len(rows)):
+        yield _results(definition, state, new, rows[begin:end], places[begin:end])
+
+
+def _results(
+    definition: BarrierDefinition, state: WaitingState, new: Sequence[Sequence[Rows]], rows: Int64s, places: Int64s
 ) -> list[pa.Array]:
-    """The columns of sets, a line each with the row and the place of each input's tuple."""
-    tables = [
-        payload.take(rows[:, i], tuples[i].select(definition.takes[i])) for i, payload in enumerate(state.payloads)
-    ]
+    tables = [payload.taken(rows[:, i], new[i]) for i, payload in enumerate(state.payloads)]
     times = [t.column(name) for t, name in zip(tables, definition.times, strict=True)]
     latest = pa.array(np.maximum.reduce([time.cast(pa.int64()).to_numpy() for time in times])).cast(times[0].type)
     key = [tables[0].column(name) for name, _ in definition.key]
     own = [t.column(name) for t, one in zip(tables, definition.inputs, strict=True) for name, _ in one.columns]
     unsaid = pa.nulls(len(rows), pa.int64())
-    return [*map(_whole, [*key, latest, *own]), unsaid, unsaid, *(pa.array(places[:, i]) for i in range(len(tables)))]
+    return [*map(whole, [*key, latest, *own]), unsaid, unsaid, *(pa.array(places[:, i]) for i in range(len(tables)))]
 
 
 def footprints_of(
@@ -56,20 +66,31 @@ def footprints_of(
     state: WaitingState,
     lines: Int64s,
     taken_in: Int64s,
-    tuples: Sequence[pa.Table] | None = None,
+    new: Sequence[Sequence[Rows]] | None = None,
 ) -> list[pa.Array]:
-    """The columns of single tuples, a line each with its input, row and place; rows may be of the tuples at hand."""
+    """The columns of single tuples, a line each with its input, row and place; rows may be of those just come."""
+    fresh = new or [()] * len(state.payloads)
+    sizes = np.zeros(len(lines), np.int64)
+    for i, payload in enumerate(state.payloads):
+        mine = lines[:, 0] == i
+        sizes[mine] = payload.sizes(lines[mine, 1], fresh[i])
+    cut = list(portions(sizes, len(lines))) or [(0, 0)]
+    return stacked([_footprints(definition, state, lines[b:e], taken_in[b:e], fresh) for b, e in cut])
+
+
+def _footprints(
+    definition: BarrierDefinition, state: WaitingState, lines: Int64s, taken_in: Int64s, new: Sequence[Sequence[Rows]]
+) -> list[pa.Array]:
     tables, ats = [], []
     for i, payload in enumerate(state.payloads):
         there = lines[:, 0] == i
-        more = None if tuples is None else tuples[i].select(definition.takes[i])
-        tables.append(payload.take(lines[:, 1], more, there))
+        tables.append(payload.taken(np.where(there, lines[:, 1], -1), new[i]))
         ats.append(pa.array(lines[:, 2], mask=~there))
     key = [pc.coalesce(*(t.column(name) for t in tables)) for name, _ in definition.key]
     time = pc.coalesce(*(t.column(name) for t, name in zip(tables, definition.times, strict=True)))
     own = [t.column(name) for t, one in zip(tables, definition.inputs, strict=True) for name, _ in one.columns]
     control = [pa.array(taken_in), pa.array(np.full(len(lines), state.waiting)), *ats]
-    return [*map(_whole, [*key, time, *own]), *control]
+    return [*map(whole, [*key, time, *own]), *control]
 
 
 def loaded_tuples(
@@ -85,16 +106,10 @@ def loaded_tuples(
         at = pc.fill_null(footprints.column(name), -1).to_numpy()
         place, newest = np.unique(at, return_index=True)
         keep = (place >= 0) & ~consumed.holds(i, place)
-        rows = footprints.take(pa.array(newest[keep])).select(definition.payload_names(i))
+        rows = in_order(footprints.select(definition.payload_names(i)), newest[keep])
         rows = rows.rename_columns(list(definition.takes[i]))
         tables.append(rows.append_column(OFFSET, pa.array(place[keep])))
         places.append(place[keep])
         offsets.append(written[newest[keep]])
     order = np.argsort(np.concatenate(places), kind="stable")
     return tables, np.concatenate(offsets)[order]
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column

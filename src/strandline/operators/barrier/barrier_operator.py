@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.arrow_rows import in_order, rows_of
 from strandline.operators.barrier import footprint_queue, matching
 from strandline.operators.barrier.barrier_aside import BarrierAside
 from strandline.operators.barrier.barrier_columns import footprints_of, incoming_of, loaded_tuples, results_of
@@ -87,13 +88,14 @@ class BarrierOperator:
             return
         out = self._run(incoming, matching.take_in, self.definition.at_most or NONE)
         sets, dropped = int(out.counts[0]), out.dropped[: out.counts[1]]
-        if sets:
-            yield results_of(self.definition, self.state, tuples, out.rows[:sets], out.places[:sets])
+        shaped = self._shaped(tuples)
+        new = [rows_of(table) for table in shaped]
+        yield from results_of(self.definition, self.state, new, out.rows[:sets], out.places[:sets])
         if len(dropped):
-            self.aside.add(footprints_of(self.definition, self.state, dropped, dropped[:, 3], tuples))
+            self.aside.add(footprints_of(self.definition, self.state, dropped, dropped[:, 3], new))
         self._written += sets + len(dropped)
         self.opened += int(out.counts[2])
-        self._keep(tuples, incoming, out)
+        self._keep(shaped, incoming, out)
         self.input_end = int(incoming.places[-1]) + 1
 
     def _run(self, incoming: Incoming, kernel: Any, *options: int) -> Outgoing:
@@ -115,7 +117,10 @@ class BarrierOperator:
                 state.grow()
         return out
 
-    def _keep(self, tuples: Sequence[pa.Table], incoming: Incoming, out: Outgoing) -> None:
+    def _shaped(self, tuples: Sequence[pa.Table]) -> list[pa.Table]:
+        return [payload.shaped(table) for payload, table in zip(self.state.payloads, tuples, strict=True)]
+
+    def _keep(self, payloads: Sequence[pa.Table], incoming: Incoming, out: Outgoing) -> None:
         """Takes over what the tuples that began to wait refer to."""
         state = self.state
         state.keep_bytes(out.fresh_keys[: out.counts[3]], incoming.bytes)
@@ -126,7 +131,7 @@ class BarrierOperator:
             own = fresh[state.arrays.tuples[fresh, matching.INPUT] == i]
             rows = state.arrays.tuples[own, matching.ROW] - payload.end
             state.arrays.tuples[own, matching.ROW] = payload.end + np.arange(len(own))
-            payload.add(tuples[i].select(self.definition.takes[i]).take(pa.array(rows)))
+            payload.add(payload.end, in_order(payloads[i], rows), state.waiting)
 
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Nothing: sets are complete when their last tuple comes."""
@@ -147,7 +152,7 @@ class BarrierOperator:
         out = self._run(incoming, matching.enter)
         slots = out.fresh[: out.counts[2], 0]
         self.state.arrays.tuples[slots, SINCE] = self._consumed.since(incoming.places)
-        self._keep(waiting, incoming, out)
+        self._keep(self._shaped(waiting), incoming, out)
 
     # ------------------------------------------------------------------ footprints
 
@@ -220,7 +225,7 @@ class BarrierOperator:
         for stretch in newest_first:
             closed.append(stretch.closed)
             order = pc.sort_indices(stretch.footprints, [(OFFSET, "descending")])
-            footprints.append(stretch.footprints.take(order))
+            footprints.append(in_order(stretch.footprints, order.to_numpy().astype(np.int64)))
         self._consumed = Consumed.of(self.definition, closed)
         if not footprints:
             return
@@ -230,7 +235,7 @@ class BarrierOperator:
             return
         out = self._run(incoming, matching.enter)
         slots = out.fresh[: out.counts[2], 0]
-        self._keep(tables, incoming, out)
+        self._keep(self._shaped(tables), incoming, out)
         self.state.reserve_prints(len(slots))
         order = np.argsort(offsets)
         footprint_queue.note_prints(self.state.arrays, sealed(slots[order]), sealed(offsets[order]), self.state.touched)

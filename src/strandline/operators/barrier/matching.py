@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
 from strandline.operators.kernel_cache import njit
+from strandline.operators.open_windows.byte_arena import same_bytes
+from strandline.operators.open_windows.hash_table import NO_START, bucket_of
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
 N, USED, FREE, KEYS_USED, KEYS_FREE, INPUT_END, BYTES_END, BYTES_KEPT, ARRIVED, ARRIVALS, SAVED, PRINTS = range(12)
@@ -29,7 +31,6 @@ KEY, KEY_AT, LINK, COUNT, QUEUES = range(5)
 
 DONE, FULL = 0, 1
 NONE = -1
-_MIX = -7046029254386353131
 
 
 class Waiting(NamedTuple):
@@ -82,35 +83,28 @@ class Outgoing(NamedTuple):
 
 
 @njit(inline="always", _nrt=False)
-def bucket_of(key: int, mask: int) -> int:
-    mixed = key * _MIX
-    return (mixed ^ (mixed >> 32)) & mask
+def bucket_of_key(w: Waiting, key: int) -> int:
+    return bucket_of(key, NO_START, len(w.buckets) - 1)
 
 
 @njit(inline="always", _nrt=False)
-def same_bytes(w: Waiting, more: Bytes, a: int, b: int) -> bool:
-    length = a & LENGTH_MAX
-    if length != b & LENGTH_MAX:
-        return False
-    held = w.header[BYTES_END]
-    a_at, b_at = a >> LENGTH_BITS, b >> LENGTH_BITS
-    for i in range(length):
-        a_byte = w.bytes[a_at + i] if a_at < held else more[a_at - held + i]
-        b_byte = w.bytes[b_at + i] if b_at < held else more[b_at - held + i]
-        if a_byte != b_byte:
-            return False
-    return True
+def has_bytes(w: Waiting, more: Bytes, record: int, key_at: int) -> bool:
+    """Whether these bytes, which are among those that came just now, are the key of a record."""
+    held, at = w.header[BYTES_END] << LENGTH_BITS, w.keys[record, KEY_AT]
+    if at < held:
+        return same_bytes(w.bytes, at, more, key_at - held)
+    return same_bytes(more, at - held, more, key_at - held)
 
 
 @njit(inline="always", _nrt=False)
 def find_key(w: Waiting, more: Bytes, key: int, key_at: int, is_word: bool) -> int:
-    record = w.buckets[bucket_of(key, len(w.buckets) - 1)]
+    record = w.buckets[bucket_of_key(w, key)]
     while record >= 0:
         if w.keys[record, KEY] == key:
             if is_word:
                 if w.keys[record, KEY_AT] == key_at:
                     return record
-            elif same_bytes(w, more, w.keys[record, KEY_AT], key_at):
+            elif has_bytes(w, more, record, key_at):
                 return record
         record = w.keys[record, LINK]
     return NONE
@@ -124,7 +118,7 @@ def add_key(w: Waiting, touched: Touched, key: int, key_at: int) -> int:
     else:
         record = w.header[KEYS_USED]
         w.header[KEYS_USED] += 1
-    bucket = bucket_of(key, len(w.buckets) - 1)
+    bucket = bucket_of_key(w, key)
     w.keys[record, KEY], w.keys[record, KEY_AT], w.keys[record, COUNT] = key, key_at, 0
     w.keys[record, LINK] = w.buckets[bucket]
     for word in range(QUEUES, w.keys.shape[1]):
@@ -137,7 +131,7 @@ def add_key(w: Waiting, touched: Touched, key: int, key_at: int) -> int:
 
 @njit(inline="always", _nrt=False)
 def remove_key(w: Waiting, touched: Touched, record: int) -> None:
-    bucket = bucket_of(w.keys[record, KEY], len(w.buckets) - 1)
+    bucket = bucket_of_key(w, w.keys[record, KEY])
     at = w.buckets[bucket]
     if at == record:
         w.buckets[bucket] = w.keys[record, LINK]
@@ -293,7 +287,7 @@ def rehash(w: Waiting) -> None:
     """Fills the buckets anew, which are empty."""
     for record in range(w.header[KEYS_USED]):
         if w.keys[record, COUNT] >= 0:
-            bucket = bucket_of(w.keys[record, KEY], len(w.buckets) - 1)
+            bucket = bucket_of_key(w, w.keys[record, KEY])
             w.keys[record, LINK] = w.buckets[bucket]
             w.buckets[bucket] = record
 

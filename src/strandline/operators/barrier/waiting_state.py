@@ -35,8 +35,8 @@ from strandline.operators.barrier.matching import (
     Touched,
     Waiting,
 )
-from strandline.operators.barrier.payload_store import PayloadStore
 from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.open_windows.payloads import Payloads
 from strandline.operators.operator import StateImage
 
 ROOM_MIN = 64
@@ -48,7 +48,7 @@ _GARBAGE_MIN = 1 << 10
 class WaitingState:
     """The arrays, their payloads, and which parts of them were changed since `begin`."""
 
-    def __init__(self, arrays: Waiting, payloads: Sequence[PayloadStore]) -> None:
+    def __init__(self, arrays: Waiting, payloads: Sequence[Payloads]) -> None:
         self.arrays = arrays
         self.payloads = list(payloads)
         self.begin()
@@ -67,7 +67,7 @@ class WaitingState:
             np.zeros((2 * ROOM_MIN, 2), np.int64),
             np.empty(0, np.uint8),
         )
-        return cls(arrays, [PayloadStore.empty(schema) for schema in schemas])
+        return cls(arrays, [Payloads(schema) for schema in schemas])
 
     @classmethod
     def revived(cls, arrays: Mapping[str, npt.NDArray[Any]], schemas: Sequence[pa.Schema]) -> WaitingState:
@@ -75,7 +75,7 @@ class WaitingState:
         try:
             found = Waiting(*(arrays[name] for name in Waiting._fields))
             payloads = [
-                PayloadStore(schema, arrays[f"payload_{i}"], arrays[f"batches_{i}"]) for i, schema in enumerate(schemas)
+                Payloads(schema, arrays[f"payload_{i}"], arrays[f"chunks_{i}"]) for i, schema in enumerate(schemas)
             ]
         except (KeyError, IndexError) as problem:
             raise ValueError(f"arrays of another state: {problem}") from None
@@ -91,7 +91,6 @@ class WaitingState:
             and 0 <= h[PRINTS] - h[SAVED] <= len(found.prints)
             and 0 <= h[BYTES_END] <= len(found.bytes)
             and len(found.buckets).bit_count() == 1
-            and all(payload.fits for payload in payloads)
         )
         if not is_whole:
             raise ValueError("arrays of another state, or out of bounds")
@@ -111,8 +110,8 @@ class WaitingState:
         w, h, before = self.arrays, self.arrays.header, self._before
         arrays: dict[str, npt.NDArray[Any]] = dict(zip(Waiting._fields, w, strict=True))
         for i, payload in enumerate(self.payloads):
-            arrays[f"payload_{i}"], arrays[f"batches_{i}"] = payload.data, payload.directory
-        if self.replaced or any(payload.replaced for payload in self.payloads):
+            arrays[f"payload_{i}"], arrays[f"chunks_{i}"] = payload.arena, payload.table
+        if self.replaced or any(payload.is_replaced for payload in self.payloads):
             return StateImage(arrays, None)
         changed: dict[str, Any] = {
             "header": slice(0, HEADER_WORDS),
@@ -124,8 +123,8 @@ class WaitingState:
             "bytes": slice(int(before[BYTES_END]), int(h[BYTES_END])),
         }
         for i, payload in enumerate(self.payloads):
-            changed[f"payload_{i}"] = payload.added
-            changed[f"batches_{i}"] = slice(0, len(payload.directory))
+            changed[f"payload_{i}"] = payload.changed
+            changed[f"chunks_{i}"] = slice(0, len(arrays[f"chunks_{i}"]))
         return StateImage(arrays, changed)
 
     @property
@@ -207,10 +206,8 @@ class WaitingState:
             w, live = self.arrays, self.live()
             for i, payload in enumerate(self.payloads):
                 own = live[w.tuples[live, INPUT] == i]
-                payload.keep_only(w.tuples[own, ROW])
+                payload.choose(w.tuples[own, ROW])
                 w.tuples[own, ROW] = np.arange(len(own))
-        for payload in self.payloads:
-            payload.repack()
 
     def _replace(self, arrays: Waiting) -> None:
         if arrays is self.arrays:

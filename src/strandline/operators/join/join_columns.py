@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.operators.arrow_words import from_words
+from strandline import arrow_rows
+from strandline.arrow_rows import Rows, Sizes, largest, portions, stacked
+from strandline.operators.arrow_words import from_words, whole
 from strandline.operators.join import ring_kernels as kernels
 from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.definition import JoinDefinition
@@ -23,7 +25,22 @@ if TYPE_CHECKING:
 Arrays = list[pa.Array]
 
 
-def result_columns(join: JoinOperator, pairs: Pairs, new: list[pa.Table]) -> Arrays:
+def portions_of(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]]) -> Iterator[Pairs]:
+    """The pairs in their order, as many at a time as make a portion of results; `new` as below."""
+    rows, fits_word = len(pairs.left), join.definition.key_codec.fits_word
+    key = 0 if fits_word else largest(pairs.key_at & LENGTH_MAX)
+    if (key + sum(join.payloads[side].largest(new[side]) for side in SIDES)) * rows <= arrow_rows.PORTION_BYTES_MAX:
+        if rows:
+            yield pairs
+        return
+    sizes: Sizes = 0 if fits_word else pairs.key_at & LENGTH_MAX
+    for side, places in ((LEFT, pairs.left), (RIGHT, pairs.right)):
+        sizes = sizes + join.payloads[side].sizes(places, new[side])
+    for begin, end in portions(sizes, rows):
+        yield Pairs._make(array[begin:end] for array in pairs)
+
+
+def result_columns(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]]) -> Arrays:
     """The columns of results; `new` has payloads of tuples that came just now."""
     times = (pairs.left_times, pairs.right_times)
     sides: Arrays = []
@@ -35,14 +52,14 @@ def result_columns(join: JoinOperator, pairs: Pairs, new: list[pa.Table]) -> Arr
 
 
 def side_values(
-    join: JoinOperator, side: int, names: tuple[str, ...], pairs: Pairs, new: pa.Table
+    join: JoinOperator, side: int, names: tuple[str, ...], pairs: Pairs, new: Sequence[Rows]
 ) -> dict[str, pa.Array]:
     """The columns of these names of one side of pairs."""
     d, rows = join.definition, len(pairs.left)
     wanted = [c for c, _ in d.payload(side) if c in names]
     places, times = (pairs.left, pairs.left_times) if side == LEFT else (pairs.right, pairs.right_times)
     payload = join.payloads[side].taken(places, new, wanted)
-    found = {c: _whole(payload.column(c)) for c in wanted}
+    found = {c: whole(payload.column(c)) for c in wanted}
     if d.times[side] in names:
         found[d.times[side]] = from_words(times.copy(), np.ones(rows, np.uint8), d.time_types[side])
     if any(c in names for c, _ in d.key):
@@ -51,12 +68,35 @@ def side_values(
     return found
 
 
+def footprints_of(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
+    """The columns of footprints of kept tuples, each of a side and with its number there, in this order."""
+    sizes = np.zeros(len(sides), np.int64)
+    for side in SIDES:
+        mine, payloads = sides == side, join.payloads[side]
+        sizes[mine] = payloads.sizes(numbers[mine] - (payloads.first or 0))
+        if not join.definition.key_codec.fits_word:
+            sizes[mine] += join.rings[side].read(numbers[mine])[3] & LENGTH_MAX
+    cut = portions(sizes, len(sides))
+    return stacked([_footprints(join, sides[begin:end], numbers[begin:end]) for begin, end in cut])
+
+
+def _footprints(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
+    """The same of few."""
+    parts = [footprint_columns(join, side, numbers[sides == side]) for side in SIDES]
+    together = [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)]
+    if not np.any(sides[1:] < sides[:-1]):
+        return together
+    order = np.empty(len(sides), np.int64)
+    order[np.argsort(sides, kind="stable")] = np.arange(len(sides))
+    return [array.take(pa.array(order)) for array in together]
+
+
 def footprint_columns(join: JoinOperator, side: int, numbers: Int64s) -> Arrays:
     """The columns of footprints of kept tuples of a side."""
     d, rows = join.definition, len(numbers)
     ring, payloads = join.rings[side], join.payloads[side]
     ordinals, times, keys, key_at = ring.read(numbers)
-    payload = payloads.taken(numbers - (payloads.first or 0), None)
+    payload = payloads.taken(numbers - (payloads.first or 0))
     mine = _side_columns(d, side, times, np.ones(rows, np.uint8), payload)
     other = [pa.nulls(rows, stored_type(kind)) for _, kind in d.columns[1 - side]]
     control = [
@@ -79,7 +119,7 @@ def _side_columns(d: JoinDefinition, side: int, times: Int64s, valid: Bytes, pay
         if column == d.times[side]:
             found.append(from_words(times.copy(), valid, kind))
         else:
-            found.append(_whole(payload.column(column)))
+            found.append(whole(payload.column(column)))
     return found
 
 
@@ -96,15 +136,3 @@ def _key(join: JoinOperator, keys: Int64s, at: Int64s, sides: Bytes) -> Arrays:
     left, right = (join.rings[side].arrays.bytes for side in SIDES)
     kernels.gather_bytes(left, right, sides, np.ascontiguousarray(at), starts, data)
     return codec.decode(keys, at, starts, data)
-
-
-def _whole(column: Any) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def joined_columns(parts: list[Arrays], order: npt.NDArray[np.int64] | None) -> Arrays:
-    """The same columns of several parts one behind the other, then in this order."""
-    if len(parts) == 1 and order is None:
-        return parts[0]
-    whole = [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)]
-    return whole if order is None else [array.take(pa.array(order)) for array in whole]

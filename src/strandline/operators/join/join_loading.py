@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.arrow_rows import in_order, portions, rows_of, sizes_at
 from strandline.operators.arrow_words import words_of
 from strandline.operators.join.definition import ORDINAL_COLUMN, SIDE_COLUMN, JoinDefinition
 from strandline.operators.join.join_windows import SIDES
@@ -31,20 +32,20 @@ def load(join: JoinOperator, newest_first: Iterable[Saved]) -> None:
     newest = newest_footprints(newest_first)
     if newest is None:
         return
-    tables, positions = [], []
-    for side in SIDES:
-        mine = newest.filter(pc.equal(newest.column(SIDE_COLUMN), side))
-        positions.append(words_of(mine.column(OFFSET), "long")[0])
-        tables.append(_tuples(join.definition, side, mine))
-        if mine.num_rows:
-            join.loaded[side] = int(mine.column(ORDINAL_COLUMN)[-1].as_py())
-    join.take_again(tables)
+    places = newest.select([SIDE_COLUMN, ORDINAL_COLUMN, OFFSET])
+    sides = [places.filter(pc.equal(places.column(SIDE_COLUMN), side)) for side in SIDES]
+    sizes = sizes_at(rows_of(newest), np.arange(len(newest)))
+    for begin, end in portions(sizes, len(newest)):
+        some = newest.slice(begin, end - begin)
+        join.take_again([_tuples(join.definition, side, some) for side in SIDES])
     found = []
     for side, ring in enumerate(join.rings):
         ring[SAVED] = ring[TAIL]
         numbers = ring.live(ring[HEAD], ring[TAIL])
-        loaded = words_of(tables[side].column(OFFSET), "long")[0]
-        found.append((numbers, positions[side][np.searchsorted(loaded, ring.read(numbers)[0])]))
+        ordinals, positions = (words_of(sides[side].column(c), "long")[0] for c in (ORDINAL_COLUMN, OFFSET))
+        if len(ordinals):
+            join.loaded[side] = int(ordinals[-1])
+        found.append((numbers, positions[np.searchsorted(ordinals, ring.read(numbers)[0])]))
     join.groups.set_loaded(found, join.definition.group)
 
 
@@ -68,15 +69,16 @@ def newest_footprints(newest_first: Iterable[Saved]) -> pa.Table | None:
 
 def _distinct(parts: Sequence[pa.Table]) -> pa.Table:
     """Of the rows of each tuple the one that stands last in the output, in the order of the tuples."""
-    whole = pa.concat_tables(parts).combine_chunks()
+    whole = pa.concat_tables(parts)
     ordinals, positions = (words_of(whole.column(name), "long")[0] for name in (ORDINAL_COLUMN, OFFSET))
     order = np.lexsort((positions, ordinals))
     is_last = np.append(np.diff(ordinals[order]) != 0, True)
-    return whole.take(pa.array(order[is_last]))
+    return in_order(whole, order[is_last])
 
 
-def _tuples(definition: JoinDefinition, side: int, footprints: pa.Table) -> pa.Table:
-    """The input tuples that footprints of one side hold."""
+def _tuples(definition: JoinDefinition, side: int, newest: pa.Table) -> pa.Table:
+    """The input tuples of one side that footprints hold."""
+    footprints = newest.filter(pc.equal(newest.column(SIDE_COLUMN), side))
     columns = {c: footprints.column(c) for c, _ in definition.key}
     for name, (column, _) in zip(definition.names[side], definition.columns[side], strict=True):
         columns[column] = footprints.column(name)

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.arrow_rows import Rows, rows_of, stacked
 from strandline.operators.arrow_words import validity, words_of
 from strandline.operators.join import join_loading, settling_kernels
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_aside import JoinAside
-from strandline.operators.join.join_columns import result_columns, side_values
+from strandline.operators.join.join_columns import portions_of, result_columns, side_values
 from strandline.operators.join.join_saving import JoinSaving
 from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
 from strandline.operators.join.list_join_kernels import take_in_lists
-from strandline.operators.join.payloads import Payloads
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.join.saved_groups import SavedGroups
 from strandline.operators.join.trail_join_kernels import take_in_trails
@@ -56,6 +56,7 @@ from strandline.operators.join.tuple_record import (
 )
 from strandline.operators.join.tuple_ring import TupleRing
 from strandline.operators.kernel_arrays import sealed
+from strandline.operators.open_windows.payloads import Payloads
 from strandline.operators.operator import OFFSET, OnError, Saved, StateImage
 
 ROWS_MAX: Final = 1 << 20
@@ -66,6 +67,7 @@ _SIDE_NAMES: Final = ("left", "right")
 _CONDITION: Final = "condition"
 _FORMS: Final = {"band": BAND, "key": PER_KEY, "partition": PER_PARTITION}
 Arrays = list[pa.Array]
+_NONE: Final[tuple[list[Rows], list[Rows]]] = ([], [])
 
 
 class JoinOperator(JoinSaving):
@@ -160,7 +162,7 @@ class JoinOperator(JoinSaving):
         for side, ring in enumerate(self.rings):
             if ring.is_sparse:
                 numbers = ring.renumber()
-                self.payloads[side].choose(numbers, 0)
+                self.payloads[side].choose(numbers)
                 self.groups.renumber(side, numbers)
             ring.drop_bytes()
 
@@ -207,7 +209,7 @@ class JoinOperator(JoinSaving):
         """Nothing before this time follows any more: lets go of what is over; results without a match."""
         if not self.definition.has_times:
             return None
-        parts, new = [], [schema.empty_table() for schema in self.definition.payload_schemas]
+        parts: list[Arrays] = []
         self._place()
         code = FULL
         while code == FULL:
@@ -215,16 +217,17 @@ class JoinOperator(JoinSaving):
             pairs = self._room()
             left, right = (ring.arrays for ring in self.rings)
             code = settling_kernels.pass_time(left, right, self.rules, boundary, pairs, progress)
-            if progress[FOUND]:
-                parts.append(result_columns(self, _first(pairs, progress[FOUND]), new))
+            found = _first(pairs, progress[FOUND])
+            parts += (result_columns(self, part, _NONE) for part in portions_of(self, found, _NONE))
         for ring, payloads in zip(self.rings, self.payloads, strict=True):
             payloads.drop_before(ring[HEAD])
-        return [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)] if parts else None
+        return stacked(parts) if parts else None
 
     def _run(self, tuples: Sequence[pa.Table], *, meets: bool, emits: bool = True) -> Iterator[Arrays]:
         """Takes in tuples of both sides, in the order of their places; results, part by part."""
         windows = self.definition.windows
-        new = [_shaped(t, self.definition.payload_schemas[side]) for side, t in enumerate(tuples)]
+        shaped = [payloads.shaped(t) for payloads, t in zip(self.payloads, tuples, strict=True)]
+        new = [rows_of(t) for t in shaped]
         self._place()
         base, bytes_before = ([ring[word] for ring in self.rings] for word in (TAIL, BYTES_END))
         arrivals = [self._arrivals(side, t) for side, t in enumerate(tuples)]
@@ -244,8 +247,9 @@ class JoinOperator(JoinSaving):
             elif progress[FOUND]:
                 found = self._chosen(pairs, progress, new, matched, emits=emits)
                 progress[FOUND] = 0
-                if emits and len(found.left):
-                    yield result_columns(self, found, new)
+                if emits:
+                    for part in portions_of(self, found, new):
+                        yield result_columns(self, part, new)
             elif code == FULL:
                 self._pairs = _pairs(2 * len(pairs.left))
         for side, ring in enumerate(self.rings):
@@ -253,13 +257,13 @@ class JoinOperator(JoinSaving):
                 ring[BYTES_END] = bytes_before[side]
             kept = max(ring[HEAD], base[side])
             self.payloads[side].drop_before(ring[HEAD])
-            self.payloads[side].add(kept, new[side].slice(kept - base[side]), ring[LIVE])
+            self.payloads[side].add(kept, shaped[side].slice(kept - base[side]), ring[LIVE])
 
     def _chosen(
         self,
         pairs: Pairs,
         progress: npt.NDArray[np.int64],
-        new: list[pa.Table],
+        new: list[list[Rows]],
         matched: list[npt.NDArray[np.uint8]],
         *,
         emits: bool,
@@ -281,23 +285,31 @@ class JoinOperator(JoinSaving):
         many = settling_kernels.settle_pairs(left, right, self.rules, pairs, progress, true, *matched, chosen)
         return Pairs._make(array[chosen[:many]] for array in found)
 
-    def _condition(self, where: Predicate, pairs: Pairs, new: list[pa.Table], *, emits: bool) -> npt.NDArray[np.uint8]:
+    def _condition(
+        self, where: Predicate, pairs: Pairs, new: list[list[Rows]], *, emits: bool
+    ) -> npt.NDArray[np.uint8]:
         """1 for each pair that satisfies the condition; 0 for tuples that come out alone.
 
         Pairs for which it cannot be computed do not satisfy it; with `emits` they are set aside, or raised.
         """
-        d = self.definition
         both = np.flatnonzero((pairs.left >= 0) & (pairs.right >= 0))
         chosen = Pairs._make(array[both] for array in pairs)
-        left, right = (side_values(self, side, where.names[side], chosen, new[side]) for side in SIDES)
-        judged = where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(both))
+        found = [np.empty(0, np.uint8)]
+        for part in portions_of(self, chosen, new):
+            found.append(self._judged(where, part, new, emits=emits))
+        true = np.zeros(len(pairs.left), np.uint8)
+        true[both] = np.concatenate(found)
+        return true
+
+    def _judged(self, where: Predicate, pairs: Pairs, new: list[list[Rows]], *, emits: bool) -> npt.NDArray[np.uint8]:
+        d = self.definition
+        left, right = (side_values(self, side, where.names[side], pairs, new[side]) for side in SIDES)
+        judged = where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(pairs.left))
         if judged.failed and emits:
             rows = np.array([row for row, _ in judged.failed])
-            unfit = Pairs._make(array[rows] for array in chosen)
+            unfit = Pairs._make(array[rows] for array in pairs)
             self.aside.add_pairs(result_columns(self, unfit, new), [why for _, why in judged.failed], self.on_error)
-        true = np.zeros(len(pairs.left), np.uint8)
-        true[both] = judged.true
-        return true
+        return judged.true
 
     def _place(self) -> None:
         """Says from which number on places are counted."""
@@ -344,11 +356,6 @@ class JoinOperator(JoinSaving):
             changed |= {f"{name}_{k}": r for k, r in rows.items()}
             is_replaced = is_replaced or ring.is_replaced or payloads.is_replaced
         return StateImage(arrays, None if is_replaced else changed)
-
-
-def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    payload = table.select(schema.names)
-    return payload if payload.schema.equals(schema) else payload.cast(schema)
 
 
 def _progress(*, meets: bool) -> npt.NDArray[np.int64]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.join.join_columns import footprint_columns, joined_columns
-from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
+from strandline.operators.join.join_columns import footprints_of
+from strandline.operators.join.join_windows import LEFT, RIGHT
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
 from strandline.operators.join.tuple_record import HEAD, INPUT, LIVE, SAVED, TAIL
 from strandline.operators.kernel_arrays import Int64s
@@ -134,8 +134,7 @@ class JoinSaving:
         nothing = self.definition.no_footprints
         if not written.rows:
             return Footprints(nothing, nothing)
-        parts = [footprint_columns(self, side, written.of(side)) for side in SIDES]  # type: ignore[arg-type]
-        return Footprints(nothing, joined_columns(parts, written.order()))
+        return Footprints(nothing, footprints_of(self, *written.arrays()))  # type: ignore[arg-type]
 
 
 class _Written:
@@ -149,17 +148,7 @@ class _Written:
         self._parts.append((side, numbers))
         self.rows += len(numbers)
 
-    def of(self, side: int) -> Int64s:
-        """Those of one side."""
-        return np.concatenate([np.empty(0, np.int64), *(numbers for s, numbers in self._parts if s == side)])
-
-    def order(self) -> Int64s | None:
-        """Where each stands if all of left come first, then all of right; None if they do stand so."""
-        sides = np.concatenate([np.empty(0, np.int64), *(np.full(len(numbers), s) for s, numbers in self._parts)])
-        if not np.any(sides[1:] < sides[:-1]):
-            return None
-        order = np.empty(len(sides), np.int64)
-        is_left = sides == LEFT
-        order[is_left] = np.arange(is_left.sum())
-        order[~is_left] = np.arange(is_left.sum(), len(sides))
-        return order
+    def arrays(self) -> tuple[Int64s, Int64s]:
+        """Their sides and numbers."""
+        sides = [np.full(len(numbers), side, np.int64) for side, numbers in self._parts]
+        return np.concatenate(sides), np.concatenate([numbers for _, numbers in self._parts])

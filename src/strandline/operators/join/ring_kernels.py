@@ -19,6 +19,7 @@ from strandline.operators.join.tuple_record import (
     TIME,
 )
 from strandline.operators.kernel_cache import njit
+from strandline.operators.open_windows.byte_arena import same_bytes
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -49,19 +50,6 @@ def number_in(side, record):
 def key_at(side, record):
     """Where the bytes of the key of a tuple lie, if it does not fit a word."""
     return side.records[record, side.records.shape[1] - 1]
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def same_bytes(some, at, others, other_at):
-    """Whether two references lead to the same bytes."""
-    length = at & LENGTH_MAX
-    if length != other_at & LENGTH_MAX:
-        return False
-    a, b = at >> LENGTH_BITS, other_at >> LENGTH_BITS
-    for i in range(length):  # noqa: SIM110 - a kernel
-        if some[a + i] != others[b + i]:
-            return False
-    return True
 
 
 @njit(inline="always", _nrt=False)

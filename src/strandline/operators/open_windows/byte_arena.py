@@ -41,6 +41,19 @@ def compare_bytes(state: State, batch: Batch, a: int, b: int) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
+def same_bytes(some: Bytes, at: int, others: Bytes, other_at: int) -> bool:
+    """Returns whether two references, each into bytes of its own, lead to the same bytes."""
+    length = at & LENGTH_MAX
+    if length != other_at & LENGTH_MAX:
+        return False
+    a, b = at >> LENGTH_BITS, other_at >> LENGTH_BITS
+    for i in range(length):  # noqa: SIM110 - a kernel
+        if some[a + i] != others[b + i]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def bytes_wanted(words: Int64s, state: State, slots: Int32s) -> int:
     """Returns how many bytes of the batch these `words` of open windows refer to."""
     records, held = state.records, state.header[BYTES_END]

@@ -1,24 +1,29 @@
 """What kernels do not look at: the other columns of kept tuples, of any type, as chunks in an arena of bytes.
 
-A chunk is an Arrow record batch in Arrow's own format for messages, read where it lies. Chunks are in the order of
-arrival, so that a tuple's number tells its chunk and row. Small neighbours are merged as they come, within an eighth of
-what is kept; a chunk goes when its last tuple goes, or is written anew when half of it is dead.
+A chunk is an Arrow record batch in Arrow's own format for messages, read where it lies. Tuples have numbers in the
+order of arrival, so that a tuple's number tells its chunk and row. Small neighbours are merged as they come, within an
+eighth of what is kept and the bytes that a chunk may have; a chunk goes when its last tuple goes, or is written anew
+when half of it is dead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from strandline.arrow_rows import Rows, Sizes, portions, rows_of, sizes_at, taken
 from strandline.operators.kernel_arrays import Bytes, Int64s
 
 ROW_BYTES: Final = 512
 """The arena is given out in rows of so many bytes."""
 CHUNKS_MAX: Final = 96
+"""Chunks are merged when there are more, if they are not large."""
+CHUNK_BYTES_MAX = 256 << 20
+"""A larger chunk is made for a single tuple only."""
 _MERGED_MIN: Final = 4096
 _GROWTH: Final = 1.25
 
@@ -38,7 +43,7 @@ class _Chunk:
 
 
 class Payloads:
-    """The payloads of one side."""
+    """The payloads of one side or input."""
 
     def __init__(self, schema: pa.Schema, arena: Bytes | None = None, table: Int64s | None = None) -> None:
         """Raises ValueError if the arrays are not those of payloads."""
@@ -46,7 +51,8 @@ class Payloads:
         self._arena: Bytes = np.empty((0, ROW_BYTES), np.uint8) if arena is None else arena
         rows = () if table is None else table[table[:, 3] > 0].tolist()
         self._chunks = [_Chunk(*row) for row in rows]
-        self._read: dict[int, pa.RecordBatch] = {}
+        self._room_in_table = CHUNKS_MAX if table is None else len(table)
+        self._read: dict[int, Rows] = {}
         if self._arena.shape[1:] != (ROW_BYTES,) or any(c.at + c.size > len(self._arena) for c in self._chunks):
             raise ValueError("payloads out of bounds")
         self.begin()
@@ -61,6 +67,16 @@ class Payloads:
         """The number of the first tuple that has a payload here; None if there is none."""
         return self._chunks[0].first if self._chunks else None
 
+    @property
+    def end(self) -> int:
+        """The number behind the last tuple that has a payload here; 0 if there is none."""
+        return self._chunks[-1].end if self._chunks else 0
+
+    @property
+    def rows(self) -> int:
+        """How many tuples have a payload here, needed or not."""
+        return sum(c.rows for c in self._chunks)
+
     # ------------------------------------------------------------------ arrays
 
     @property
@@ -71,7 +87,10 @@ class Payloads:
     @property
     def table(self) -> Int64s:
         """The chunks, a row each; rows without a size are none."""
-        table = np.zeros((CHUNKS_MAX, 4), np.int64)
+        if len(self._chunks) > self._room_in_table:
+            self._room_in_table = 2 * len(self._chunks)
+            self.is_replaced = True
+        table = np.zeros((self._room_in_table, 4), np.int64)
         for i, c in enumerate(self._chunks):
             table[i] = c.first, c.rows, c.at, c.size
         return table
@@ -93,12 +112,18 @@ class Payloads:
         while len(self._chunks) > 1:
             last, before = self._chunks[-1], self._chunks[-2]
             is_small = before.rows <= 2 * last.rows and before.rows + last.rows <= most
-            if not is_small and len(self._chunks) < CHUNKS_MAX:
+            is_large = self._rows(before).total + self._rows(last).total > CHUNK_BYTES_MAX
+            if is_large or (not is_small and len(self._chunks) < CHUNKS_MAX):
                 break
-            merged = pa.Table.from_batches([self._batch(before), self._batch(last)])
+            merged = pa.Table.from_batches([self._rows(before).batch, self._rows(last).batch])
             self._free(last)
             self._free(before)
             self._put(before.first, merged)
+
+    def shaped(self, tuples: pa.Table) -> pa.Table:
+        """The payloads of tuples that are not kept yet."""
+        own = tuples.select(self.schema.names)
+        return own if own.schema.equals(self.schema) else own.cast(self.schema)
 
     def drop_before(self, number: int) -> None:
         """Lets go of payloads of tuples before this number, if that is worth it."""
@@ -108,55 +133,66 @@ class Payloads:
             head = self._chunks[0]
             dead = number - head.first
             if dead > head.rows // 2 and dead > _MERGED_MIN:
-                rest = pa.Table.from_batches([self._batch(head).slice(dead)])
+                rest = pa.Table.from_batches([self._rows(head).batch.slice(dead)])
                 self._free(head)
                 self._put(number, rest, place=0)
 
-    def choose(self, numbers: Int64s, first: int) -> None:
-        """Keeps the payloads of these tuples alone, which are numbered anew from `first` on."""
-        if len(self.schema):
-            chosen = self.taken(numbers - (self.first or 0), None)
-            self._chunks, self._read = [], {}
-            if chosen.num_rows:
-                self._arena = np.empty((0, ROW_BYTES), np.uint8)
-                self._put(first, chosen)
-            self.is_replaced = True
+    def choose(self, numbers: Int64s) -> None:
+        """Keeps the payloads of these tuples alone, which are numbered anew from 0 on."""
+        if not len(self.schema):
+            return
+        places, chosen = numbers - (self.first or 0), Payloads(self.schema)
+        for begin, end in portions(self.sizes(places), len(places), CHUNK_BYTES_MAX):
+            chosen.add(begin, self.taken(places[begin:end]), len(places))
+        self._arena, self._chunks, self._read = chosen._arena, chosen._chunks, chosen._read
+        self.is_replaced = True
 
-    def taken(self, places: Int64s, new: pa.Table | None, names: Sequence[str] | None = None) -> pa.Table:
+    def taken(self, places: Int64s, new: Sequence[Rows] = (), names: Sequence[str] | None = None) -> pa.Table:
         """The payloads at these places, counted from `first`, `new` behind them; -1 is a row of nulls."""
-        parts = [self._batch(c) for c in self._chunks]
         schema = self.schema if names is None else pa.schema([self.schema.field(c) for c in names])
-        if new is not None and new.num_rows:
-            parts += new.to_batches()
-        if not parts or not len(schema):
-            return pa.table([pa.nulls(len(places), f.type) for f in schema], schema=schema)
-        if names is not None:
-            parts = [part.select(schema.names) for part in parts]
-        nothing = places < 0
-        indices = pa.array(places, mask=nothing if nothing.any() else None)
-        if len(parts) > 1 and 4 * len(places) < sum(len(p) for p in parts):
-            return _sparse(parts, places, schema)
-        return pa.Table.from_batches(parts, schema).combine_chunks().take(indices)
+        return taken([*self._parts(), *new], places, schema)
+
+    def sizes(self, places: Int64s, new: Sequence[Rows] = ()) -> Sizes:
+        """Bytes of the payloads at these places."""
+        return sizes_at([*self._parts(), *new], places)
+
+    def largest(self, new: Sequence[Rows] = ()) -> int:
+        """No payload has more bytes."""
+        return max((part.largest for part in (*self._parts(), *new)), default=0)
 
     # ------------------------------------------------------------------ the arena
 
-    def _batch(self, chunk: _Chunk) -> pa.RecordBatch:
+    def _parts(self) -> Iterator[Rows]:
+        return map(self._rows, self._chunks)
+
+    def _rows(self, chunk: _Chunk) -> Rows:
         found = self._read.get(chunk.at)
         if found is None:
             data = self._arena[chunk.at : chunk.at + chunk.size].reshape(-1)
-            found = self._read[chunk.at] = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+            found = self._read[chunk.at] = Rows(pa.ipc.read_record_batch(pa.py_buffer(data), self.schema))
         return found
 
     def _put(self, first: int, tuples: pa.Table, place: int | None = None) -> None:
         place = len(self._chunks) if place is None else place
-        for batch in tuples.combine_chunks().to_batches():  # one, if it does not hold more than 2 GiB of texts
-            data = np.frombuffer(batch.serialize(), np.uint8)
-            size = -(-len(data) // ROW_BYTES)
-            at = self._room(size)
-            self._arena[at : at + size].reshape(-1)[: len(data)] = data
-            self._written.append((at, at + size))
-            self._chunks.insert(place, _Chunk(first, len(batch), at, size))
+        parts = rows_of(tuples)
+        if len(parts) > 1 and sum(part.total for part in parts) <= CHUNK_BYTES_MAX:
+            parts = rows_of(tuples.combine_chunks())
+        batches = [
+            part.batch.slice(begin, end - begin)
+            for part in parts
+            for begin, end in portions(part.sizes, len(part), CHUNK_BYTES_MAX)
+        ]
+        # All before any is written: they may lie in the arena, where there is room now.
+        for batch, written in [(batch, batch.serialize()) for batch in batches]:
+            self._chunks.insert(place, self._write(first, len(batch), np.frombuffer(written, np.uint8)))
             first, place = first + len(batch), place + 1
+
+    def _write(self, first: int, rows: int, data: Bytes) -> _Chunk:
+        size = -(-len(data) // ROW_BYTES)
+        at = self._room(size)
+        self._arena[at : at + size].reshape(-1)[: len(data)] = data
+        self._written.append((at, at + size))
+        return _Chunk(first, rows, at, size)
 
     def _free(self, chunk: _Chunk) -> None:
         self._chunks.remove(chunk)
@@ -176,22 +212,3 @@ class Payloads:
             self._read = {}  # they refer to the old one
             self.is_replaced = True
         return end
-
-
-def _sparse(parts: Sequence[pa.RecordBatch], places: Int64s, schema: pa.Schema) -> pa.Table:
-    """Few rows of many: taken part by part, so that parts without any cost nothing."""
-    ends = np.cumsum([len(p) for p in parts])
-    owner = np.searchsorted(ends, places, side="right")
-    order = np.argsort(owner, kind="stable")
-    sorted_owner = owner[order]
-    taken, rank = [], 0
-    while rank < len(order):
-        part = int(sorted_owner[rank])
-        until = int(np.searchsorted(sorted_owner, part, side="right"))
-        inside = places[order[rank:until]] - (int(ends[part]) - len(parts[part]))
-        nothing = inside < 0
-        taken.append(parts[part].take(pa.array(inside, mask=nothing if nothing.any() else None)))
-        rank = until
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return pa.Table.from_batches(taken, schema).combine_chunks().take(pa.array(back))

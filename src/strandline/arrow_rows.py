@@ -1,0 +1,170 @@
+"""Rows out of Arrow tables, by bytes: no array that is made here passes what Arrow can count with 32 bits.
+
+Arrow's texts and lists have offsets of 32 bits. An array of more than 2 GiB of them cannot be, and to put rows in order
+Arrow makes one array of all. So rows are taken in portions that are known to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64s = npt.NDArray[np.int64]
+Sizes = int | Int64s
+"""Bytes of rows: of each, or of any."""
+
+ARRAY_BYTES_MAX = 1 << 30
+"""So many bytes of rows, or a single row, go through one array."""
+PORTION_BYTES_MAX = 64 << 20
+"""So many bytes of rows, or a single row, are made at once where there may be any number of them."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows, and how large they are."""
+
+    batch: pa.RecordBatch
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Bytes of each row, or of any of them."""
+        return _sum(row_bytes(column) for column in self.batch.columns)
+
+    @cached_property
+    def largest(self) -> int:
+        """No row has more bytes."""
+        return largest(self.sizes)
+
+    @cached_property
+    def total(self) -> int:
+        """Bytes of all rows."""
+        return self.sizes * len(self) if isinstance(self.sizes, int) else int(self.sizes.sum())
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+
+def rows_of(table: pa.Table) -> list[Rows]:
+    """The rows of a table, as they lie."""
+    return [Rows(batch) for batch in table.to_batches() if len(batch)]
+
+
+def taken(parts: Sequence[Rows], places: Int64s, schema: pa.Schema) -> pa.Table:
+    """The rows at these places, counted over all parts, in the columns of the schema; -1 is a row of nulls.
+
+    In one chunk, unless that would be larger than `ARRAY_BYTES_MAX`.
+    """
+    if not parts or not len(schema):
+        return pa.table([pa.nulls(len(places), f.type) for f in schema], schema=schema)
+    batches = [part.batch.select(schema.names) for part in parts]
+    if len(places) * max(part.largest for part in parts) > ARRAY_BYTES_MAX:
+        sizes = sizes_at(parts, places)
+        cut = portions(sizes, len(places), ARRAY_BYTES_MAX)
+        return pa.concat_tables([_by_part(batches, places[begin:end], schema) for begin, end in cut])
+    is_sparse = len(parts) > 1 and 4 * len(places) < sum(map(len, parts))
+    if is_sparse or sum(batch.nbytes for batch in batches) > ARRAY_BYTES_MAX:
+        return _by_part(batches, places, schema)
+    return pa.Table.from_batches(batches, schema).combine_chunks().take(_indices(places))
+
+
+def in_order(table: pa.Table, order: Int64s) -> pa.Table:
+    """The rows of the table in this order."""
+    return taken(rows_of(table), order, table.schema)
+
+
+def stacked(parts: Sequence[Sequence[pa.Array]]) -> list[Any]:
+    """The same columns of several parts, one behind the other: arrays if there is one part, else chunks."""
+    if len(parts) == 1:
+        return list(parts[0])
+    return [pa.chunked_array(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def sizes_at(parts: Sequence[Rows], places: Int64s) -> Sizes:
+    """Bytes of the rows at these places; of nulls, any."""
+    if all(isinstance(part.sizes, int) for part in parts):
+        return max((part.largest for part in parts), default=0)
+    every = np.concatenate([np.broadcast_to(np.asarray(part.sizes, np.int64), len(part)) for part in parts])
+    found: Int64s = every[np.maximum(places, 0)]
+    return found
+
+
+def portions(sizes: Sizes, rows: int, bytes_max: int | None = None) -> Iterator[tuple[int, int]]:
+    """Begin and end of neighbours that have at most `PORTION_BYTES_MAX` bytes, or so many, or are one row."""
+    bytes_max = bytes_max or PORTION_BYTES_MAX
+    if largest(sizes) * rows <= bytes_max:
+        if rows:
+            yield 0, rows
+        return
+    ends = np.cumsum(np.broadcast_to(np.asarray(sizes, np.int64), rows))
+    begin = 0
+    while begin < rows:
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + bytes_max, side="right")))
+        yield begin, end
+        begin = end
+
+
+def largest(sizes: Sizes) -> int:
+    """No row has more bytes."""
+    return sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
+
+
+def row_bytes(column: pa.Array) -> Sizes:
+    """Bytes that each row has in memory, validity and offsets included."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return 0
+    if pa.types.is_struct(kind):
+        return _sum([1, *(row_bytes(column.field(i)) for i in range(kind.num_fields))])
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return 5 + _list_bytes(np.asarray(column.offsets, np.int64), row_bytes(column.values))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        lengths: Int64s = np.asarray(pc.fill_null(pc.binary_length(column), 0)).astype(np.int64)
+        return 5 + lengths
+    return 1 + -(-int(kind.bit_width) // 8)
+
+
+def _list_bytes(offsets: Int64s, inner: Sizes) -> Int64s:
+    if isinstance(inner, int):
+        return inner * np.diff(offsets)
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(inner)])
+    found: Int64s = ends[offsets[1:]] - ends[offsets[:-1]]
+    return found
+
+
+def _sum(sizes: Any) -> Sizes:
+    total: Sizes = 0
+    for each in sizes:
+        total = total + each
+    return total
+
+
+def _indices(places: Int64s) -> pa.Array:
+    nothing = places < 0
+    return pa.array(places, mask=nothing if nothing.any() else None)
+
+
+def _by_part(parts: Sequence[pa.RecordBatch], places: Int64s, schema: pa.Schema) -> pa.Table:
+    """Rows taken part by part, so that parts without any cost nothing and no array holds all parts."""
+    ends = np.cumsum([len(p) for p in parts])
+    owner = np.searchsorted(ends, places, side="right")
+    order = np.argsort(owner, kind="stable")
+    sorted_owner = owner[order]
+    found, rank = [], 0
+    while rank < len(order):
+        part = int(sorted_owner[rank])
+        until = int(np.searchsorted(sorted_owner, part, side="right"))
+        found.append(parts[part].take(_indices(places[order[rank:until]] - (int(ends[part]) - len(parts[part])))))
+        rank = until
+    if len(found) <= 1:
+        return pa.Table.from_batches(found, schema)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.Table.from_batches(found, schema).combine_chunks().take(pa.array(back))
