@@ -15,7 +15,8 @@ from strandline.processing.edges import Edges
 from strandline.processing.input_marks import fresh_marks, last_seen, moved, needs, require_same_inputs
 from strandline.processing.input_stream import InputStream
 from strandline.processing.next_bounds import next_bounds
-from strandline.processing.serialised_input import Piece, pieces, replayed
+from strandline.processing.serialised_input import pieces, replayed
+from strandline.recovery.intake import Piece
 from strandline.testing.hand_clock import ManualClock
 from strandline.testing.items import Item, append_items, item_spec
 from strandline.testing.memory_storage import MemoryStorage
@@ -96,7 +97,7 @@ class Reader:
             for piece in pieces(self.inputs(before), p, stands, until, rows):
                 self.got[p] += places(piece)
                 assert piece.end == len(self.got[p])
-                if piece.position is not None:
+                if piece.is_edge:
                     stands = piece.position
                     self.edges[p].add(stands)
                     if self._rng.random() > patience:
@@ -128,7 +129,7 @@ def places(piece: Piece) -> list[Place]:
         assert at == sorted(at)
         times = table.column("t").to_pylist()
         assert times == sorted(times)
-        assert piece.bound is None or not times or times[-1] < piece.bound or piece.bound == END_OF_TIME
+        assert piece.boundary is None or not times or times[-1] < piece.boundary or piece.boundary == END_OF_TIME
         found += zip(at, ((number, v) for v in table.column("v").to_pylist()), strict=True)
     found.sort()
     assert [at for at, _ in found] == list(range(piece.end - len(found), piece.end))

@@ -129,6 +129,10 @@ class SharedStorage:
         self._baton.turn(self._runner)
         return self._inner.read(key)
 
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        self._baton.turn(self._runner)
+        return self._inner.read_range(key, begin, end)
+
     def exists(self, key: str) -> bool:
         self._baton.turn(self._runner)
         return self._inner.exists(key)

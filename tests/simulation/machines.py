@@ -31,6 +31,9 @@ class Folder:
     def read(self, key: str) -> bytes:
         return self._inner.read(f"{self._folder}/{key}")
 
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        return self._inner.read_range(f"{self._folder}/{key}", begin, end)
+
     def exists(self, key: str) -> bool:
         return self._inner.exists(f"{self._folder}/{key}")
 

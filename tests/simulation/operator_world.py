@@ -46,7 +46,8 @@ from strandline.errors import (
     StorageError,
     TruncatedError,
 )
-from strandline.log import block_sequence, consumer_registry, cuts, index, manifest
+from strandline.log import block as blocks_
+from strandline.log import block_sequence, block_slice, consumer_registry, cuts, index, manifest
 from strandline.log import log as log_module
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
@@ -68,7 +69,7 @@ from strandline.processing.batch import publish
 from strandline.processing.element import Element
 from strandline.processing.serialised_intake import intake_of
 from strandline.processing.step import Done, Logs, Step
-from strandline.recovery import checkpoint_audit, recover
+from strandline.recovery import checkpoint_audit, intake, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
 from strandline.spark.operator_inputs import OperatorInputs
@@ -140,6 +141,10 @@ def small_steps(rng: Random) -> Iterator[None]:
         mock.patch.object(barrier_operator, "_ROWS_MAX", rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
+        mock.patch.object(blocks_, "ROWS_PER_GROUP", rng.choice([3, 1 << 18])),
+        mock.patch.object(block_slice, "BYTES_HELD_MAX", rng.choice([0, 1 << 23])),
+        mock.patch.object(intake, "PIECE_BYTES_MAX", rng.choice([1, 300, 1 << 30])),
+        mock.patch.object(step, "ROWS_MIN", rng.choice([1, 1 << 12])),
         mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", rng.choice([1, 200, 1 << 30])),
         mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", rng.choice([1, 150, 1 << 30])),
         mock.patch.object(payloads, "CHUNK_BYTES_MAX", rng.choice([1, 300, 1 << 30])),
@@ -272,6 +277,7 @@ class World:
 
     def _start(self, faults: FaultPlan) -> None:
         """A new process, which knows what is on the disk."""
+        block_slice._known.clear()
         self.process = self.faulty.other_process(faults)
         self.inputs = self._open_inputs(self.process)
         self.output = Log.open(Folder(self.process, "output"), self.clock)

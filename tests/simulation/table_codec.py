@@ -20,12 +20,15 @@ import pyarrow.compute as pc
 from strandline.log import block as blocks_
 from strandline.log import index
 from strandline.log.block import Block, checksum
+from strandline.log.block_slice import RowGroup
 from strandline.log.column_types import KIND, OFFSET
 from strandline.log.kinds import Kind, only_results
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.processing import input_stream
 from strandline.testing.plain_codec import PlainLeaf
+
+ROWS_PER_GROUP = 5
 
 
 class Tables:
@@ -73,10 +76,10 @@ class Tables:
             table = table.select(list(dict.fromkeys([*columns, OFFSET, KIND])))
         return table
 
-    def read_results(self, log: Log, block: Block, columns: Sequence[str], *times: int | None) -> pa.Table:
+    def open_block(self, log: Log, block: Block) -> TableBlock:
         where = f"{log.storage.url}/{block.file}"
         data = blocks_.verified(log.storage.read(block.file), block, where)
-        return only_results(self.decode(data, log.spec, block.first, columns)).select(columns)
+        return TableBlock(block, only_results(self.decode(data, log.spec, block.first)), log.spec.time)
 
     def _stamped(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
         table = self._tables[data]
@@ -86,6 +89,31 @@ class Tables:
 
     def writer(self, sink: io.BytesIO, spec: StreamSpec) -> TableWriter:
         return TableWriter(self, sink)
+
+
+class TableBlock:
+    """The results of a block, in row groups of a few tuples."""
+
+    def __init__(self, block: Block, results: pa.Table, time: str) -> None:
+        self.block = block
+        self._results = results
+        self._time = time
+
+    def groups(self, since: int | None = None, until: int | None = None) -> list[RowGroup]:
+        found: list[RowGroup] = []
+        for begin in range(0, len(self._results), ROWS_PER_GROUP):
+            own = self._results.slice(begin, ROWS_PER_GROUP)
+            times = own.column(self._time).to_numpy()
+            if (until is None or times.min() < until) and (since is None or times.max() >= since):
+                first = own.column(OFFSET)[0].as_py()
+                found.append(RowGroup(self, begin, first, int(times.min()), len(own)))  # type: ignore[arg-type]
+        return found
+
+    def read(self, number: int, columns: Sequence[str]) -> pa.Table:
+        return self._results.slice(number, ROWS_PER_GROUP).select(columns)
+
+    def release(self) -> None:
+        pass
 
 
 class TableWriter:
@@ -122,7 +150,7 @@ def table_codec() -> Iterator[None]:
             decode=tables.decode,
             block_writer=tables.writer,
         ),
-        mock.patch.object(input_stream, "read_results", tables.read_results),
+        mock.patch.object(input_stream, "OpenBlock", tables.open_block),
         mock.patch.object(index, "Leaf", PlainLeaf),
     ):
         yield

@@ -77,7 +77,8 @@ class _Hdfs(BaseHTTPRequestHandler):
             self.files[path] = data
             return self._reply(201, b"")
         if op == "OPEN":
-            return self._reply(200, self.files[path])
+            begin = int(query.get("offset", 0))
+            return self._reply(200, self.files[path][begin : begin + int(query.get("length", 1 << 40))])
         if op == "RENAME":
             target = query["destination"]
             overwrite = query.get("renameoptions") == "OVERWRITE"

@@ -42,6 +42,15 @@ def test_small_parts_are_joined_into_one_block_and_one_row_group() -> None:
     assert decode(data, SPEC, 7).column("k").to_pylist() == list(range(1000))
 
 
+def test_wide_tuples_have_small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.BYTES_PER_GROUP", 10_000)
+    files, offsets = written([part(0, 100, width=1_000)])
+    (data,) = files.values()
+    footer = pq.read_metadata(io.BytesIO(data))
+    assert offsets == [(7, 107)]
+    assert max(footer.row_group(g).num_rows for g in range(footer.num_row_groups)) in (9, 10)
+
+
 def test_nothing_makes_no_block() -> None:
     assert written([]) == ({}, [])
     assert written([part(0, 0), part(0, 0)]) == ({}, [])

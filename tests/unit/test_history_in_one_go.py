@@ -17,6 +17,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.open_windows.record import HINT, NEWER, START
 from strandline.operators.open_windows.trace import RECORDS
 from strandline.processing import step
+from strandline.recovery import intake
 from strandline.recovery.intake import pieces
 from tests.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted
 from tests.simulation.machines import KeptStates
@@ -63,6 +64,29 @@ def test_one_commit_is_taken_in_by_several_steps_with_the_same_results(
     assert inputs == sorted(inputs)
     assert all(done[0].tuples < 64 + 32 for done in batches)  # stops where a piece ends
     assert [done[0].standing.commit for done in batches] == [-1] * (len(batches) - 1) + [0]
+    assert case.results().equals(uninterrupted(plan, rows, case.input.state.boundaries[0]))
+
+
+def test_a_limit_of_tuples_bounds_what_is_taken_of_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, plan = history(400), PLANS["tumbling count"]
+    monkeypatch.setattr(step, "ROWS_MIN", 1)
+    case = streams(plan)
+    case.append(rows)
+    batches = case.drain(cec(), tuples_max=50)
+    assert [done[0].tuples for done in batches] == [50] * 8
+    assert case.results().equals(uninterrupted(plan, rows, case.input.state.boundaries[0]))
+
+
+def test_pieces_of_one_stream_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, plan, sizes = history(400), PLANS["tumbling count"], []
+    feed = AggregateOperator.feed
+    monkeypatch.setattr(intake, "PIECE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(AggregateOperator, "feed", lambda o, t: sizes.append(sum(x.nbytes for x in t)) or feed(o, t))
+    case = streams(plan)
+    case.append(rows)
+    case.drain(cec(), tuples_max=1 << 20)
+    assert len(sizes) > 10
+    assert max(sizes) <= 1_100
     assert case.results().equals(uninterrupted(plan, rows, case.input.state.boundaries[0]))
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import CorruptBlockError, CorruptManifestError, InputWentBackError, TruncatedError
-from strandline.log import retention
+from strandline.log import block_slice, retention
+from strandline.log.block_slice import OpenBlock, RowGroup
 from strandline.log.compaction import compact
 from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
@@ -26,6 +27,7 @@ from strandline.processing.input_marks import first_needed, fresh_marks, last_se
 from strandline.processing.input_stream import InputStream, blocks_between
 from strandline.processing.next_bounds import next_bounds
 from strandline.processing.serialised_input import pieces, replayed
+from strandline.recovery import intake
 from strandline.testing.hand_clock import ManualClock
 from strandline.testing.items import Item, append_items, item_spec
 from strandline.testing.memory_storage import MemoryStorage
@@ -42,13 +44,24 @@ class WatchedStorage(MemoryStorage):
         super().__init__(ManualClock(1_000_000))
         self.reads: Counter[str] = Counter()
         self.meanwhile = lambda: None
+        self.bytes_read = 0
 
     def read(self, key: str) -> bytes:
+        self._look(key)
+        data = super().read(key)
+        self.bytes_read += len(data)
+        return data
+
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        self._look(key)
+        self.bytes_read += end - begin
+        return super().read(key)[begin:end]
+
+    def _look(self, key: str) -> None:
         if key.startswith("blocks/"):
             act, self.meanwhile = self.meanwhile, lambda: None
             act()
             self.reads[key] += 1
-        return super().read(key)
 
 
 def stream(times: Sequence[Sequence[int]], name: str = "items", lateness: int = 0) -> Log:
@@ -85,7 +98,7 @@ def test_what_is_not_before_the_bound_waits() -> None:
 
 def test_a_piece_ends_within_one_time_only_if_that_has_too_many_tuples() -> None:
     inputs = [InputStream(stream([[1, 2, 2, 2, 2, 3]]), ("v", "t")), InputStream(stream([[2, 2, 4]]), ("v", "t"))]
-    found = [(piece.tuples, piece.bound) for piece in pieces(inputs, 0, BEGIN, 5, 4)]
+    found = [(piece.tuples, piece.boundary) for piece in pieces(inputs, 0, BEGIN, 5, 4)]
     assert found == [(1, 2), (4, None), (4, 5)]
 
 
@@ -102,7 +115,7 @@ def test_tuples_at_the_last_time_there_is_are_taken_at_the_end_and_all_together(
     inputs = [InputStream(log, ("v", "t")) for log in logs]
     found = list(pieces(inputs, 0, BEGIN, END_OF_TIME, 2))
     assert [p for piece in found for p in places(piece) if p != (0, 0)] == [(0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
-    assert [piece.end for piece in found if piece.bound == END_OF_TIME] == [6]
+    assert [piece.end for piece in found if piece.boundary == END_OF_TIME] == [6]
 
 
 def test_blocks_in_order_are_read_once_or_twice_in_all() -> None:
@@ -301,11 +314,118 @@ def test_one_table_holds_all_tuples_in_order_and_says_whose_they_are() -> None:
     assert isinstance(one_table(empty), pa.Table)
 
 
-def test_row_groups_outside_of_the_times_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+class GroupReads:
+    """Counts tuples of row groups as they are read, not before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tuples = 0
+        read = RowGroup.read
+
+        def counted(group: RowGroup, columns: Sequence[str]) -> pa.Table:
+            self.tuples += group.rows
+            return read(group, columns)
+
+        monkeypatch.setattr(RowGroup, "read", counted)
+
+
+def test_row_groups_outside_of_the_times_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 100)
-    log, decoded = stream([range(1_000)]), []
-    monkeypatch.setattr(
-        "strandline.processing.input_stream._sorted", lambda table, times: decoded.append(len(times)) or (table, times)
-    )
+    log, counted = stream([range(1_000)]), GroupReads(monkeypatch)
     assert read([log, stream([[0]])], 350, begin=Position(250, 250)) == [(0, v) for v in range(250, 350)]
-    assert max(decoded) == 200
+    assert counted.tuples == 200
+
+
+def test_an_input_far_ahead_is_read_by_what_is_wanted_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 100)
+    monkeypatch.setattr(block_slice, "BYTES_HELD_MAX", 0)
+    ahead, behind = stream([range(i * 100, i * 100 + 100) for i in range(200)], "ahead"), stream([[0]], "behind")
+    compact(ahead, target_bytes=1 << 20, blocks_min=2)
+    (block,) = ahead.blocks(0)
+    storage = ahead.storage
+    assert isinstance(storage, WatchedStorage)
+    costs = []
+    for bound in range(0, 10_000, 100):
+        storage.bytes_read = 0
+        assert len(read([ahead, behind], bound + 100, begin=Position(bound + (bound > 0), bound or None))) >= 100
+        costs.append(storage.bytes_read)
+    assert block.size_bytes <= costs[0] <= 1.1 * block.size_bytes, "verified once, as a whole"
+    assert max(costs[1:]) < block.size_bytes / 50
+
+
+def test_what_rots_after_the_block_was_verified_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_slice, "BYTES_HELD_MAX", 0)
+    log, other = stream([range(500)], "rotten"), stream([[0]])
+    assert len(read([log, other], 100)) == 101
+    (block,) = log.blocks(0)
+    data = bytearray(log.storage.read(block.file))
+    (group,) = OpenBlock(log, block).groups()
+    spot = (group.opened._contents.parts[0][1].begin + group.opened._contents.parts[0][1].end) // 2
+    data[spot] ^= 4
+    log.storage.put(block.file, bytes(data))
+    with pytest.raises(CorruptBlockError, match="not what they were"):
+        read([log, other], 200, begin=Position(101, 100))
+
+
+def test_tuples_of_one_time_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    logs = [stream([[5] * 50] * 10, f"day{n}") for n in range(3)]
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    counted, found, edges = GroupReads(monkeypatch), [], []
+    for piece in pieces(inputs, 0, BEGIN, 6, 20):
+        assert counted.tuples - len(found) <= 30, "a piece, and a row group"
+        found += places(piece)
+        edges.append(piece.boundary)
+    assert found == [(n, v) for n in range(3) for v in range(500)]
+    assert edges == [None] * (len(edges) - 1) + [6], "a step cannot end among them"
+
+
+def test_a_time_that_does_not_fit_ends_the_piece_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    inputs = [
+        InputStream(stream([[1, 2, 3, *([5] * 47)], [5] * 50]), ("v", "t")),
+        InputStream(stream([[5]]), ("v", "t")),
+    ]
+    found = [(piece.end, piece.boundary) for piece in pieces(inputs, 0, BEGIN, 9, 20)]
+    assert (3, 5) in found
+    assert found[-1] == (101, 9)
+
+
+def test_wide_overlaps_are_read_by_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    logs = [stream([range(0, 1_000, 2), range(1, 1_000, 2)], f"wide{n}", lateness=1_000) for n in range(2)]
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    counted, found = GroupReads(monkeypatch), 0
+    for piece in pieces(inputs, 0, BEGIN, 1_000, 50):
+        assert counted.tuples - found <= 50 + 4 * 20
+        found += piece.tuples
+    assert found == 2_000
+
+
+@pytest.mark.parametrize("before", range(12))
+def test_compaction_among_tuples_of_one_time_makes_no_double(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    logs = [stream([[1, *([5] * 24)], [5] * 25, [*([5] * 20), *([6] * 5)]], f"s{n}") for n in range(2)]
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    found: list[Place] = []
+    for i, piece in enumerate(pieces(inputs, 0, BEGIN, 7, 15)):
+        found += places(piece)
+        if i == before:
+            monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 7)
+            for log in logs:
+                _compacted(Log.open(log.storage, ManualClock(2_000_000)))
+    fives = [(n, v) for n in (0, 1) for v in range(1, 70)]
+    assert found == [(0, 0), (1, 0), *fives, *((n, v) for n in (0, 1) for v in range(70, 75))]
+
+
+def test_pieces_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    logs = [stream([range(500)], f"wide{n}") for n in range(2)]
+    inputs = [InputStream(log, ("v", "t")) for log in logs]
+    whole = [place for piece in pieces(inputs, 0, BEGIN, 500, 1_000) for place in places(piece)]
+    monkeypatch.setattr(intake, "PIECE_BYTES_MAX", 1_000)
+    counted, found = GroupReads(monkeypatch), []
+    for piece in pieces(inputs, 0, BEGIN, 500, 1_000):
+        assert sum(table.nbytes for table in piece.tables) <= 1_000
+        assert counted.tuples - len(found) <= 100
+        found += places(piece)
+    assert found == whole

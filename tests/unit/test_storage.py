@@ -77,6 +77,15 @@ def test_what_was_created_is_read_back(storage: Storage, data: bytes) -> None:
     assert [listed.size_bytes for listed in storage.list("")] == [len(data)]
 
 
+def test_a_range_is_read_back(storage: Storage) -> None:
+    data = bytes(range(256)) * 10
+    storage.create("a/b", data)
+    for begin, end in ((0, 2560), (0, 1), (300, 1234), (2559, 2560)):
+        assert storage.read_range("a/b", begin, end) == data[begin:end]
+    with pytest.raises(KeyMissingError):
+        storage.read_range("a/c", 0, 1)
+
+
 def test_what_was_put_is_read_back_and_replaced(storage: Storage) -> None:
     for data in (b"first", b"", b"a longer one", bytes(5_000_000)):
         storage.put("a/b", data)

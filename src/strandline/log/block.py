@@ -29,6 +29,8 @@ from strandline.wording import plural
 
 COMPRESSION = "lz4"
 ROWS_PER_GROUP = 1 << 18
+BYTES_PER_GROUP = 32 << 20
+"""A row group has about so many bytes at most: readers that want some times hold a few of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +88,15 @@ def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamS
                 table = stamped(columns, kind, spec, first)
             else:
                 table = pa.Table.from_arrays(list(columns), schema=spec.stored)
-            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+            writer.write_table(table, row_group_size=rows_per_group(table))
             first += len(columns[0])
     return sink.getvalue()
+
+
+def rows_per_group(table: pa.Table) -> int:
+    """How many of these tuples go into one row group."""
+    each_bytes = int(table.nbytes) / max(1, len(table))
+    return max(1, min(ROWS_PER_GROUP, int(BYTES_PER_GROUP / max(each_bytes, 1))))
 
 
 def stamped(columns: Sequence[pa.Array], kind: Kind, spec: StreamSpec, first: int) -> pa.Table:

@@ -136,7 +136,7 @@ def _joined(log: Log, run: Sequence[Block], unique: str | None) -> Block:
     with blocks_.block_writer(sink, log.spec) as writer:
         for kind in Kind:
             for table in _row_groups(_tables(log, run, kind)):
-                writer.write_table(table.select(log.spec.stored.names), row_group_size=blocks_.ROWS_PER_GROUP)
+                writer.write_table(table.select(log.spec.stored.names), row_group_size=blocks_.rows_per_group(table))
     data = sink.getvalue()
     first, end, partition = run[0].first, run[-1].end, run[0].partition
     name = unique or f"{uuid.uuid4().hex}-{profile_of(run)}"
@@ -160,13 +160,13 @@ def _tables(log: Log, run: Sequence[Block], kind: Kind) -> Iterator[pa.Table]:
 def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Tables gathered until they fill a row group."""
     waiting: list[pa.Table] = []
-    rows = 0
+    rows = size_bytes = 0
     for table in tables:
         waiting.append(table)
-        rows += len(table)
-        if rows >= blocks_.ROWS_PER_GROUP:
+        rows, size_bytes = rows + len(table), size_bytes + table.nbytes
+        if rows >= blocks_.ROWS_PER_GROUP or size_bytes >= blocks_.BYTES_PER_GROUP:
             yield pa.concat_tables(waiting)
-            waiting, rows = [], 0
+            waiting, rows, size_bytes = [], 0, 0
     if waiting:
         yield pa.concat_tables(waiting)
 

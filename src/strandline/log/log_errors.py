@@ -110,6 +110,15 @@ def lost_block(block: Block, url: str) -> CorruptBlockError:
     return problem
 
 
+def rotten_part(block: Block, where: str, begin: int, end: int) -> CorruptBlockError:
+    """The error of a reader that finds other bytes in a published block than those that it has verified before."""
+    return CorruptBlockError(
+        f"bytes {begin:,} to {end - 1:,} of a published block are not what they were when this process verified it",
+        where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        todo="restore this file from a copy; everything else of the stream stays readable",
+    )
+
+
 def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
     """The error of a reader that finds a published block longer or shorter than it was."""
     return CorruptBlockError(

@@ -1,18 +1,22 @@
-"""One of the streams that are serialised: its blocks that were not read yet, and its tuples that wait for others'."""
+"""One of the streams that are serialised: what was not read of it yet, and its tuples that wait for others'."""
 
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from strandline.arrow_rows import in_order
 from strandline.errors import ConflictError, KeyMissingError
 from strandline.log import log_errors
 from strandline.log.block import Block
-from strandline.log.block_slice import read_results
+from strandline.log.block_slice import OpenBlock, RowGroup
+from strandline.log.column_types import OFFSET
 from strandline.log.leaf import Ints
 from strandline.log.log import END, Log
 from strandline.units import END_OF_TIME
@@ -27,6 +31,16 @@ class InputStream:
     """Which an operator reads."""
     first: int = 0
     """No tuple before this offset is wanted: of a mark, or of the first block that a share knows."""
+
+
+class Horizon(NamedTuple):
+    """A place in the serialised order: the tuples before it were read."""
+
+    time: int
+    number: int
+    """The input."""
+    first: int
+    """The offset in the input."""
 
 
 def blocks_between(log: Log, partition: int, first: int, since: int | None, until: int | None) -> list[Block]:
@@ -44,89 +58,129 @@ def blocks_between(log: Log, partition: int, first: int, since: int | None, unti
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Tuples of one block that wait, by time and offset."""
+    """Tuples of one row group that wait, by time and offset."""
 
     first: int
-    """The offset of the block: chunks stand in this order, so that equal times are taken in that of offsets."""
+    """Not after their offsets: chunks stand in this order, so that equal times are taken in that of offsets."""
     table: pa.Table
     times: Ints
+    row_bytes: float
 
     def before(self, end: int) -> _Chunk:
-        return _Chunk(self.first, self.table.slice(0, end), self.times[:end])
+        return _Chunk(self.first, self.table.slice(0, end), self.times[:end], self.row_bytes)
 
     def behind(self, end: int) -> _Chunk:
-        return _Chunk(self.first, self.table.slice(end), self.times[end:])
+        return _Chunk(self.first, self.table.slice(end), self.times[end:], self.row_bytes)
 
 
 class WaitingTuples:
-    """The tuples of one partition of an input with times in [since, until), read block by block, taken by time."""
+    """The tuples of one partition of an input with times in [since, until), read as they are wanted, taken in order."""
 
-    def __init__(self, stream: InputStream, partition: int, since: int | None, until: int) -> None:
+    def __init__(self, stream: InputStream, number: int, partition: int, since: int | None, until: int) -> None:
         self._stream = stream
+        self._number = number
         self._partition = partition
         self._since = since
+        self._since_offset = 0
+        """Of the tuples of that time, those before this offset were taken."""
         self._until = None if until == END_OF_TIME else until
-        self._columns = list(dict.fromkeys([*stream.columns, stream.log.spec.time]))
+        spec = stream.log.spec
+        self._columns = list(dict.fromkeys([*stream.columns, spec.time, *([OFFSET] if spec.is_stamped else [])]))
         self._missing: Block | None = None
         self._find()
 
     def _find(self) -> None:
         """Looks up the blocks that are to be read; what was read and not taken is read again."""
         found = blocks_between(self._stream.log, self._partition, self._stream.first, self._since, self._until)
-        self._unread = sorted(found, key=lambda b: (b.time_min, b.first), reverse=True)
+        self._unread: list[tuple[int, int, Block | RowGroup]] = [(b.time_min, b.first, b) for b in found]
+        heapq.heapify(self._unread)
         self._chunks: list[_Chunk] = []
-        self._held = 0
 
     def __len__(self) -> int:
         """How many tuples have been read and not been taken."""
-        return self._held
+        return sum(len(chunk.times) for chunk in self._chunks)
 
     @property
-    def least(self) -> int | None:
-        """No tuple that was not read has a time before this one; None if all were read."""
-        return self._unread[-1].time_min if self._unread else None
+    def nbytes(self) -> float:
+        """About how many bytes they have."""
+        return sum(len(chunk.times) * chunk.row_bytes for chunk in self._chunks)
+
+    @property
+    def least(self) -> Horizon | None:
+        """No tuple that was not read comes before this place; None if all were read."""
+        return Horizon(self._unread[0][0], self._number, self._unread[0][1]) if self._unread else None
 
     def read(self) -> None:
-        """Reads the block with the least time. Should it be gone, because it was compacted, all are looked up again."""
-        block, log = self._unread[-1], self._stream.log
+        """Reads what may come next: a row group of a block, after its footer.
+
+        Should the block be gone, because it was compacted, all are looked up again.
+        """
+        source, log = self._unread[0][2], self._stream.log
+        block = source if isinstance(source, Block) else source.block
         try:
-            table = read_results(log, block, self._columns, self._since, self._until)
+            if isinstance(source, Block):
+                opened = OpenBlock(log, source)
+                heapq.heappop(self._unread)
+                for group in opened.groups(self._since, self._until):
+                    heapq.heappush(self._unread, (group.time_min, group.first, group))
+                self._read_group(opened)
+                opened.release()
+            else:
+                self._read_group(source.opened)
         except KeyMissingError as problem:
             if block == self._missing:
                 raise log_errors.lost_block(block, log.storage.url) from problem
             self._missing = block
             log.refresh()
             self._find()
+
+    def _read_group(self, opened: OpenBlock) -> None:
+        """Reads what comes next if it is of this block."""
+        group = self._unread[0][2] if self._unread else None
+        if not isinstance(group, RowGroup) or group.opened is not opened:
             return
-        self._unread.pop()
-        chunk = self._within(block.first, table)
+        chunk = self._within(group.first, group.read(self._columns))
+        heapq.heappop(self._unread)
         if len(chunk.times):
             bisect.insort(self._chunks, chunk, key=lambda c: c.first)
-            self._held += len(chunk.times)
 
     def _within(self, first: int, table: pa.Table) -> _Chunk:
         """The tuples of the times that are wanted, in order."""
-        times = table.column(self._stream.log.spec.time).cast(pa.int64()).to_numpy()
+        spec = self._stream.log.spec
+        times = table.column(spec.time).cast(pa.int64()).to_numpy()
+        if self._since is not None and self._since_offset and (times == self._since).any():
+            offsets = table.column(OFFSET).to_numpy() if spec.is_stamped else first + np.arange(len(times))
+            kept = (times != self._since) | (offsets >= self._since_offset)
+            table, times = table.filter(pa.array(kept)), times[kept]
         table, times = _sorted(table.select(self._stream.columns), times)
         begin = 0 if self._since is None else int(np.searchsorted(times, self._since))
         end = len(times) if self._until is None else int(np.searchsorted(times, self._until))
-        return _Chunk(first, table, times).before(end).behind(begin)
+        row_bytes = table.nbytes / max(1, len(times))
+        return _Chunk(first, table, times, row_bytes).before(end).behind(begin)
 
-    def count_before(self, time: int) -> int:
-        """How many of the tuples that were read have a time before this one."""
-        return sum(int(np.searchsorted(chunk.times, time)) for chunk in self._chunks)
+    def count_before(self, horizon: Horizon) -> int:
+        """How many of the tuples that were read come before this place."""
+        return sum(self._ends(horizon))
 
-    def take(self, horizon: int | None) -> tuple[pa.Table, Ints]:
-        """The tuples that were read with a time before the horizon (None: all) in order, and their times."""
+    def _ends(self, horizon: Horizon) -> list[int]:
+        """Of each chunk, how many of its tuples come before this place."""
+        time, number, first = horizon
+        equal = [self._number < number or (self._number == number and c.first < first) for c in self._chunks]
+        pairs = zip(self._chunks, equal, strict=True)
+        return [int(np.searchsorted(c.times, time, side="right" if e else "left")) for c, e in pairs]
+
+    def take(self, horizon: Horizon | None) -> tuple[pa.Table, Ints]:
+        """The tuples that were read and come before the horizon (None: all) in order, and their times."""
         if horizon is None:
             taken, self._chunks = self._chunks, []
         else:
-            ends = [int(np.searchsorted(chunk.times, horizon)) for chunk in self._chunks]
+            ends = self._ends(horizon)
             taken = [chunk.before(end) for chunk, end in zip(self._chunks, ends, strict=True) if end]
             left = (chunk.behind(end) for chunk, end in zip(self._chunks, ends, strict=True))
             self._chunks = [chunk for chunk in left if len(chunk.times)]
-            self._since = horizon
-        self._held -= sum(len(chunk.times) for chunk in taken)
+            self._since = horizon.time
+            is_own = self._number == horizon.number
+            self._since_offset = horizon.first if is_own else END if self._number < horizon.number else 0
         if not taken:
             schema = self._stream.log.spec.arrow
             return pa.schema([schema.field(name) for name in self._stream.columns]).empty_table(), _NONE
@@ -141,9 +195,9 @@ def _sorted(table: pa.Table, times: Ints) -> tuple[pa.Table, Ints]:
     if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
         return table, times
     order = np.argsort(times, kind="stable")
-    return table.combine_chunks().take(pa.array(order)), times[order]
+    return in_order(table, order), times[order]
 
 
 def total(streams: Sequence[WaitingTuples]) -> int:
     """How many tuples wait in all of them."""
-    return sum(len(stream) for stream in streams)
+    return sum(map(len, streams))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from strandline.log.input_mark import Marks, Position
+from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.share import Share
 from strandline.operators.operator import Definition
@@ -34,16 +34,12 @@ class SerialisedIntake:
         if until is None:
             return
         firsts = [_known(log, partition, mark.first) for log, mark in zip(self.logs, marks.inputs, strict=True)]
-        for piece in serialised_input.pieces(self._streams(firsts), partition, marks.stands, until, rows):
-            yield _piece(piece)
+        yield from serialised_input.pieces(self._streams(firsts), partition, marks.stands, until, rows)
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
         """Tuples that were taken in before."""
         streams = self._streams(stretch.needs)
-        for piece in serialised_input.replayed(
-            streams, stretch.partition, stretch.first, stretch.begin, stretch.end, rows
-        ):
-            yield _piece(piece)
+        return serialised_input.replayed(streams, stretch.partition, stretch.first, stretch.begin, stretch.end, rows)
 
     def _streams(self, firsts: Sequence[int]) -> list[InputStream]:
         wanted = zip(self.logs, self.definition.reads, firsts, strict=True)
@@ -64,11 +60,7 @@ class EdgeKeeping:
             yield piece
             self.edges.add_all(piece.edges)
             if piece.is_edge:
-                self.edges.add(Position(piece.end, piece.boundary))
-
-
-def _piece(piece: serialised_input.Piece) -> Piece:
-    return Piece(piece.tables, piece.end, piece.bound, is_edge=piece.bound is not None, edges=piece.edges)
+                self.edges.add(piece.position)
 
 
 def _known(log: Log, partition: int, first: int) -> int:

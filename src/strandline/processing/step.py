@@ -31,6 +31,8 @@ from strandline.recovery.recover import Recovery, Stand, recover
 
 WINDOWS_MAX = 1 << 20
 """Windows that a step opens and closes before it stops for the moment: bounds its state, and how long it takes."""
+ROWS_MIN = 1 << 12
+"""Pieces of fewer tuples cost more than they are worth: a step of fewer takes in so many, if there are."""
 ASIDE_BYTES_MAX = 16 << 20
 """The same for what it sets aside, all of which goes through the driver."""
 
@@ -170,7 +172,7 @@ def _feed(
             continue
         boundary = _close(operator, piece.boundary, boundary, output)
         if step.marks is not None:
-            edges.add(Position(piece.end, piece.boundary))
+            edges.add(piece.position)
         is_much = output.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
         if is_much or piece.end - first >= step.tuples_max:
             break
@@ -180,8 +182,9 @@ def _feed(
 
 
 def _pieces(operator: Operator, step: Step, inputs: Sequence[Log]) -> Iterator[Piece]:
-    """What there is to take in."""
-    intake, rows = intake_of(operator.definition, inputs), operator.rows_at_once
+    """What there is to take in, in pieces that are no larger than the step has to be."""
+    intake = intake_of(operator.definition, inputs)
+    rows = min(operator.rows_at_once, max(step.tuples_max, ROWS_MIN))
     if isinstance(intake, StreamIntake):
         assert step.input_end is not None
         return intake.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)

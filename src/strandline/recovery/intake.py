@@ -24,6 +24,8 @@ from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.operator import Definition
 
+PIECE_BYTES_MAX = 64 << 20
+"""A piece has about so many bytes at most, or is a single tuple."""
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -46,6 +48,11 @@ class Piece:
     def tuples(self) -> int:
         """How many, over all inputs."""
         return sum(len(table) for table in self.tables)
+
+    @property
+    def position(self) -> Position:
+        """Where a step stands that ends here, over several inputs."""
+        return Position(self.end, self.boundary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +130,20 @@ def pieces(
     for table in log.read(partition, first, end, list(definition.reads[0])):
         behind = first + table.num_rows
         least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
-        for begin in range(0, table.num_rows, rows):
-            part = table.slice(begin, rows)
+        many = piece_rows(table.num_rows, table.nbytes, rows)
+        for begin in range(0, table.num_rows, many):
+            part = table.slice(begin, many)
             until = begin + part.num_rows
             known = boundary
             if least is not None and boundary is not None and first + until < end:
                 known = min(boundary, int(least[until]))
             yield Piece((only_results(part),), first + until, known)
         first = behind
+
+
+def piece_rows(tuples: int, nbytes: float, rows: int) -> int:
+    """How many tuples make a piece if so many have these bytes: at most `rows`."""
+    return max(1, min(rows, int(PIECE_BYTES_MAX * tuples / max(nbytes, 1))))
 
 
 def _listed(log: Log, partition: int, first: int, end: int) -> list[Block]:

@@ -161,8 +161,14 @@ class FaultyStorage:
         self._write(checked_key(key), data, self._medium.inner.put)
 
     def read(self, key: str) -> bytes:
+        return self._read(lambda: self._medium.inner.read(key))
+
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        return self._read(lambda: self._medium.inner.read_range(key, begin, end))
+
+    def _read(self, read: Callable[[], bytes]) -> bytes:
         fault = self._begin(self._read_odds)
-        data = self._run(fault, lambda: self._medium.inner.read(key))
+        data = self._run(fault, read)
         return self._flipped(data) if fault == "flip_on_read" and data else data
 
     def exists(self, key: str) -> bool:

@@ -53,6 +53,9 @@ class MemoryStorage:
             raise KeyMissingError("there is no such key", where=key)
         return value[0]
 
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        return self.read(key)[begin:end]
+
     def exists(self, key: str) -> bool:
         return checked_key(key) in self._values
 

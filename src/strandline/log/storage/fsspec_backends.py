@@ -56,6 +56,10 @@ class Backend(ABC):
         """The bytes of a file, all of one version."""
         return bytes(filesystem.cat_file(path))
 
+    def read_range(self, filesystem: Any, path: str, begin: int, end: int) -> bytes:
+        """The bytes [begin, end) of a file."""
+        return bytes(filesystem.cat_file(path, start=begin, end=end))
+
     def exists(self, filesystem: Any, path: str) -> bool:
         """Whether there is a file; a folder is none."""
         try:
@@ -151,7 +155,13 @@ class WebHdfsBackend(Backend):
         self._write_and_rename(filesystem, path, data, renameoptions="OVERWRITE")
 
     def read(self, filesystem: Any, path: str) -> bytes:
-        reply = filesystem._call("OPEN", path=path, redirect=False)
+        return self._opened(filesystem, path)
+
+    def read_range(self, filesystem: Any, path: str, begin: int, end: int) -> bytes:
+        return self._opened(filesystem, path, offset=begin, length=end - begin)
+
+    def _opened(self, filesystem: Any, path: str, **part: int) -> bytes:
+        reply = filesystem._call("OPEN", path=path, redirect=False, **part)
         if "Location" in reply.headers:
             reply = filesystem.session.get(filesystem._apply_proxy(reply.headers["Location"]))
             reply.raise_for_status()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -82,9 +82,15 @@ class FsspecStorage:
             self._backend.put(filesystem, path, data)
 
     def read(self, key: str) -> bytes:
+        return self._read(key, self._backend.read)
+
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        return self._read(key, lambda filesystem, path: self._backend.read_range(filesystem, path, begin, end))
+
+    def _read(self, key: str, read: Callable[[Any, str], bytes]) -> bytes:
         with self._call_on("read", checked_key(key)) as (filesystem, path):
             try:
-                return self._backend.read(filesystem, path)
+                return read(filesystem, path)
             except (FileNotFoundError, IsADirectoryError) as error:
                 raise KeyMissingError("there is no such key", where=self._where(key)) from error
 

@@ -118,11 +118,18 @@ class LocalStorage:
                     raise
 
     def read(self, key: str) -> bytes:
+        return self._read(key, 0, -1)
+
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        return self._read(key, begin, end - begin)
+
+    def _read(self, key: str, begin: int, length: int) -> bytes:
         path = self._path(key)
         with self._errors_of("read", path):
             try:
                 with open(path, "rb") as file:
-                    return file.read()
+                    file.seek(begin)
+                    return file.read(length)
             except _NOT_THERE as error:
                 raise KeyMissingError("there is no such key", where=path) from error
 

@@ -53,6 +53,9 @@ class Storage(Protocol):
     def read(self, key: str) -> bytes:
         """The bytes of a key; `KeyMissingError` if there is none."""
 
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        """The bytes [begin, end) of a key that has as many; `KeyMissingError` if there is none."""
+
     def exists(self, key: str) -> bool:
         """Whether the key is there."""
 
