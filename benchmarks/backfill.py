@@ -51,7 +51,7 @@ class History:
 
     def sessions(self) -> sl.Aggregation:
         """The operator with sessions."""
-        return self._aggregated(sl.session_window(self.gap_us))
+        return self._aggregated(sl.session_window(f"{self.gap_us} us"))
 
     def _aggregated(self, window: sl.Window) -> sl.Aggregation:
         return sl.stream(self.path).window(window).aggregate(n=sl.count_all(), total=sl.sum("price"))

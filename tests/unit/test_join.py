@@ -247,7 +247,7 @@ OWN_BYTES = (24, 16 + 4 + len("some text"))
         JoinWindows("partition", sizes=(10_000, 10_000)),
         JoinWindows("key", sizes=(2, 2)),
     ],
-    ids=lambda w: f"{w.extents} {w.how}",
+    ids=lambda w: f"{w.kind} {w.how}",
 )
 @pytest.mark.parametrize("rows", [30_000, 2_000])
 def test_a_kept_tuple_takes_at_most_64_bytes_beside_its_columns(windows: JoinWindows, rows: int) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
@@ -104,3 +105,35 @@ def test_a_window_of_no_tuples_is_for_joins_and_a_join_has_one_condition() -> No
     orders.finish()
     payments.finish()
     assert [(r["amount"], r["paid"]) for r in run.step().to_pylist()] == [(2.0, 4.0), (3.0, 4.0)]
+
+
+def test_a_number_without_a_unit_is_refused_where_times_are_timestamps() -> None:
+    orders, payments = feed("id long, at timestamp, amount double"), feed("id long, at timestamp, paid double")
+    for within in (5, (0, 5), (-3, "5 s")):
+        with pytest.raises(OptionError, match="has no unit, and the times are timestamps") as refused:
+            orders.join(payments, within=within)
+        assert ' s"' in refused.value.todo
+    orders.join(payments, within=(0, "5 s"))
+    for window in (sl.time_window(5), sl.session_window(5), sl.time_window("10 ms", advance=5_000)):
+        with pytest.raises(OptionError, match="without a unit, and the times are timestamps"):
+            orders.window(window)
+    numbers = feed("id long, at long", lateness=3)
+    numbers.window(sl.time_window(5))
+    numbers.join(feed("id long, at long, n long", lateness=3), within=5)
+
+
+def test_operators_over_several_inputs_say_what_they_are() -> None:
+    orders, payments = feed("id long, at timestamp, amount double"), feed("id long, at timestamp, paid double")
+    assert repr(orders) == "Feed(id, at, amount; key=id, time=at, 2 partitions, 0 tuples)"
+    join = orders.join(payments.where(pc.field("paid") > 0), within="10 s", how="left")
+    join = join.where(lambda left, right: left.amount <= right.paid, version=2)
+    told = "left join, right -10 s to 10 s after left, where left.amount <= right.paid (version 2)"
+    assert told in repr(join)
+    assert "where (paid > 0) in input 2" in repr(join)
+    assert "left join, right -10 s to 10 s after left" in join._repr_html_()
+    barrier = sl.barrier(a=orders, b=payments, at_most=3)
+    assert "barrier of a and b, at most 3 tuples of a key wait" in repr(barrier)
+    assert "barrier of a and b" in barrier._repr_html_()
+    union = sl.union(orders, payments)
+    assert repr(union) == f"Union({orders!r}, {payments!r})"
+    assert "at, at" in union._repr_html_()

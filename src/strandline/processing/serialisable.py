@@ -9,11 +9,8 @@ from strandline.log.column_types import fields_of, type_name
 from strandline.log.spec import StreamSpec
 
 
-def require_serialisable(inputs: Mapping[str, StreamSpec], *, same_columns: bool = False) -> None:
-    """Raises if these streams, by what they are called, cannot be serialised: says in what they differ.
-
-    With `same_columns`, as for a union, tuples of all must have the same columns.
-    """
+def require_serialisable(inputs: Mapping[str, StreamSpec]) -> None:
+    """Raises if these streams, by what they are called, cannot be serialised: says in what they differ."""
     if len(inputs) < 2:
         raise OptionError(f"{len(inputs)} input where several are needed", todo="give two or more streams")
     by_id: dict[str, str] = {}
@@ -29,9 +26,6 @@ def require_serialisable(inputs: Mapping[str, StreamSpec], *, same_columns: bool
     _require_equal(inputs, "partitions", lambda spec: str(spec.partitions), StreamMismatchError)
     _require_equal(inputs, "key", _key, SchemaError)
     _require_equal(inputs, "time", lambda spec: _types(spec)[spec.time], SchemaError)
-    if same_columns:
-        _require_equal(inputs, "columns", _columns, SchemaError)
-        _require_equal(inputs, "time column", lambda spec: spec.time, SchemaError)
 
 
 def _require_time(name: str, spec: StreamSpec) -> None:
@@ -66,8 +60,6 @@ _TODO = {
     "partitions": "create the streams with the same number of partitions, or bring one there with rekey()",
     "key": "give all streams the same key columns of the same types, for example with rekey()",
     "time": "cast the times to one type before they enter the streams",
-    "columns": "select the same columns of the same types, in the same order",
-    "time column": "give the time column the same name in all streams",
 }
 
 
@@ -77,7 +69,3 @@ def _types(spec: StreamSpec) -> dict[str, str]:
 
 def _key(spec: StreamSpec) -> str:
     return ", ".join(f"{name} {_types(spec)[name]}" for name in spec.key)
-
-
-def _columns(spec: StreamSpec) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in _types(spec).items())

@@ -29,6 +29,11 @@ class Windowed:
             )
         if not window.size:
             raise OptionError(f"{window!r} is for a side of a join", todo="use windows of 1 or more tuples")
+        if window.has_times and not window.has_unit and input_.input_spec.time_is_timestamp:
+            raise OptionError(
+                f"{window!r} was given as a number without a unit, and the times are timestamps",
+                todo=f'write the unit, as in sl.{window.kind}_window("5 s")',
+            )
         self._input = input_
         self._window = window
         self._shape = shape

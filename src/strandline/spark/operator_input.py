@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.join.join_windows import join_windows
+from strandline.operators.join.join_windows import join_windows, require_unit
 from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.aggregation import Windowed
 from strandline.spark.joining import Join, joined
@@ -77,6 +77,8 @@ class OperatorInput:
         `where=lambda left, right: …` or `.where(…)` says which pairs count. Both streams have the same key columns and
         partitions, and `lateness` set. `group` is how many tuples are saved at a time.
         """
+        if self.input_spec.time_is_timestamp:
+            require_unit(within)
         made = joined(self, other, join_windows(within, left, right, per, how), group)
         return made if where is None else made.where(where)
 

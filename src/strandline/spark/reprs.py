@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.card import bars, card
+from strandline.log import operator_words
 from strandline.log.entries import tuples_kept
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from strandline.checkpoint.policy import Policy
     from strandline.operators.aggregate.definition import AggregateDefinition
     from strandline.operators.aggregate.windows import Window
+    from strandline.operators.operator import Definition
     from strandline.spark.processing_element import Input
     from strandline.spark.query import Query
 
@@ -201,27 +203,53 @@ def builder_html(
     return shown(make, card(kind, {}))
 
 
-def operator_text(kind: str, inputs: Sequence[Input], policy: Policy) -> str:
-    """For example: Barrier(streams/a, streams/b, cec(…))."""
+def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, policy: Policy) -> str:
+    """For example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
 
     def make() -> str:
-        return f"{kind}({', '.join([*(redacted_url(i.input_place.url) for i in inputs), repr(policy)])})"
+        told = [*(redacted_url(i.input_place.url) for i in inputs), *_words(inputs, definition).values(), repr(policy)]
+        return f"{kind}({', '.join(told)})"
 
     return shown(make, f"{kind}(…)")
 
 
-def operator_html(kind: str, inputs: Sequence[Input], policy: Policy) -> str:
+def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, policy: Policy) -> str:
     """The same as a card."""
 
     def make() -> str:
         facts = {
             "inputs": ", ".join(redacted_url(i.input_place.url) for i in inputs),
             "key": ", ".join(inputs[0].input_spec.key),
+            **_words(inputs, definition),
             "checkpoint": repr(policy),
         }
         return card(kind, facts)
 
     return shown(make, card(kind, {}))
+
+
+def _words(inputs: Sequence[Input], definition: Definition) -> dict[str, str]:
+    """What the operator does, and what is done to its inputs before."""
+    body = definition.to_json()
+    found = {"before": operator_words.shapes_text(body.get("shapes", ()))}
+    is_timestamp = inputs[0].input_spec.time_is_timestamp
+    found["operator"] = operator_words.operator_text(body, is_timestamp=is_timestamp)
+    return {name: text for name, text in found.items() if text}
+
+
+def union_html(inputs: Sequence[Input]) -> str:
+    """The streams of a union as a card."""
+
+    def make() -> str:
+        facts = {
+            "inputs": ", ".join(redacted_url(i.input_place.url) for i in inputs),
+            "key": ", ".join(inputs[0].input_spec.key),
+            "times": ", ".join(i.input_spec.time for i in inputs),
+            "partitions": inputs[0].input_spec.partitions,
+        }
+        return card("Union", facts)
+
+    return shown(make, card("Union", {}))
 
 
 def _aggregates(plan: AggregateDefinition | None) -> list[str]:

@@ -9,6 +9,7 @@ from strandline.log.spec import StreamSpec
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
+from strandline.spark.reprs import union_html
 from strandline.spark.several import require_several
 
 
@@ -20,6 +21,9 @@ class Union(OperatorInput):
 
     def __repr__(self) -> str:
         return f"Union({', '.join(map(repr, self._members))})"
+
+    def _repr_html_(self) -> str:
+        return union_html(self._members)
 
     @property
     def members(self) -> tuple[Input, ...]:

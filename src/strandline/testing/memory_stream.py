@@ -13,6 +13,7 @@ from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
+from strandline.wording import plural
 
 
 class MemoryStream(OperatorInput):
@@ -20,6 +21,13 @@ class MemoryStream(OperatorInput):
 
     def __init__(self, log: Log) -> None:
         self._log = log
+
+    def __repr__(self) -> str:
+        """For example: Feed(id, at, price; key=id, time=at, 2 partitions, 5 tuples)."""
+        spec = self._log.spec
+        told = [f"{', '.join(spec.columns)}; key={', '.join(spec.key)}", f"time={spec.time}"]
+        told += [plural(spec.partitions, "partition"), plural(self.tuples().num_rows, "tuple")]
+        return f"{type(self).__name__}({', '.join(told)})"
 
     # ------------------------------------------------------------------ operators
 

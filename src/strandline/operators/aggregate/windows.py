@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from strandline.card import card, spans
 from strandline.errors import OptionError
@@ -35,6 +37,8 @@ class Window:
     advance: int
     includes_gap: bool = False
     """Sessions: whether tuples exactly a gap apart are in one. Streams that do not say so go on without."""
+    has_unit: bool = field(default=True, compare=False)
+    """Whether its lengths were given with one: over timestamps a plain number says nothing."""
 
     def __repr__(self) -> str:
         """The call that makes it."""
@@ -112,7 +116,8 @@ def time_window(size: Duration, advance: Duration | None = None) -> Window:
     12
     """
     size_us = _positive(size, "time_window: size")
-    return _window("time", size_us, size_us if advance is None else _positive(advance, "time_window: advance"))
+    window = _window("time", size_us, size_us if advance is None else _positive(advance, "time_window: advance"))
+    return replace(window, has_unit=_has_unit(size) and _has_unit(advance))
 
 
 def session_window(gap: Duration) -> Window:
@@ -122,7 +127,11 @@ def session_window(gap: Duration) -> Window:
     1800000000
     """
     gap_us = _positive(gap, "session_window: gap")
-    return Window("session", gap_us, gap_us, includes_gap=True)
+    return Window("session", gap_us, gap_us, includes_gap=True, has_unit=_has_unit(gap))
+
+
+def _has_unit(value: Duration | None) -> bool:
+    return not isinstance(value, (int, np.integer))
 
 
 def _window(kind: WindowKind, size: int, advance: int) -> Window:

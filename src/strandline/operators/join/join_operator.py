@@ -101,7 +101,7 @@ class JoinOperator(JoinSaving):
         """Without tuples."""
         windows, fits_word = definition.windows, definition.key_codec.fits_word
         left, right = (
-            TupleRing.empty(fits_word=fits_word, counts=windows.extents == "key", keeps=windows.keeps[side])
+            TupleRing.empty(fits_word=fits_word, counts=windows.kind == "key", keeps=windows.keeps[side])
             for side in SIDES
         )
         schemas = definition.payload_schemas
@@ -112,7 +112,7 @@ class JoinOperator(JoinSaving):
         cls, definition: JoinDefinition, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop"
     ) -> JoinOperator:
         """The operator that left these arrays; ValueError if they do not fit."""
-        counts, fits_word = definition.windows.extents == "key", definition.key_codec.fits_word
+        counts, fits_word = definition.windows.kind == "key", definition.key_codec.fits_word
         try:
             rings, payloads = [], []
             for side, name in enumerate(_SIDE_NAMES):
@@ -236,7 +236,7 @@ class JoinOperator(JoinSaving):
             for ring, t in zip(self.rings, tuples, strict=True)
         ]
         progress, code = _progress(meets=meets), FULL
-        take_in = take_in_lists if windows.extents == "key" else take_in_trails
+        take_in = take_in_lists if windows.kind == "key" else take_in_trails
         while code != DONE:
             pairs = self._room()
             left, right = (ring.arrays for ring in self.rings)
@@ -383,7 +383,7 @@ def _condition_stamp(definition: JoinDefinition) -> npt.NDArray[np.uint64]:
 
 def _rules(definition: JoinDefinition) -> npt.NDArray[np.int64]:
     windows, rules = definition.windows, np.zeros(RULES, np.int64)
-    rules[0], rules[LOW], rules[HIGH] = _FORMS[windows.extents], windows.low, windows.high
+    rules[0], rules[LOW], rules[HIGH] = _FORMS[windows.kind], windows.low, windows.high
     rules[FITS_WORD] = definition.key_codec.fits_word
     for side in SIDES:
         rules[OUTER + side], rules[SIZE + side] = windows.outer[side], windows.sizes[side]

@@ -19,7 +19,7 @@ from strandline.errors import OptionError
 from strandline.units import Duration, duration_us
 
 How = Literal["inner", "left", "right", "full"]
-Extents = Literal["band", "key", "partition"]
+WindowsKind = Literal["band", "key", "partition"]
 LEFT: Final = 0
 RIGHT: Final = 1
 SIDES: Final = (LEFT, RIGHT)
@@ -34,7 +34,7 @@ _SIZE_MAX: Final = 1 << 31
 class JoinWindows:
     """A band in time (`low`, `high`), or the last `sizes` tuples of each side, for every key or for the partition."""
 
-    extents: Extents
+    kind: WindowsKind
     low: int = 0
     high: int = 0
     sizes: tuple[int, int] = (0, 0)
@@ -43,7 +43,7 @@ class JoinWindows:
     @property
     def is_band(self) -> bool:
         """Whether tuples match and go by time."""
-        return self.extents == "band"
+        return self.kind == "band"
 
     @property
     def outer(self) -> tuple[bool, bool]:
@@ -70,7 +70,7 @@ class JoinWindows:
 
     def keeps_null(self, side: int) -> bool:
         """Whether tuples without a key are kept: they match nothing, but come out, or take a place in the window."""
-        return self.outer[side] if self.is_band else self.extents == "partition" and self.sizes[side] > 0
+        return self.outer[side] if self.is_band else self.kind == "partition" and self.sizes[side] > 0
 
     @property
     def delay(self) -> int:
@@ -81,7 +81,7 @@ class JoinWindows:
         """For stream.json."""
         if self.is_band:
             return {"within": [self.low, self.high], "how": self.how}
-        return {"left": self.sizes[LEFT], "right": self.sizes[RIGHT], "per": self.extents}
+        return {"left": self.sizes[LEFT], "right": self.sizes[RIGHT], "per": self.kind}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JoinWindows:
@@ -132,6 +132,16 @@ def join_windows(
     if not any(sizes):
         raise OptionError("join: both sides keep no tuple, so that none ever meets another", todo="let one keep some")
     return JoinWindows(per, sizes=sizes)  # type: ignore[arg-type]
+
+
+def require_unit(within: Duration | tuple[Duration, Duration] | None, spelling: str = "join: within") -> None:
+    """Raises OptionError for a plain number where times are timestamps: nobody means so many microseconds."""
+    for value in within if isinstance(within, (tuple, list)) else (within,):
+        if isinstance(value, (int, np.integer)) and value != 0:
+            raise OptionError(
+                f"{spelling}={within!r} has no unit, and the times are timestamps",
+                todo=f'write "{value} s", or whatever unit it is: "{value * 1000} ms", "{value} min"',
+            )
 
 
 def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:

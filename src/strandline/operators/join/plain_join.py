@@ -124,7 +124,7 @@ class PlainJoin:
         windows = self.definition.windows
         if not windows.is_band:
             kept = self.kept[new.side]
-            rivals = [t for t in kept if windows.extents == "partition" or t.key == new.key]
+            rivals = [t for t in kept if windows.kind == "partition" or t.key == new.key]
             if len(rivals) > windows.sizes[new.side]:
                 kept.remove(rivals[0])
 
