@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
+
+from strandline.errors import InputError
+from strandline.operators.open_windows.record import LENGTH_MAX
+
+BYTES_MAX = 256 << 20
+"""More than that is set aside by no step: it would not go through the driver."""
+WHY: Final = {
+    "time": "a time at the edge of what 64 bits hold",
+    "key": f"a key of more than {LENGTH_MAX} bytes",
+    "value": f"a value of more than {LENGTH_MAX} bytes",
+}
+"""Reasons why a tuple cannot be taken."""
+
+
+def unfit_tuples(taker: str, reason: str, many: int, where: str) -> InputError:
+    """The error about tuples, so many of them, that this taker cannot take; the first stands at `where`."""
+    return InputError(
+        f"a tuple that no {taker} can take: {WHY[reason]}" + (f" (and {many - 1} more like it)" if many > 1 else ""),
+        where=where,
+        todo='start the operator with on_error="set_aside": such tuples go to its side log, read(late=True)',
+    )
 
 
 class AsideTables:
@@ -20,6 +43,15 @@ class AsideTables:
         """A table for each reason."""
         return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
 
+    def forget(self) -> None:
+        """Forgets all of it."""
+        self._parts, self.nbytes, self.closed = {}, 0, []
+
     def _keep(self, reason: str, table: pa.Table) -> None:
         self.nbytes += table.nbytes
+        if self.nbytes > BYTES_MAX:
+            raise InputError(
+                f"one step sets aside more than {BYTES_MAX >> 20} MiB, the last of it for the reason {reason!r}",
+                todo="this is for poison, not for a whole stream: repair the condition, or filter before the operator",
+            )
         self._parts.setdefault(reason, []).append(table)

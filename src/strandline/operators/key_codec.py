@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError
@@ -53,6 +55,18 @@ class KeyCodec:
         words = np.empty(len(lengths), np.int64)
         _hash(data, starts, words)
         return sealed(words), sealed((starts[:-1] + held) << LENGTH_BITS | lengths), sealed(data)
+
+    def too_long(self, columns: Sequence[Column]) -> npt.NDArray[np.bool_] | None:
+        """Which of the keys have more bytes than a key may have; None if none has, which costs next to nothing."""
+        most = LENGTH_MAX - BYTES_A_PART * len(columns)
+        texts = [c for c, kind in zip(columns, self._types, strict=True) if kind in BYTES]
+        if not texts or sum(c.nbytes for c in texts) <= most:
+            return None
+        lengths = np.zeros(len(columns[0]), np.int64)
+        for column in texts:
+            lengths += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+        found: npt.NDArray[np.bool_] = lengths > most
+        return found if found.any() else None
 
     def decode(self, words: Int64s, at: Int64s, starts: Int64s, data: Bytes) -> list[pa.Array]:
         """The key columns again; `data` has the bytes of key i at starts[i]."""

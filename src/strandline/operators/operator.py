@@ -97,6 +97,9 @@ class SetAside(Protocol):
     def nbytes(self) -> int:
         """Memory of all that."""
 
+    def forget(self) -> None:
+        """Forgets all of it: it was set aside before, and this is a recovery."""
+
 
 class Definition(Protocol):
     """What an operator is. Immutable, equal by value; it travels to tasks without what is compiled of it."""

@@ -102,6 +102,7 @@ def _take_in_again(found: _Checkpoint, intake: Intake, stand: Stand) -> None:
     if before.mode == "eventual":
         for piece in intake.again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
             operator.replay(piece.tables)
+            operator.aside.forget()
         operator.input_end = before.input
     repeat(operator, intake, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
 
@@ -113,6 +114,7 @@ def repeat(operator: Operator, intake: Intake, stretch: Stretch) -> None:
         operator.repeat(piece.tables)
         if piece.boundary is not None and has_times:
             operator.advance(piece.boundary)
+        operator.aside.forget()
     operator.input_end = stretch.end.ordinal
     if has_times and stretch.boundary is not None:
         operator.advance(stretch.boundary)  # it may have moved without a tuple

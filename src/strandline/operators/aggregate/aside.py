@@ -18,17 +18,11 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.tuples import Columns
 from strandline.operators.aggregate.windows import TIME_MAX
 from strandline.operators.arrow_words import BYTES, arrow_type, null_column, whole, words_of
-from strandline.operators.aside_tables import AsideTables
-from strandline.operators.key_codec import BYTES_A_PART
+from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET
 
 Rows = npt.NDArray[np.int64]
-_WHY = {
-    "time": "a time at the edge of what 64 bits hold",
-    "key": f"a key of more than {LENGTH_MAX} bytes",
-    "value": f"a value of more than {LENGTH_MAX} bytes",
-}
 
 
 class Aside(AsideTables):
@@ -76,10 +70,9 @@ def unfit(plan: AggregateDefinition, table: pa.Table) -> Mapping[str, Rows]:
         times, _ = words_of(table.column(plan.time[0]), plan.time[1])
         if len(times) and (times.min() < -TIME_MAX or times.max() > TIME_MAX):
             note("time", (times < -TIME_MAX) | (times > TIME_MAX))
-    keys = [(c, kind) for c, kind in plan.key if kind in BYTES]
-    if keys and sum(table.column(c).nbytes for c, _ in keys) > LENGTH_MAX - BYTES_A_PART * len(plan.key):
-        lengths = sum((_lengths(table, c) for c, _ in keys), np.zeros(table.num_rows, np.int64))
-        note("key", lengths > LENGTH_MAX - BYTES_A_PART * len(plan.key))
+    too_long = plan.key_codec.too_long([table.column(c) for c, _ in plan.key])
+    if too_long is not None:
+        note("key", too_long)
     for a in plan.accumulators:
         if a.is_bytes and a.type in BYTES and a.column is not None and table.column(a.column).nbytes > LENGTH_MAX:
             note("value", _lengths(table, a.column) > LENGTH_MAX)
@@ -96,9 +89,4 @@ def unfit_error(plan: AggregateDefinition, table: pa.Table, wrong: Mapping[str, 
     reason, rows = next(iter(wrong.items()))
     many = sum(len(r) for r in wrong.values())
     offset = table.column(OFFSET)[int(rows[0])].as_py()
-    return InputError(
-        f"a tuple that no {plan.window.kind} window can take: {_WHY[reason]}"
-        + (f" (and {many - 1} more like it)" if many > 1 else ""),
-        where=f"input offset {offset}",
-        todo='start the operator with on_error="set_aside": such tuples go to its side log, read(late=True)',
-    )
+    return unfit_tuples(f"{plan.window.kind} window", reason, many, f"input offset {offset}")

@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from strandline.errors import InputError
 from strandline.operators.arrow_words import from_words, words_of
-from strandline.operators.aside_tables import AsideTables
+from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.definition import (
     CONTROL,
@@ -23,8 +22,6 @@ from strandline.operators.join.definition import (
     JoinDefinition,
 )
 from strandline.operators.join.join_windows import NAMES, TIME_MAX
-from strandline.operators.key_codec import BYTES_A_PART
-from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET, OnError
 
 VALUE: Final = "value"
@@ -33,10 +30,6 @@ WHERE: Final = "where"
 """The reason of pairs for which the condition raised."""
 _SHOWN: Final = 60
 """So much of a value is shown in an error."""
-_WHY: Final = {
-    "time": "a time at the edge of what 64 bits hold",
-    "key": f"a key of more than {LENGTH_MAX} bytes",
-}
 
 
 class JoinAside(AsideTables):
@@ -54,17 +47,13 @@ class JoinAside(AsideTables):
     def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
         """The tuples that a join can take; the others are kept here, or raised as an InputError."""
         d = self._definition
-        for reason, is_wrong in (("time", _bad_times(d, side, tuples)), ("key", _bad_keys(d, tuples))):
+        for reason, is_wrong in (("time", _bad_times(d, side, tuples)), ("key", _long_keys(d, tuples))):
             if is_wrong is None or not is_wrong.any():
                 continue
             found = tuples.filter(pa.array(is_wrong))
             if on_error == "stop":
-                raise InputError(
-                    f"a tuple that no join can take: {_WHY[reason]}"
-                    + (f" (and {found.num_rows - 1} more like it)" if found.num_rows > 1 else ""),
-                    where=f"{NAMES[side]} input, place {found.column(OFFSET)[0].as_py()}",
-                    todo='start the operator with on_error="set_aside": such tuples go to its side log',
-                )
+                where = f"{NAMES[side]} input, place {found.column(OFFSET)[0].as_py()}"
+                raise unfit_tuples("join", reason, found.num_rows, where)
             self._add(reason, side, found)
             return self.healthy(side, tuples.filter(pa.array(~is_wrong)), on_error)
         return tuples
@@ -111,10 +100,5 @@ def _bad_times(d: JoinDefinition, side: int, tuples: pa.Table) -> np.ndarray | N
     return (times < -TIME_MAX) | (times > TIME_MAX)
 
 
-def _bad_keys(d: JoinDefinition, tuples: pa.Table) -> np.ndarray | None:
-    most = LENGTH_MAX - BYTES_A_PART * len(d.key)
-    texts = [tuples.column(c) for c, kind in d.key if kind in ("string", "binary")]
-    if not texts or sum(c.nbytes for c in texts) <= most:
-        return None
-    lengths = sum(pc.fill_null(pc.binary_length(c), 0).to_numpy().astype(np.int64) for c in texts)
-    return np.asarray(lengths > most)
+def _long_keys(d: JoinDefinition, tuples: pa.Table) -> np.ndarray | None:
+    return d.key_codec.too_long([tuples.column(c) for c, _ in d.key])
