@@ -44,14 +44,14 @@ SIZES = {
     "small": _Size(
         JoinSize(KEYS, 250_000, 5, 2),
         6,
-        WindowSize(_SPADE, 25_000, 4, 1_024, 2_500, 3),
+        WindowSize(_SPADE, 8_192, 8, 1_024, 2_500, 3),
         RecoverySize(131_072, 25_000, 6),
         2_000_000,
     ),
     "large": _Size(
         JoinSize(KEYS, 250_000, 13, 7),
         16,
-        WindowSize(_SPADE, 25_000, 16, 1_024, 2_500, 12),
+        WindowSize(_SPADE, 8_192, 32, 1_024, 2_500, 12),
         RecoverySize(131_072, 25_000, 20),
         12_000_000,
     ),

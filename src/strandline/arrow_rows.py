@@ -31,6 +31,8 @@ class Rows:
     """Some rows, and how large they are."""
 
     batch: pa.RecordBatch
+    known_largest: int | None = None
+    """No row has more bytes, if somebody has looked before: it takes a look at every row."""
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -40,7 +42,7 @@ class Rows:
     @cached_property
     def largest(self) -> int:
         """No row has more bytes."""
-        return largest(self.sizes)
+        return largest(self.sizes) if self.known_largest is None else self.known_largest
 
     @cached_property
     def total(self) -> int:
@@ -155,7 +157,7 @@ def _by_part(parts: Sequence[pa.RecordBatch], places: Int64s, schema: pa.Schema)
     """Rows taken part by part, so that parts without any cost nothing and no array holds all parts."""
     ends = np.cumsum([len(p) for p in parts])
     owner = np.searchsorted(ends, places, side="right")
-    order = np.argsort(owner, kind="stable")
+    order = np.argsort(owner.astype(np.uint16) if len(parts) < 1 << 16 else owner, kind="stable")  # by radix
     sorted_owner = owner[order]
     found, rank = [], 0
     while rank < len(order):

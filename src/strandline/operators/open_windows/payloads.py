@@ -1,9 +1,9 @@
 """What kernels do not look at: the other columns of kept tuples, of any type, as chunks in an arena of bytes.
 
 A chunk is an Arrow record batch in Arrow's own format for messages, read where it lies. Tuples have numbers in the
-order of arrival, so that a tuple's number tells its chunk and row. Small neighbours are merged as they come, within an
-eighth of what is kept and the bytes that a chunk may have; a chunk goes when its last tuple goes, or is written anew
-when half of it is dead.
+order of arrival, so that a tuple's number tells its chunk and row. Small neighbours are merged as they come, within a
+part of what is kept and the bytes that a chunk may have; a chunk goes when its last tuple goes. It is written anew only
+when its dead tuples are many beside all that is kept: every tuple that is written again costs a step twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ CHUNKS_MAX: Final = 96
 CHUNK_BYTES_MAX = 256 << 20
 """A larger chunk is made for a single tuple only."""
 _MERGED_MIN: Final = 4096
+_MERGED_PART: Final = 32
+"""Neighbours are merged up to this part of all that is kept."""
+_DEAD_PART: Final = 4
+"""Dead tuples of a chunk stay with it up to this part of all that is kept."""
 _GROWTH: Final = 1.25
+_CHUNK_WORDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class _Chunk:
     rows: int
     at: int
     size: int
+    largest: int
+    """No payload has more bytes."""
 
     @property
     def end(self) -> int:
@@ -53,6 +60,8 @@ class Payloads:
         self._chunks = [_Chunk(*row) for row in rows]
         self._room_in_table = CHUNKS_MAX if table is None else len(table)
         self._read: dict[int, Rows] = {}
+        if table is not None and table.shape[1:] != (_CHUNK_WORDS,):
+            raise ValueError("payloads of another time")
         if self._arena.shape[1:] != (ROW_BYTES,) or any(c.at + c.size > len(self._arena) for c in self._chunks):
             raise ValueError("payloads out of bounds")
         self.begin()
@@ -90,9 +99,9 @@ class Payloads:
         if len(self._chunks) > self._room_in_table:
             self._room_in_table = 2 * len(self._chunks)
             self.is_replaced = True
-        table = np.zeros((self._room_in_table, 4), np.int64)
+        table = np.zeros((self._room_in_table, _CHUNK_WORDS), np.int64)
         for i, c in enumerate(self._chunks):
-            table[i] = c.first, c.rows, c.at, c.size
+            table[i] = c.first, c.rows, c.at, c.size, c.largest
         return table
 
     @property
@@ -108,11 +117,11 @@ class Payloads:
         if not len(self.schema) or not tuples.num_rows:
             return
         self._put(first, tuples)
-        most = max(_MERGED_MIN, kept // 8)
+        most = max(_MERGED_MIN, kept // _MERGED_PART)
         while len(self._chunks) > 1:
             last, before = self._chunks[-1], self._chunks[-2]
             is_small = before.rows <= 2 * last.rows and before.rows + last.rows <= most
-            is_large = self._rows(before).total + self._rows(last).total > CHUNK_BYTES_MAX
+            is_large = (before.size + last.size) * ROW_BYTES > CHUNK_BYTES_MAX
             if is_large or (not is_small and len(self._chunks) < CHUNKS_MAX):
                 break
             merged = pa.Table.from_batches([self._rows(before).batch, self._rows(last).batch])
@@ -132,7 +141,7 @@ class Payloads:
         if self._chunks:
             head = self._chunks[0]
             dead = number - head.first
-            if dead > head.rows // 2 and dead > _MERGED_MIN:
+            if dead > _MERGED_MIN and dead > self.rows // _DEAD_PART:
                 rest = pa.Table.from_batches([self._rows(head).batch.slice(dead)])
                 self._free(head)
                 self._put(number, rest, place=0)
@@ -169,7 +178,9 @@ class Payloads:
         found = self._read.get(chunk.at)
         if found is None:
             data = self._arena[chunk.at : chunk.at + chunk.size].reshape(-1)
-            found = self._read[chunk.at] = Rows(pa.ipc.read_record_batch(pa.py_buffer(data), self.schema))
+            found = self._read[chunk.at] = Rows(
+                pa.ipc.read_record_batch(pa.py_buffer(data), self.schema), chunk.largest
+            )
         return found
 
     def _put(self, first: int, tuples: pa.Table, place: int | None = None) -> None:
@@ -177,22 +188,22 @@ class Payloads:
         parts = rows_of(tuples)
         if len(parts) > 1 and sum(part.total for part in parts) <= CHUNK_BYTES_MAX:
             parts = rows_of(tuples.combine_chunks())
-        batches = [
-            part.batch.slice(begin, end - begin)
+        cut = [
+            Rows(part.batch.slice(begin, end - begin), part.largest)
             for part in parts
             for begin, end in portions(part.sizes, len(part), CHUNK_BYTES_MAX)
         ]
         # All before any is written: they may lie in the arena, where there is room now.
-        for batch, written in [(batch, batch.serialize()) for batch in batches]:
-            self._chunks.insert(place, self._write(first, len(batch), np.frombuffer(written, np.uint8)))
-            first, place = first + len(batch), place + 1
+        for piece, written in [(piece, piece.batch.serialize()) for piece in cut]:
+            self._chunks.insert(place, self._write(first, piece, np.frombuffer(written, np.uint8)))
+            first, place = first + len(piece), place + 1
 
-    def _write(self, first: int, rows: int, data: Bytes) -> _Chunk:
+    def _write(self, first: int, piece: Rows, data: Bytes) -> _Chunk:
         size = -(-len(data) // ROW_BYTES)
         at = self._room(size)
         self._arena[at : at + size].reshape(-1)[: len(data)] = data
         self._written.append((at, at + size))
-        return _Chunk(first, rows, at, size)
+        return _Chunk(first, len(piece), at, size, piece.largest)
 
     def _free(self, chunk: _Chunk) -> None:
         self._chunks.remove(chunk)
