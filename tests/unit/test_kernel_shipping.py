@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from strandline.checkpoint.policy import cec
 from strandline.errors import StrandlineWarning
+from strandline.log.spec import StreamSpec
 from strandline.operators.kernel_bundle import KernelBundle
+from strandline.processing.element import Element
 from strandline.processing.kernel_warm_up import Kernels
+from strandline.recovery.stream_definition import output_spec
 from strandline.spark.kernel_shipping import KernelShipping, unpacked
+from strandline.spark.operator_input import OperatorInput
+from strandline.spark.place import Place
+from strandline.spark.processing_element import ProcessingElement, QueryOptions
 from tests.operator_streams import PLANS, input_spec
 
 
@@ -78,3 +86,39 @@ def test_a_task_that_cannot_get_at_the_kernels_goes_on() -> None:
             raise OSError("no such file")
 
     unpacked(Gone())
+
+
+def test_kernels_of_an_operator_over_sources_are_compiled_while_these_are_persisted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    began: list[str] = []
+    spec, definition = input_spec(["k"]), PLANS["sliding time"]
+
+    class Source(OperatorInput):
+        """As much of an entry point as is needed: it cannot be persisted."""
+
+        def __init__(self, name: str) -> None:
+            self._place = Place(str(tmp_path / name))
+
+        @property
+        def input_spec(self) -> StreamSpec:
+            return spec
+
+        @property
+        def input_place(self) -> Place:
+            return self._place
+
+        def start_with(self, spark: Any, operator: Any) -> Any:
+            raise NotImplementedError
+
+        def persist_with(self, spark: Any, options: Any) -> Any:
+            raise InterruptedError(f"after {began}")
+
+    monkeypatch.setattr(KernelShipping, "begin", lambda _: began.append("kernels"))
+    element = Element(definition, cec())
+    place = Place(str(tmp_path / "out"))
+    output = output_spec(definition, spec)
+    operator = ProcessingElement(element, [Source("a"), Source("b")], place, output, QueryOptions("available-now"))
+    spark: Any = SimpleNamespace(sparkContext=Context(master="local[2]", _jsc="it runs"))
+    with pytest.raises(InterruptedError, match="kernels"):
+        operator.start(spark)

@@ -104,12 +104,6 @@ class OperatorBatches(BatchHandler):
             if not self._stopping:
                 self.idle()
 
-    def catch_up(self) -> None:
-        """The same before the query starts: without new tuples Spark may see no reason to call."""
-        if self._job.time_has_passed():
-            with self._in_words():
-                self._job.catch_up(self._job.output.state.writer or _NOBODY, lambda: True, self._tell)
-
     def require_can_complete(self) -> None:
         """Raises unless all of its inputs are sources of its own: they decide when their streams are finished."""
         if len(self._sources) < len(self._job.inputs.logs):

@@ -125,23 +125,26 @@ class ProcessingElement:
         checkpoint = Place(query.spark_checkpoint_dir) if query.spark_checkpoint_dir else self.place
         require_ready(spark, [self.place.url], query.name, checkpoint)
         self._require_another_place()
+        # What has to be compiled is compiled while DataFrames are persisted.
+        kernels = self._kernels(spark, [input_.input_spec for input_ in self._inputs]) if entries else None
         sources = Sources.start(spark, entries, query)
         try:
-            return self._start_query(spark, checkpoint, sources)
+            return self._start_query(spark, checkpoint, sources, kernels)
         except BaseException:
             sources.stop()
             raise
 
-    def _start_query(self, spark: SparkSession, checkpoint: Place, sources: Sources) -> Query:
+    def _start_query(
+        self, spark: SparkSession, checkpoint: Place, sources: Sources, kernels: KernelShipping | None
+    ) -> Query:
         query = self.query
         logs = [input_.opened() for input_ in self._inputs]
         self.require_fit([log.spec.id for log in logs])
         require_workers(spark)
-        job = self.job(spark, logs)
+        job = self.job(spark, logs, kernels)
         follows = query.trigger != AVAILABLE_NOW
         ticks = Ticks(spark)
         handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
-        handler.catch_up()
         stream = observed(ticks.df).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
         if query.name:
             stream = stream.queryName(query.name)
@@ -168,7 +171,13 @@ class ProcessingElement:
         upstream = upstream_of([Origin(id_, input_.input_place.url) for id_, input_ in pairs])
         return replace(self._spec, upstream=upstream, created_us=SYSTEM_CLOCK.now_us())
 
-    def job(self, spark: SparkSession, logs: Sequence[Log]) -> OperatorJob:
+    def _kernels(self, spark: SparkSession, inputs: Sequence[StreamSpec]) -> KernelShipping:
+        """The operator's kernels, compiled from now on if this machine does not have them."""
+        kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, tuple(inputs)))
+        kernels.begin()
+        return kernels
+
+    def job(self, spark: SparkSession, logs: Sequence[Log], kernels: KernelShipping | None = None) -> OperatorJob:
         """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
         places = [input_.input_place for input_ in self._inputs]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
@@ -181,9 +190,7 @@ class ProcessingElement:
                     StrandlineWarning,
                     stacklevel=4,
                 )
-        specs = tuple(log.spec for log in logs)
-        kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, specs))
-        kernels.begin()
+        kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
         job = OperatorJob(
