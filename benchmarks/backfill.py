@@ -83,10 +83,9 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         _warm_up(spark, folder)
         few = _persisted(spark, folder, SIZES[size][0], KEYS[size])
         many = _persisted(spark, folder, SIZES[size][1], KEYS[size] * SIZES[size][1] // SIZES[size][0])
-        ours = {name: run for name, run in _contenders(spark, folder, many).items() if not name.startswith("spark")}
         seconds = {
             few.tuples: rounds(_contenders(spark, folder, few), repeat),
-            many.tuples: rounds(ours, max(1, repeat - 1)),
+            many.tuples: _large_rounds(_contenders(spark, folder, many), max(1, repeat - 1)),
         }
         matches = _same(spark, folder, few) and _adds_up(spark, folder, many)
         peak = _worker_peak_mb()
@@ -107,6 +106,8 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "seconds_large": {k: round(v, 3) for k, v in large.items()},
         "ratio_to_spark_batch": round(small["spark_windows"] / small["windows"], 3),
         "ratio_sessions_to_spark_batch": round(small["spark_sessions"] / small["sessions"], 3),
+        "ratio_large_to_spark_batch": round(large["spark_windows"] / large["windows"], 3),
+        "ratio_sessions_large_to_spark_batch": round(large["spark_sessions"] / large["sessions"], 3),
         "per_tuple_growth": round(large["windows"] / small["windows"] / per_tuple, 3),
         "per_tuple_growth_sessions": round(large["sessions"] / small["sessions"] / per_tuple, 3),
         "worker_peak_mb": peak,
@@ -114,6 +115,16 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "spread_large": {name: spread(taken) for name, taken in seconds[many.tuples].items()},
         "results_match": matches,
     }
+
+
+def _large_rounds(contenders: dict[str, Callable[[], float]], repeat: int) -> dict[str, list[float]]:
+    """The rounds over the large history: of Spark's batches only the first, which take up to half a minute."""
+    found = rounds(contenders, 1)
+    if repeat > 1:
+        ours = {name: run for name, run in contenders.items() if not name.startswith("spark")}
+        for name, taken in rounds(ours, repeat - 1).items():
+            found[name] += taken
+    return found
 
 
 def _contenders(spark: SparkSession, folder: Path, history: History) -> dict[str, Callable[[], float]]:

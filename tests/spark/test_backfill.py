@@ -14,4 +14,5 @@ def test_backfill_gives_the_results_of_sparks_own_batch(tmp_path: Path, monkeypa
     result = benchmarks.backfill.run("tiny", 1)
     assert result["results_match"]
     assert {"ratio_to_spark_batch", "ratio_sessions_to_spark_batch", "per_tuple_growth"} <= result.keys()
+    assert min(result["ratio_large_to_spark_batch"], result["ratio_sessions_large_to_spark_batch"]) > 0
     assert list(tmp_path.iterdir()) == []
