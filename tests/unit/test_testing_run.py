@@ -8,6 +8,7 @@ import importlib
 import re
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -170,8 +171,9 @@ def test_mistakes_are_told_at_once() -> None:
             items.add(rows)
     with pytest.raises(sl.OptionError, match="'at nothing'"):
         sl.testing.stream("id long, at nothing", key="id", time="at")
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc="it runs"))
     with pytest.raises(sl.OptionError, match="not started with Spark"):
-        averages(items).start(None, "nowhere")  # type: ignore[arg-type]
+        averages(items).start(spark, "nowhere")
     items.finish()
     with pytest.raises(sl.StreamFinishedError):
         items.add([(1, "2026-01-01", 1.0)])
