@@ -42,7 +42,7 @@ def test_an_operator_follows_a_stream_without_a_process_that_watches_it(
 ):
     source, operator = pairs
     with operator.start(spark, str(tmp_path / "out")) as query:
-        eventually(lambda: query.progress.get("results") == 2)
+        eventually(lambda: query.progress.get("results") == 2, 240)  # kernels may have to be compiled first
         assert python_sources() == []
         source.add(items(2, first=4, keys=1))
         drain(source.df, tmp_path / "in")
@@ -57,7 +57,7 @@ def test_an_operator_follows_a_stream_without_a_process_that_watches_it(
 def test_what_is_available_is_taken_in_by_one_batch_of_spark(spark, pairs, tmp_path):
     _, operator = pairs
     query = operator.start(spark, str(tmp_path / "out"), trigger="available-now", max_tuples_per_batch=1)
-    query.await_termination(120)
+    query.await_termination(240)
     assert [told.batchId for told in query.recent_progress] == [0]
     assert [told.numInputRows for told in query.recent_progress] == [4]
     assert sl.stream(str(tmp_path / "out")).to_arrow().num_rows == 2
