@@ -152,13 +152,13 @@ def test_available_now_takes_in_what_was_there_when_it_started(spark, feed, drai
     drain(source.df, path)
     source.add(items(100, first=100))
 
-    def and_grow(batches):
+    def and_grow(batches, spark_query):
         """The input grows after the query has looked at it for the last time, before its first batch."""
         monkeypatch.undo()
-        batches.catch_up()
         drain(source.df, path)
+        batches.runs_in(spark_query)
 
-    monkeypatch.setattr(OperatorBatches, "catch_up", and_grow)
+    monkeypatch.setattr(OperatorBatches, "runs_in", and_grow)
     counting = sl.stream(str(path)).window(sl.count_window(1)).aggregate(n=sl.count_all())
     results = []
     for _ in range(2):

@@ -1,5 +1,6 @@
 """Operators over several inputs in Spark: results are those of the same data in one batch."""
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pyspark.sql import SparkSession
 
 import strandline as sl
 from strandline.errors import OptionError, StrandlineError, StreamMismatchError
+from strandline.spark.operator_job import OperatorJob
 
 SQL = """
 SELECT id, window.start AS window_start, window.end AS window_end, count(*) AS n, sum(v) AS total
@@ -39,7 +41,22 @@ def counted(*inputs: Any) -> sl.Aggregation:
     return window.aggregate(n=sl.count_all(), total=sl.sum("v"))
 
 
-def test_a_union_of_streams_and_a_source_gives_what_a_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.fixture
+def at_work(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The threads that take in tuples."""
+    threads, catch_up = set(), OperatorJob.catch_up
+
+    def watched(*arguments: Any, **options: Any) -> None:
+        threads.add(threading.get_ident())
+        catch_up(*arguments, **options)
+
+    monkeypatch.setattr(OperatorJob, "catch_up", watched)
+    return threads
+
+
+def test_a_union_of_streams_and_a_source_gives_what_a_batch_gives(
+    spark: SparkSession, tmp_path: Path, at_work: set[int]
+) -> None:
     parts = [source(spark, tmp_path, name, n, n) for name, n in (("one", 1), ("two", 2), ("three", 3))]
     for part in parts[:2]:
         part.start(spark, trigger="available-now", final=True).await_termination()
@@ -55,6 +72,8 @@ def test_a_union_of_streams_and_a_source_gives_what_a_batch_gives(spark: SparkSe
     counted(first, last, second).start(spark, str(tmp_path / "counted"), trigger="available-now").await_termination()
     results = sl.stream(str(tmp_path / "counted"))
     assert results.is_finished
+    assert at_work, "somebody has taken in tuples"
+    assert threading.get_ident() not in at_work, "and not start() itself, which nobody could stop or look at"
     everything = first.read(spark).unionAll(second.read(spark)).unionAll(last.read(spark))
     everything.createOrReplaceTempView("tuples")
     expected = sorted(map(tuple, spark.sql(SQL).collect()))
