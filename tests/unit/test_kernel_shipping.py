@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from strandline.operators.kernel_bundle import KernelBundle
 from strandline.processing.element import Element
 from strandline.processing.kernel_warm_up import Kernels
 from strandline.recovery.stream_definition import output_spec
+from strandline.spark import kernel_shipping
 from strandline.spark.kernel_shipping import KernelShipping, unpacked
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
@@ -65,6 +67,26 @@ def test_tasks_compile_where_the_driver_could_not(
     failing.begin()
     with pytest.warns(StrandlineWarning, match=why):
         assert failing.ready() is None
+
+
+def test_a_long_wait_for_the_compiler_is_no_silent_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_done = threading.Event()
+    compiling = SimpleNamespace(communicate=lambda: (b"", b"", is_done.wait(10))[:2], returncode=0)
+    monkeypatch.setattr(Kernels, "names", None)
+    monkeypatch.setattr(Kernels, "compiling", lambda *_: compiling)
+    monkeypatch.setattr(kernel_shipping, "_SILENCE_S", 0.05)
+    monkeypatch.setattr(kernel_shipping, "print", lambda *a, **o: (print(*a, **o), is_done.set()), raising=False)
+    slow = shipping("local[2]")
+    slow.begin()
+    assert slow.ready() is None
+    assert "compiling the operator's kernels" in capsys.readouterr().err
+    monkeypatch.setattr(kernel_shipping, "_SILENCE_S", 10.0)
+    quick = shipping("local[2]")
+    quick.begin()
+    quick.ready()
+    assert capsys.readouterr().err == ""
 
 
 def test_what_was_shipped_is_let_go_of_once(kept: list[str]) -> None:

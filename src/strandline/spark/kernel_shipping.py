@@ -8,6 +8,7 @@ container, loads what would take it seconds to compile. Where that does not work
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from functools import lru_cache
 from threading import Thread
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 120.0
 """For compiling on a busy machine. Tasks that are tired of waiting compile, too."""
+_SILENCE_S = 3.0
+"""Longer than that, and somebody should say why nothing comes out."""
 
 
 class KernelShipping:
@@ -74,6 +77,10 @@ class KernelShipping:
     def _wait(self) -> None:
         if self._compiling is None:
             return
+        self._compiling.join(_SILENCE_S)
+        if self._compiling.is_alive():
+            said = "compiling the operator's kernels, which are kept: once for this version on this machine"
+            print(f"strandline: {said}", file=sys.stderr, flush=True)
         self._compiling.join(_PATIENCE_S)
         if self._compiling.is_alive():
             self._problem = f"not done after {_PATIENCE_S:.0f} s"
