@@ -142,6 +142,7 @@ def test_inspect_says_which_input_holds_up_the_others(tmp_path: Path) -> None:
     assert [(i["boundary"], i["waiting"]) for i in told["inputs"]] == [(at, 60), (None, 0)]
 
     streams.append(1, tuples[1].batch(10, 2))
+    assert looked()[1]["waits_for"] is None, "it is the operator's turn"
     streams.drain()
     text, told = looked()
     behind, ahead = (log.state.boundary for log in reversed(streams.inputs))

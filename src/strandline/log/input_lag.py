@@ -90,17 +90,28 @@ def opened_inputs(log: Log, open_log: Callable[[str], Log]) -> list[Log | InputL
     return found
 
 
-def waits_for(lags: Sequence[InputLag], *, is_timestamp: bool) -> str | None:
-    """Which input the others wait for, in a sentence; None if no tuple waits for one that is behind.
+def taken_in_until(standings: Sequence[Standing]) -> int | None:
+    """The time up to which an operator has taken in its inputs, in every partition; None if it has not begun."""
+    bounds = [s.stands.bound for s in standings]
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if known and len(known) == len(bounds) else None
+
+
+def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool) -> str | None:
+    """Which input the others wait for, in a sentence, if an operator has taken in all up to this time.
+
+    None if no tuple waits for an input that is behind, or the operator has not come as far as that itself.
 
     >>> orders = InputLag("orders", "streams/orders", 43_800_000_000, 0, 9, finished=False)
     >>> payments = InputLag("payments", "streams/payments", 43_385_000_000, 415_000_000, 0, finished=False)
-    >>> waits_for([orders, payments], is_timestamp=True)
+    >>> waits_for([orders, payments], 43_385_000_000, is_timestamp=True)
     'waits for payments: its boundary is 12:03:05, orders is at 12:10:00 (9 tuples wait)'
     """
     known = [lag for lag in lags if lag.problem is None]
     last = min((lag for lag in known if not lag.finished), key=_reach, default=None)
     if last is None or len(known) < len(lags):
+        return None
+    if last.boundary is not None and (until is None or until < last.boundary):
         return None
     ahead = [lag for lag in known if _reach(lag) > _reach(last) and lag.waiting]
     if not ahead:

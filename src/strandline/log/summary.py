@@ -16,7 +16,7 @@ from strandline.errors import DroppedError
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
-from strandline.log.input_lag import InputLag, input_lags, opened_inputs, waits_for
+from strandline.log.input_lag import InputLag, input_lags, opened_inputs, taken_in_until, waits_for
 from strandline.log.log import END, Log
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.operator_words import aggregate_texts, operator_text, shape_text, shapes_text
@@ -225,7 +225,7 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
             for p, s in enumerate(standings)
         ),
         inputs=tuple(lags),
-        waits_for=waits_for(lags, is_timestamp=log.spec.time_is_timestamp),
+        waits_for=waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from strandline.errors import NoAccessError, StrandlineWarning
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
-from strandline.log.input_lag import input_lags, waits_for
+from strandline.log.input_lag import input_lags, taken_in_until, waits_for
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.standing import Standing
@@ -73,7 +73,8 @@ class OperatorInputs:
         if self.is_one:
             return {}
         found = input_lags(self.logs, standings)
-        waits = waits_for(found, is_timestamp=self.logs[0].spec.time_is_timestamp)
+        is_timestamp = self.logs[0].spec.time_is_timestamp
+        waits = waits_for(found, taken_in_until(standings), is_timestamp=is_timestamp)
         shown = [{n: v for n, v in asdict(lag).items() if n != "problem"} for lag in found]
         return {"inputs": shown, **({"waits_for": waits} if waits else {})}
 
