@@ -134,12 +134,20 @@ class Tuples:
     """A source of rows whose times wander upwards, none of them late."""
 
     def __init__(
-        self, rng: Random, keys: int = 5, big: float = 0.0, lateness: int = LATENESS, pace: float = 0.4
+        self,
+        rng: Random,
+        keys: int = 5,
+        big: float = 0.0,
+        lateness: int = LATENESS,
+        pace: float = 0.4,
+        skew: int = 1,
     ) -> None:
         self._rng = rng
         self._lateness = lateness
         self._pace = pace
         """By how much time goes on from tuple to tuple."""
+        self._skew = skew
+        """How much more often some keys come than others; 1: not at all."""
         self._big = big
         """How many of the values are so large that sums of them overflow."""
         self._keys = keys
@@ -165,7 +173,7 @@ class Tuples:
         rows: list[Row] = []
         for _ in range(count):
             self._now += rng.random() < self._pace
-            key = rng.randrange(self._keys)
+            key = rng.randrange(self._keys) if self._skew == 1 else int(rng.random() ** self._skew * self._keys)
             rows.append(
                 {
                     "k": None if key == 0 else key,

@@ -60,11 +60,11 @@ from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
 from strandline.operators.aggregate import aggregate_operator
-from strandline.operators.barrier import barrier_operator
-from strandline.operators.join import join_operator
+from strandline.operators.barrier import barrier_operator, waiting_state
+from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.open_windows import payloads
 from strandline.processing import batch as batches_
-from strandline.processing import step, step_output, time_slices
+from strandline.processing import edges, serialised_input, step, step_output, time_slices
 from strandline.processing.batch import publish
 from strandline.processing.element import Element
 from strandline.processing.serialised_intake import intake_of
@@ -103,7 +103,7 @@ def run(seed: int, folder: Path | None = None, *, several: bool = False) -> list
     """Runs the seed; with a folder, the state cache is the real one. Returns the results of each partition."""
     rng = Random(seed)
     is_compared_with_plain = seed % PLAIN_EVERY == 0
-    with small_index(Random(seed)), small_steps(Random(seed)):
+    with small_index(Random(seed)), small_steps(Random(seed)), small_state(Random(seed)):
         if several:
             operator = some_operator_over_several(rng, is_compared_with_plain)
         else:
@@ -152,6 +152,20 @@ def small_steps(rng: Random) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def small_state(rng: Random) -> Iterator[None]:
+    """State is tidied up after a few tuples, as it is after thousands; a replay knows places a few tuples apart."""
+    few = rng.random() < 0.5
+    with (
+        mock.patch.object(tuple_ring, "ROOM_MIN", 8 if few else 64),
+        mock.patch.multiple(payloads, _MERGED_MIN=4 if few else 4096, CHUNKS_MAX=6 if few else 96),
+        mock.patch.object(waiting_state, "_GARBAGE_MIN", 8 if few else 1 << 10),
+        mock.patch.object(edges, "EDGES_MAX", 6 if few else 256),
+        mock.patch.object(serialised_input, "_EDGE_EVERY", rng.choice([5, 1 << 14])),
+    ):
+        yield
+
+
 # Every process reads the same files, and to decode one depends on its bytes alone.
 _decode = lru_cache(maxsize=2_000)(manifest.decode)
 _spec = lru_cache(maxsize=100)(StreamSpec.from_json)
@@ -176,6 +190,8 @@ class World:
         self.may_rot = not self.is_calm and rng.random() < 0.15
         """Blocks of the output rot; streams are kept whole, so that there is something to replay."""
         self.is_rotten = False
+        self.rotten: set[int] = set()
+        """Partitions whose checkpoint may be rotten."""
         self.seen: list[list[pa.Table]] = [[] for _ in range(self.partitions)]
         self.seen_until = [0] * self.partitions
         self.aside: dict[int, Row] = {}
@@ -304,8 +320,8 @@ class World:
             )
             if not done:
                 break
-            for d in done:
-                self._check_bounds(d, policy)
+            for p, d in enumerate(done):
+                self._check_bounds(p, d, policy)
             if self.rng.random() < 0.5:
                 self.rng.choice(self.machines).copy()
             if self.rng.random() < 0.3:
@@ -492,16 +508,18 @@ class World:
         self._see(output)
         blocks = [block for p in range(self.partitions) for block in output.blocks(p)]
         if blocks:
-            file = self.rng.choice(blocks).file
-            self.faulty.flip_bit(f"output/{file}", self.rng.randrange(8 * 16))
+            block = self.rng.choice(blocks)
+            self.faulty.flip_bit(f"output/{block.file}", self.rng.randrange(8 * 16))
             self.is_rotten = True
+            self.rotten.add(block.partition)
 
     # ------------------------------------------------------------------ what must hold
 
-    def _check_bounds(self, done: Done, policy: Policy) -> None:
+    def _check_bounds(self, partition: int, done: Done, policy: Policy) -> None:
         now = done.standing
-        is_older = done.recovery is not None and done.recovery.is_older
-        require(self.is_rotten or not is_older, "a recovery had to look for an older checkpoint")
+        if done.recovery is not None and done.recovery.is_older:
+            require(partition in self.rotten, "a recovery had to look for an older checkpoint")
+            self.rotten.discard(partition)  # everything was saved anew
         if done.seconds == 0.0 or now.mode != "eventual":  # nobody ran it, or it is bounded by time
             return
         limits = policy.limits(now.open, 0, None)

@@ -30,7 +30,8 @@ class SimulatedInputs:
         self.logs = tuple(create(replace(s, id=f"input{i}", lateness=lateness[i])) for i, s in enumerate(specs))
         """As they were created."""
         keys, big = rng.choice([3, 8, 40]), rng.choice([0.0, 0.2])
-        self._tuples = [Tuples(rng, keys, big, late, rng.choice([0.2, 0.4, 0.8])) for late in lateness]
+        skew = rng.choice([1, 1, 4])
+        self._tuples = [Tuples(rng, keys, big, late, rng.choice([0.2, 0.4, 0.8]), skew) for late in lateness]
         self._weights = [rng.choice([1.0, 1.0, 0.1]) for _ in range(many)]
         self._rows: list[list[list[Row]]] = [[[] for _ in range(partitions)] for _ in range(many)]
         """Of each input and partition, by offset."""
