@@ -69,7 +69,7 @@ class Element:
         for piece in pieces(self._streams([m.first for m in before.inputs]), 0, stands, until, 20):
             parts += [(Kind.RESULT, columns) for columns in operator.feed(piece.tables)]
             operator.input_end = piece.end
-            if piece.position is not None:
+            if piece.is_edge:
                 stands = piece.position
                 self.edges.add(stands)
                 if self._rng.random() < 0.2:
@@ -105,7 +105,7 @@ class Element:
         streams = self._streams([m.oldest for m in marks.inputs])
         for piece in replayed(streams, 0, self.extent.oldest_input, marks.oldest, marks.stands, 30):
             operator.replay(piece.tables)
-            if piece.position is not None:
+            if piece.is_edge:
                 self.edges.add(piece.position)
         operator.input_end = marks.stands.ordinal
         assert operator.open_windows == self.extent.open_windows
