@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from strandline.errors import OptionError
-from strandline.operators.function_references import MISSING, plain_value, python_function, references
+from strandline.operators.function_references import MISSING, local_names, plain_value, python_function, references
+from strandline.operators.name_scopes import NamesByScope, bound_by, declared_global, parameters_of, words_in
 
 Function = Callable[..., Any]
 _STEADY: Final = ("math", "cmath", "numpy")
@@ -77,20 +78,27 @@ def identity_of(function: Function, parameters: Sequence[str]) -> FunctionIdenti
 
 def functions_of(function: Function) -> dict[str, types.FunctionType]:
     """The function and all Python functions that it calls, directly or not, each once and by a name of its own."""
-    found: dict[str, types.FunctionType] = {}
-
-    def add(one: types.FunctionType, name: str) -> None:
-        chosen, number = name, 2
-        while chosen in found or hasattr(builtins, chosen):
-            chosen, number = f"{name}{number}", number + 1
-        found[chosen] = one
-        for path, value in sorted(references(one).items()):
-            helper = python_function(value)
-            if helper is not None and not any(helper is known for known in found.values()):
-                add(helper, path.replace(".", "_"))
-
     assert isinstance(function, types.FunctionType)
+    paths: dict[int, str] = {}
+    every: dict[int, types.FunctionType] = {}
+    hidden: dict[int, set[str]] = {}  # names under which those that call a function would find something else
+
+    def add(one: types.FunctionType, path: str) -> None:
+        paths[id(one)], every[id(one)] = path, one
+        for called, value in sorted(references(one).items()):
+            helper = python_function(value)
+            if helper is not None:
+                hidden.setdefault(id(helper), set()).update(local_names(one.__code__))
+                if id(helper) not in every:
+                    add(helper, called.replace(".", "_"))
+
     add(function, MAIN)
+    found: dict[str, types.FunctionType] = {}
+    for key, one in every.items():
+        chosen, number = paths[key], 2
+        while one is not function and (chosen in found or hasattr(builtins, chosen) or chosen in hidden[key]):
+            chosen, number = f"{paths[key]}{number}", number + 1
+        found[chosen] = one
     return found
 
 
@@ -111,14 +119,10 @@ def _part(
     if node is None:
         _require_known_by_code(function, found)
         return FunctionPart(name, None)
-    code = function.__code__
-    arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
-    renamed = dict(zip(arguments, parameters or arguments, strict=False))
-    renamed |= {local: f"{local}_" for local in code.co_varnames[len(arguments) :] if local in (parameters or ())}
-    written = _ByValue(renamed, found, names, function)
+    written = _ByValue(node, parameters or (), found, names, function)
     made = ast.parse(f"def {name}(): pass").body[0]
     assert isinstance(made, ast.FunctionDef)
-    made.args = _arguments(node.args, renamed, function)
+    made.args = written.arguments(node.args)
     made.body = [written.visit(_copied(statement)) for statement in _body(node)]
     located = ast.fix_missing_locations(ast.copy_location(made, node))
     return FunctionPart(name, ast.unparse(located), located)
@@ -144,23 +148,6 @@ def _is_of(node: ast.AST, code: types.CodeType) -> bool:
     return (body.lineno, body.end_lineno, body.col_offset, body.end_col_offset) in set(code.co_positions())
 
 
-def _arguments(given: ast.arguments, renamed: Mapping[str, str], function: types.FunctionType) -> ast.arguments:
-    """The parameters without annotations, what they are by default written by value."""
-    defaults = [_literal_of(f"a default of {function.__name__}", v, function) for v in function.__defaults__ or ()]
-    keywords = function.__kwdefaults__ or {}
-    return ast.arguments(
-        posonlyargs=[ast.arg(renamed.get(a.arg, a.arg)) for a in given.posonlyargs],
-        args=[ast.arg(renamed.get(a.arg, a.arg)) for a in given.args],
-        vararg=None if given.vararg is None else ast.arg(given.vararg.arg),
-        kwonlyargs=[ast.arg(a.arg) for a in given.kwonlyargs],
-        kw_defaults=[
-            _literal_of(a.arg, keywords[a.arg], function) if a.arg in keywords else None for a in given.kwonlyargs
-        ],
-        kwarg=None if given.kwarg is None else ast.arg(given.kwarg.arg),
-        defaults=defaults,
-    )
-
-
 def _body(node: ast.Lambda | ast.FunctionDef) -> list[ast.stmt]:
     """Its statements, the docstring apart."""
     if isinstance(node, ast.Lambda):
@@ -171,46 +158,69 @@ def _body(node: ast.Lambda | ast.FunctionDef) -> list[ast.stmt]:
     return body[1:] if is_text and len(body) > 1 else body
 
 
-class _ByValue(ast.NodeTransformer):
-    """Parameters by their usual names, values in the places of theirs, functions by the names of their parts."""
+class _ByValue(NamesByScope):
+    """Parameters by their usual names, values in the places of theirs, functions by the names of their parts.
+
+    Nothing inside is called like a parameter of the function, so that those mean the same everywhere in it.
+    """
 
     def __init__(
         self,
-        renamed: Mapping[str, str],
+        node: ast.Lambda | ast.FunctionDef,
+        parameters: Sequence[str],
         found: Mapping[str, Any],
         names: Mapping[int, str],
         function: types.FunctionType,
     ) -> None:
-        self._renamed = renamed
+        self._parameters = parameters
         self._found = found
         self._names = names
         self._function = function
+        self._words = words_in(node) | {*parameters, *names.values()}
+        body, arguments = _body(node), [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+        local = bound_by(body) | {a.arg for a in parameters_of(node.args)}
+        scope: dict[str, str | None] = {name: self.called(name) for name in local}
+        scope |= dict(zip(arguments, parameters, strict=False))
+        super().__init__(scope | dict.fromkeys(declared_global(body)))
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        """A parameter, a value, or what it was."""
-        if node.id in self._renamed:
-            return ast.copy_location(ast.Name(self._renamed[node.id], node.ctx), node)
-        return self._resolved(node.id, node)
+    def arguments(self, given: ast.arguments) -> ast.arguments:
+        """The parameters without annotations, what they are by default written by value."""
+        defaults = [self._literal_of_default(value) for value in self._function.__defaults__ or ()]
+        keywords = self._function.__kwdefaults__ or {}
+        return ast.arguments(
+            posonlyargs=[self._argument(a) for a in given.posonlyargs],
+            args=[self._argument(a) for a in given.args],
+            vararg=None if given.vararg is None else self._argument(given.vararg),
+            kwonlyargs=[self._argument(a) for a in given.kwonlyargs],
+            kw_defaults=[
+                self._literal_of_default(keywords[a.arg]) if a.arg in keywords else None for a in given.kwonlyargs
+            ],
+            kwarg=None if given.kwarg is None else self._argument(given.kwarg),
+            defaults=defaults,
+        )
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """The value of a module's constant, or what it was."""
-        path = _path(node)
-        return self._resolved(path, node) if path in self._found else self.generic_visit(node)
+    def _argument(self, given: ast.arg) -> ast.arg:
+        return ast.arg(self._renamed(given.arg))
 
-    def _resolved(self, path: str, node: ast.Name | ast.Attribute) -> ast.AST:
+    def _literal_of_default(self, value: Any) -> ast.expr:
+        return _literal_of(f"a default of {self._function.__name__}", value, self._function)
+
+    def called(self, name: str) -> str:
+        """Another name if it is that of a parameter: one that nothing in the function has."""
+        chosen = name
+        while chosen in self._parameters or (chosen != name and chosen in self._words):
+            chosen += "_"
+        return chosen
+
+    def from_outside(self, path: str, node: ast.Name | ast.Attribute) -> ast.AST | None:
+        """The value, or the name of the part; None for modules, builtins and what is compiled by others."""
         value = self._found.get(path, MISSING)
         helper = python_function(value)
         if helper is not None:
             return ast.copy_location(ast.Name(self._names[id(helper)], ast.Load()), node)
         if value is MISSING or isinstance(value, types.ModuleType) or callable(value):
-            return node
+            return None
         return ast.copy_location(_literal_of(path, value, self._function), node)
-
-
-def _path(node: ast.expr) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    return f"{_path(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def _literal_of(name: str, value: Any, function: types.FunctionType) -> ast.expr:

@@ -62,7 +62,13 @@ def _paths(code: types.CodeType, free: set[str]) -> Iterator[list[str]]:
             path = [str(one.argval)]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):  # a lambda or a comprehension inside
-            yield from _paths(constant, free)
+            yield from _paths(constant, free & set(constant.co_freevars))
+
+
+def local_names(code: types.CodeType) -> set[str]:
+    """All names that belong to the function or to one inside of it."""
+    inside = [local_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return {*code.co_varnames, *code.co_cellvars}.union(*inside)
 
 
 def python_function(value: Any) -> types.FunctionType | None:
