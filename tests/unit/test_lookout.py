@@ -14,11 +14,15 @@ from strandline.testing.items import append_items, item_spec
 
 
 class Ticks:
-    """Counts them."""
+    """Counts them, except those that fail."""
 
     count = 0
+    failures = 0
 
     def tick(self) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(24, "Too many open files")
         self.count += 1
 
 
@@ -32,7 +36,8 @@ class Setting:
         self.inputs = OperatorInputs((), [Log.open(log.storage, clock) for log in self.writers])
         ticks: Any = Ticks()
         self.ticks = ticks
-        self.lookout = Lookout(self.inputs, ticks, every_s, ManualClock(now_us))
+        self.clock = ManualClock(now_us)
+        self.lookout = Lookout(self.inputs, ticks, every_s, self.clock)
 
 
 def test_it_ticks_once_for_new_tuples_of_any_input_and_not_for_what_was_there() -> None:
@@ -65,6 +70,17 @@ def test_a_look_that_fails_lets_a_batch_find_out_why(monkeypatch: pytest.MonkeyP
     assert setting.ticks.count == 1
 
 
+def test_tuples_of_which_spark_could_not_be_told_are_told_of_at_the_next_look() -> None:
+    setting = Setting()
+    append_items(setting.writers[0], {1: [(1, 2, 2)]})
+    setting.ticks.failures = 1
+    with pytest.raises(OSError, match="open files"):
+        setting.lookout.look()
+    setting.lookout.look()
+    setting.lookout.look()
+    assert setting.ticks.count == 1
+
+
 @pytest.mark.parametrize(
     ("every_s", "now_s", "pause_s"),
     [
@@ -79,3 +95,44 @@ def test_a_look_that_fails_lets_a_batch_find_out_why(monkeypatch: pytest.MonkeyP
 def test_looks_come_shortly_before_those_of_spark(every_s: float, now_s: float, pause_s: float) -> None:
     setting = Setting(every_s, round(now_s * 1e6))
     assert setting.lookout.pause_s() == pytest.approx(pause_s, abs=1e-6)
+
+
+@pytest.mark.parametrize("look_s", [0.05, 0.2, 0.45, 0.6, 1.7])
+def test_looks_that_take_long_begin_so_early_that_they_end_in_time(
+    look_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it is known that they do: a tick just after Spark's look waits for a whole interval."""
+    every_s = 0.5
+    setting = Setting(every_s, 1_790_000_000_123_000)
+    monkeypatch.setattr(setting.inputs, "refresh", lambda: setting.clock.advance(look_s))
+    setting.lookout.look()
+    for _ in range(8):
+        setting.clock.advance(setting.lookout.pause_s())
+        setting.lookout.look()
+        left_s = -setting.clock.now_us() / 1e6 % every_s
+        assert 0 < left_s <= max(every_s / 4, look_s / 2 + 0.001)
+
+
+def test_one_slow_look_does_not_make_all_later_ones_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    setting = Setting(10.0, 1_790_000_000_000_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(setting.inputs, "refresh", lambda: setting.clock.advance(4.0))
+        setting.lookout.look()
+    assert setting.lookout.pause_s() == pytest.approx(0.0, abs=1e-3)  # six seconds before Spark's
+    for _ in range(30):
+        setting.lookout.look()
+    assert setting.lookout.pause_s() == pytest.approx(5.75, abs=1e-3)
+
+
+def test_looks_of_an_operator_without_interval_become_seldom_while_nothing_comes() -> None:
+    setting = Setting()
+    pauses = []
+    for _ in range(600):
+        setting.lookout.look()
+        pauses.append(setting.lookout.pause_s())
+    assert set(pauses[:490]) == {0.01}
+    assert 4.5 < sum(pauses[:500]) < 6
+    assert set(pauses[510:]) == {0.25}
+    append_items(setting.writers[1], {0: [(1, 2, 2)]})
+    setting.lookout.look()
+    assert setting.lookout.pause_s() == 0.01

@@ -44,10 +44,13 @@ class OperatorInputs:
             log.refresh()
 
     def have_grown(self) -> bool:
-        """Takes in what was published since; whether there are tuples that were not there at the last such look."""
+        """Takes in what was published since; whether there are tuples that were not there when all `are_seen`."""
         self.refresh()
-        before, self._seen = self._seen, self._ends()
-        return self._seen != before
+        return self._ends() != self._seen
+
+    def are_seen(self) -> None:
+        """Spark knows of all tuples that are known now."""
+        self._seen = self._ends()
 
     def _ends(self) -> list[Sequence[int]]:
         return [log.state.ends[: log.spec.partitions] for log in self.logs]
