@@ -1,7 +1,9 @@
-"""What a barrier sets aside: long keys once and for good, and never more than goes through a driver."""
+"""What barriers and joins set aside: long keys once and for good, and never more than goes through a driver."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import InputError
 from strandline.operators import arrow_words, aside_tables, key_codec
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
+from strandline.operators.join.definition import JoinDefinition, JoinInput
+from strandline.operators.join.join_windows import JoinWindows
+from strandline.operators.operator import Definition
+from strandline.processing import step
 from strandline.processing.state_cache import StateCache
 from tests.operator_streams import COLUMNS, Row, set_aside
 from tests.union_streams import UnionStreams
@@ -77,3 +83,42 @@ def test_more_than_goes_through_the_driver_is_an_error(tmp_path: Path, monkeypat
     with pytest.raises(InputError, match="sets aside more than"):
         case.drain(tuples_max=10_000)
     assert list(case.output.blocks(0)) == []
+
+
+def joined(how: Any) -> Definition:
+    one = JoinInput(dict(COLUMNS), ("s",), "t")
+    return JoinDefinition.of(one, one, JoinWindows("band", -1_000, 1_000, how=how), group=4)
+
+
+def met() -> Definition:
+    own = tuple((c, kind) for c, kind in COLUMNS.items() if c != "s")
+    return BarrierDefinition(
+        (("s", "string"),), tuple(BarrierInput(name, "t", own) for name in ("left", "right")), at_most=2
+    )
+
+
+@pytest.mark.parametrize("policy", [cec(replay=1_000_000), instant("1 h")], ids=str)
+@pytest.mark.parametrize(
+    "make", [partial(joined, "inner"), partial(joined, "left"), met], ids=["inner", "left", "barrier"]
+)
+def test_what_steps_could_set_aside_a_recovery_can_pass_over_in_one_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[], Definition], policy: Policy
+) -> None:
+    """Its pieces are larger than those of a step: of what it only drops it may meet any amount."""
+    monkeypatch.setattr(aside_tables, "BYTES_MAX", 20_000)
+    monkeypatch.setattr(step, "ROWS_MIN", 20)
+    machine = [0]
+    case = UnionStreams(make(), 2, lambda p: StateCache(tmp_path / f"m{machine[0]}-{p}"), 1, "set_aside")
+    case.append(0, {0: rows(0, "z")})  # waits for all time, so that all is replayed
+    for at in range(0, 400, 20):
+        for number in (0, 1):
+            case.append(number, {0: rows(at, *["a"] * (5 if number else 3), *[LONG] * 15)})
+    case.drain(policy)
+    machine[0] += 1  # nothing is left on the machine: the state comes from the log
+    case.append(0, {0: rows(400, "a", LONG)})
+    case.append(1, {0: rows(400, "a", LONG)})
+    case.finish()
+    case.drain(policy)
+    aside = set_aside(case.output)
+    assert len(aside["key"]) == 2 * (20 * 15 + 1)
+    assert len(aside.get("barrier", [])) == (2 * 20 - 2 if "at_most" in str(case.definition.to_json()) else 0)

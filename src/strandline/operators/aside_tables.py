@@ -37,15 +37,17 @@ class AsideTables:
         """How much that is: it travels through the driver."""
         self.closed: list[list[pa.Array]] = []
         """Of windows, or tuples that wait, among them: columns that say so, so that nobody takes them for open."""
+        self.is_ignoring = False
+        """Whether what is added is dropped."""
 
     @property
     def tables(self) -> dict[str, pa.Table]:
         """A table for each reason."""
         return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
 
-    def forget(self) -> None:
-        """Forgets all of it."""
-        self._parts, self.nbytes, self.closed = {}, 0, []
+    def ignore(self) -> None:
+        """Drops what is added from now on."""
+        self.is_ignoring = True
 
     def _keep(self, reason: str, table: pa.Table) -> None:
         self.nbytes += table.nbytes

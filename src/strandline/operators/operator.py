@@ -97,8 +97,8 @@ class SetAside(Protocol):
     def nbytes(self) -> int:
         """Memory of all that."""
 
-    def forget(self) -> None:
-        """Forgets all of it: it was set aside before, and this is a recovery."""
+    def ignore(self) -> None:
+        """Drops what is added from now on, however much: it was set aside before, and this is a recovery."""
 
 
 class Definition(Protocol):

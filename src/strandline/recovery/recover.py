@@ -99,22 +99,22 @@ def recover(
 def _take_in_again(found: _Checkpoint, intake: Intake, stand: Stand) -> None:
     """Brings the operator of a checkpoint to where it stood."""
     operator, before = found.operator, found.standing
+    operator.aside.ignore()
     if before.mode == "eventual":
         for piece in intake.again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
             operator.replay(piece.tables)
-            operator.aside.forget()
         operator.input_end = before.input
     repeat(operator, intake, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
 
 
 def repeat(operator: Operator, intake: Intake, stretch: Stretch) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
+    operator.aside.ignore()
     has_times = operator.definition.has_times
     for piece in intake.again(stretch, operator.rows_at_once):
         operator.repeat(piece.tables)
         if piece.boundary is not None and has_times:
             operator.advance(piece.boundary)
-        operator.aside.forget()
     operator.input_end = stretch.end.ordinal
     if has_times and stretch.boundary is not None:
         operator.advance(stretch.boundary)  # it may have moved without a tuple

@@ -34,12 +34,16 @@ class Aside(AsideTables):
 
     def add_windows(self, reason: str, windows: Columns) -> None:
         """Adds windows that closed and have no result."""
+        if self.is_ignoring:
+            return
         columns = windows.without_result()
         self._add(reason, columns)
         self.closed.append(columns[: len(self._plan.result_columns)])
 
     def add_tuples(self, reason: str, tuples: pa.Table, number: int = 0) -> None:
         """Adds tuples of one of the inputs: key, time in the place of the window's, offset in that of `_input`."""
+        if self.is_ignoring:
+            return
         plan, rows = self._plan, tuples.num_rows
         offset = whole(tuples.column(OFFSET))
         moment = offset

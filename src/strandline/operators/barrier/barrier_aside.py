@@ -48,6 +48,8 @@ class BarrierAside(AsideTables):
         self._add(VALUE, number, tuples, {f"{one.name}_{one.time}": tuples.column(one.time)})
 
     def _add(self, reason: str, number: int, tuples: pa.Table, own: Mapping[str, pa.ChunkedArray]) -> None:
+        if self.is_ignoring:
+            return
         d, one = self._definition, self._definition.inputs[number]
         known = {name: tuples.column(name) for name, _ in d.key} | {TIME: tuples.column(one.time), **own}
         known |= {d.at_columns[number]: tuples.column(OFFSET)}

@@ -92,7 +92,7 @@ class BarrierOperator:
         shaped = self._shaped(tuples)
         new = [rows_of(table) for table in shaped]
         yield from results_of(self.definition, self.state, new, out.rows[:sets], out.places[:sets])
-        if len(dropped):
+        if len(dropped) and not self.aside.is_ignoring:
             self.aside.add(footprints_of(self.definition, self.state, dropped, dropped[:, 3], new))
         self._written += sets + len(dropped)
         self.opened += int(out.counts[2])
@@ -145,8 +145,8 @@ class BarrierOperator:
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Lets those of the tuples wait that did so before: all that no result was made of."""
-        aside = BarrierAside(self.definition)  # what was set aside is there already
-        made = aside.healthy(self.definition.shapes.over(tuples, "set_aside", aside.add_unmade), "set_aside")
+        made = self.definition.shapes.over(tuples, "set_aside", self.aside.add_unmade)
+        made = self.aside.healthy(made, "set_aside")
         waiting = [self._consumed.others(i, table) for i, table in enumerate(made)]
         incoming = incoming_of(self.definition, self.state, waiting)
         if not len(incoming.keys):

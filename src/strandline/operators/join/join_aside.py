@@ -71,10 +71,14 @@ class JoinAside(AsideTables):
                 todo='start the join with on_error="set_aside": such pairs are no results and go to its side log; '
                 f"or repair the condition and say so: where(…, version={d.where.version + 1})",
             )
+        if self.is_ignoring:
+            return
         nothing = [pa.nulls(len(why), stored_type(kind)) for _, kind in CONTROL]
         self._keep(WHERE, pa.table([*results, *nothing], names=[*names, *(name for name, _ in CONTROL)]))
 
     def _add(self, reason: str, side: int, tuples: pa.Table) -> None:
+        if self.is_ignoring:
+            return
         d, rows = self._definition, tuples.num_rows
         times, valid = words_of(tuples.column(d.times[side]), d.time_types[side])
         columns = {c: tuples.column(c) for c, _ in d.key} | {RESULT_TIME: from_words(times, valid, d.time_type)}

@@ -179,7 +179,7 @@ class JoinOperator(JoinSaving):
     def repeat(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples as `feed` did before, without results: who only looks need not know the condition."""
         end = self._end_of(tuples)
-        self.take_again(JoinAside(self.definition).shaped(tuples, "set_aside"))
+        self.take_again(self.aside.shaped(tuples, "set_aside"))
         self.input_end = end
 
     def _end_of(self, tuples: Sequence[pa.Table]) -> int:
@@ -193,7 +193,7 @@ class JoinOperator(JoinSaving):
             places = words_of(table.column(OFFSET), "long")[0]
             behind = table.slice(int(np.searchsorted(places, self.loaded[side], side="right")))
             new.append(behind)
-        self.take_again(JoinAside(self.definition).shaped(new, "set_aside"))
+        self.take_again(self.aside.shaped(new, "set_aside"))
 
     def take_again(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples without results. They meet only if it matters who was matched."""
