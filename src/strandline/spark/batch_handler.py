@@ -13,6 +13,7 @@ from strandline.errors import OptionError, StrandlineError
 from strandline.log.log_errors import unfinished
 from strandline.spark.error_in_text import failure_in
 from strandline.spark.place import Place
+from strandline.spark.silence import Silence
 from strandline.spark.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class BatchHandler(ABC):
         self._at_work = threading.Lock()
         self._stopping = False
         self._ticker: Ticker | None = None
+        self._silence = Silence(place.url)
         self._finisher: threading.Thread | None = None
         self._is_done = False
         """Whether all is published, as far as is known: a batch that comes now is the proof that it is not."""
@@ -53,13 +55,13 @@ class BatchHandler(ABC):
         self._spark_query = spark_query
         self._query, self._run = str(spark_query.id), str(spark_query.runId)
         self._started.set()
-        if (every_s := self.tick_every_s) is not None:
-            self._ticker = Ticker("strandline-ticker", every_s, self._tick)
+        if (pause_s := self.tick_every_s) is not None:
+            self._ticker = Ticker("strandline-ticker", pause_s, self._tick)
             self._ticker.start()
 
     @property
-    def tick_every_s(self) -> float | None:
-        """How often `idle` is called; None: never."""
+    def tick_every_s(self) -> float | Callable[[], float] | None:
+        """How often `idle` is called, or what says how long until the next time; None: never."""
         return None
 
     def idle(self) -> None:  # noqa: B027, most have nothing to do then
@@ -182,24 +184,26 @@ class BatchHandler(ABC):
     def _tick(self) -> bool:
         """One tick; False if there is to be no other. What goes wrong ends the query."""
         try:
-            if self._stopping or self._spark_query is None or not self._spark_query.isActive:
+            if self._stopping or self._is_over():
                 return False
-        except Exception:
-            return False  # Spark is gone
-        if not self._at_work.acquire(blocking=False):
-            return True
-        try:
-            if not self._stopping:
-                with self._in_words():
-                    self.idle()
+            if self._at_work.acquire(blocking=False):
+                try:
+                    if not self._stopping:
+                        with self._in_words():
+                            self.idle()
+                finally:
+                    self._at_work.release()
             return True
         except Exception as problem:
             if not self._stopping:
                 self.failure = self.failure or problem
-        finally:
-            self._at_work.release()
         self.end()
         return False
+
+    def _is_over(self) -> bool:
+        """Whether Spark's query has ended; raises if Spark has not said for long."""
+        query = self._spark_query
+        return query is None or not self._silence.ask(lambda: query.isActive, otherwise=True)
 
     def end(self) -> None:
         """Ends the query once it is idle: a failure is not to go unnoticed for want of input."""

@@ -62,6 +62,7 @@ class FollowingOperator:
     @property
     def has_news(self) -> bool:
         """Whether the input has nothing new but the time: a later boundary, or its end."""
+        self._job.inputs.refresh()
         return self._job.time_has_passed()
 
     def notice_time(self, writer: Writer) -> None:

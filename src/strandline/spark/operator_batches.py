@@ -8,9 +8,10 @@ while Spark is at the next one already.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from strandline.clock import stopwatch_s
 from strandline.failpoint import failpoint
 from strandline.log.manifest import Writer
 from strandline.spark.batch_handler import BatchHandler
@@ -20,18 +21,20 @@ from strandline.spark.listener_events import QueryNumbers
 from strandline.spark.lookout import Lookout
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
+from strandline.spark.silence import Silence
 from strandline.spark.sources import Sources
 from strandline.spark.spark_checkpoint import FOLDER
-from strandline.spark.ticker import Ticker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from strandline.spark.ticks import Ticks
 
 _OLD_US = 24 * 3_600_000_000
-_LOOK_EVERY_S = 0.25
+_ASK_EVERY_S = 0.15
+"""At most so often Spark is asked whether all goes on, and it is computed whether time has passed."""
+_ASK_AFTER_S = 1.0
+"""A failure, or an end, is noticed by then, whatever the trigger's interval."""
 _NOBODY = Writer("", "", -1)
 
 
@@ -52,9 +55,11 @@ class OperatorBatches(BatchHandler):
         self._sources = sources or Sources()
         self._job = job
         self._follows = follows
-        self._every_s = max(every_s, _LOOK_EVERY_S)
         self._lookout = Lookout(job.inputs, ticks, every_s)
-        self._looking = Ticker("strandline-lookout", self._lookout.pause_s, self._look)
+        self._untold = Silence(place.url)  # when Spark is told of new tuples
+        self._unheard = Silence(place.url)  # when it is asked how the sources are
+        self._looks = False
+        self._asked_s = self._idled_s = 0.0
         last = job.output.state.writer
         self._batch = -1 if last is None else last.batch
         self._numbers = QueryNumbers()
@@ -62,47 +67,48 @@ class OperatorBatches(BatchHandler):
         if standing := job.standing():
             self._tell(standing)
 
-    def runs_in(self, spark_query: StreamingQuery) -> None:
-        """Also looks at the input from now on, if it is to follow: Spark's clock ticks when that has grown."""
-        super().runs_in(spark_query)
-        if self._follows:
-            self._looking.start()
-
     @property
-    def tick_every_s(self) -> float | None:
-        """As often as the input is looked at for commits without tuples: Spark, which counts tuples, sees none."""
-        return self._every_s if self._follows else None
+    def tick_every_s(self) -> Callable[[], float] | None:
+        """Until the next look at the input, or until Spark is asked how it is; never, if it is not to follow."""
+        return self._pause_s if self._follows else None
+
+    def _pause_s(self) -> float:
+        is_heard = self._silence.is_broken and self._untold.is_broken and self._unheard.is_broken
+        left_s = self._lookout.pause_s() if is_heard else _ASK_AFTER_S
+        self._looks = left_s <= _ASK_AFTER_S
+        return min(left_s, _ASK_AFTER_S)
 
     def idle(self) -> None:
-        """Takes in that time has passed, or that the input is finished."""
+        """If a look is due: lets Spark know of new tuples. Without any, takes in that time has passed, or the end.
+
+        Both by one look: on a slow store, neither keeps the other from its turn.
+        """
+        if self._looks and not self._tell_spark() and stopwatch_s() - self._idled_s >= _ASK_EVERY_S:
+            self._idled_s = stopwatch_s()
+            self._take_in_time()
+
+    def look(self) -> None:
+        """Lets Spark know of all tuples that the input has now; raises if it cannot be told."""
+        with self._at_work:
+            self._lookout.look()
+
+    def _tell_spark(self) -> bool:
+        """The same; whether there were any. If Spark cannot be told, the next look tells, and raises after a minute."""
+        return self._untold.ask(self._lookout.look, otherwise=True)
+
+    def _take_in_time(self) -> None:
+        """Takes in that time has passed, or that the input is finished, as the last look has found it."""
         if self._job.time_has_passed():
             self._job.become_cancellable()
             self._job.catch_up(Writer(self._query, self._run, self._batch), lambda: not self._stopping, self._tell)
 
-    def look(self) -> None:
-        """Lets Spark know of all tuples that the input has now."""
-        with self._at_work:
-            self._lookout.look()
-
-    def _look(self) -> bool:
-        """The same unless a batch is under way, which looks itself; False if there is to be no other look."""
-        if self._stopping:
-            return False
-        if self._at_work.acquire(blocking=False):
-            try:
-                self._lookout.look()
-            except Exception:
-                return False  # Spark is gone
-            finally:
-                self._at_work.release()
-        return True
-
     def take_in_all(self) -> None:
-        """The same now."""
+        """Takes in all that is published by now, also what Spark knows nothing of."""
         self._sources.take_in_all()
         with self._at_work, self._in_words():
             if not self._stopping:
-                self.idle()
+                self._job.inputs.refresh()
+                self._take_in_time()
 
     def require_can_complete(self) -> None:
         """Raises unless all of its inputs are sources of its own: they decide when their streams are finished."""
@@ -130,7 +136,7 @@ class OperatorBatches(BatchHandler):
         self._job.catch_up(writer, lambda: not self._stopping, self._tell, no_more=not self._follows)
         self._numbers.put(self._spark_query, df.sparkSession._jvm, self._taken, self.progress)
         if self._follows:
-            self._lookout.look()  # what came meanwhile need not wait for the next look
+            self._tell_spark()  # what came meanwhile need not wait for the next look
         failpoint("before-spark-commit")
 
     @property
@@ -145,15 +151,20 @@ class OperatorBatches(BatchHandler):
         return {**self.progress, **self._job.lags, **({"sources": reports} if reports else {})}
 
     def _tick(self) -> bool:
-        """Also notices when a source has failed, which ends the operator, or the operator has, which ends them."""
-        if not self._stopping and (problem := self._sources.failure) is not None:
-            self.failure = self.failure or problem
-            self.end()
+        """Also ends the sources when the operator has ended."""
         goes_on = super()._tick()
         if not goes_on:
-            self._looking.stop()
             self._sources.stop()
         return goes_on
+
+    def _is_over(self) -> bool:
+        """Also raises what has stopped a source. Looks may come more often than Spark is asked."""
+        if stopwatch_s() - self._asked_s < _ASK_EVERY_S:
+            return False
+        self._asked_s = stopwatch_s()
+        if (problem := self._unheard.ask(lambda: self._sources.failure, otherwise=None)) is not None:
+            raise problem
+        return super()._is_over()
 
     def _tell(self, report: Mapping[str, Any]) -> None:
         self._taken += report["input_tuples"]
@@ -162,6 +173,8 @@ class OperatorBatches(BatchHandler):
     def settle(self, timeout_s: float | None) -> bool:
         """Ends what is done for the stream beside the batches, for which nobody has to wait, and its own sources."""
         is_done = super().settle(timeout_s)
+        if self._ticker is not None:
+            self._ticker.stop()
         self._job.close()
         self._sources.stop()
         return is_done

@@ -122,8 +122,8 @@ class OperatorInputs:
         """Whether there is something to take in of which Spark, which counts tuples, knows nothing.
 
         Of one stream: nothing but a later boundary, or its end. Of several, also tuples that have waited for it.
+        Goes by what was last taken in of the inputs, see `refresh`.
         """
-        self.refresh()
         if not self.is_one:
             return next_batch(element, self.logs, ours) is not None
         (log,) = self.logs
