@@ -89,11 +89,19 @@ def stacked(parts: Sequence[Sequence[pa.Array]]) -> list[Any]:
 
 
 def sizes_at(parts: Sequence[Rows], places: Int64s) -> Sizes:
-    """Bytes of the rows at these places; of nulls, any."""
-    if all(isinstance(part.sizes, int) for part in parts):
-        return max((part.largest for part in parts), default=0)
-    every = np.concatenate([np.broadcast_to(np.asarray(part.sizes, np.int64), len(part)) for part in parts])
-    found: Int64s = every[np.maximum(places, 0)]
+    """Bytes of the rows at these places; of nulls, any. Parts that none of them is in cost nothing."""
+    if not parts:
+        return 0
+    ends, at = np.cumsum([len(part) for part in parts]), np.maximum(places, 0)
+    owner = np.searchsorted(ends, at, side="right").astype(np.uint16 if len(parts) < 1 << 16 else np.int64)
+    order = np.argsort(owner, kind="stable")  # by radix
+    owners, begins = np.unique(owner[order], return_index=True)
+    if all(isinstance(parts[i].sizes, int) for i in owners):
+        return max((parts[i].largest for i in owners), default=0)
+    found: Int64s = np.empty(len(places), np.int64)
+    for i, mine in zip(owners.tolist(), np.split(order, begins[1:]), strict=True):
+        sizes = parts[i].sizes
+        found[mine] = sizes if isinstance(sizes, int) else sizes[at[mine] - (int(ends[i]) - len(parts[i]))]
     return found
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, in_order, portions, stacked
 from strandline.operators.arrow_words import whole
 from strandline.operators.barrier.consumed import Consumed
@@ -72,8 +73,11 @@ def footprints_of(
     fresh = new or [()] * len(state.payloads)
     sizes = np.zeros(len(lines), np.int64)
     for i, payload in enumerate(state.payloads):
-        mine = lines[:, 0] == i
-        sizes[mine] = payload.sizes(lines[mine, 1], fresh[i])
+        mine, most = lines[:, 0] == i, payload.largest(fresh[i])
+        if most * len(lines) <= arrow_rows.PORTION_BYTES_MAX:
+            sizes[mine] = most  # to know better takes a look at every row
+        else:
+            sizes[mine] = payload.sizes(lines[mine, 1], fresh[i])
     cut = list(portions(sizes, len(lines))) or [(0, 0)]
     return stacked([_footprints(definition, state, lines[b:e], taken_in[b:e], fresh) for b, e in cut])
 

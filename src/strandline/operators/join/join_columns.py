@@ -73,7 +73,10 @@ def footprints_of(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
     sizes = np.zeros(len(sides), np.int64)
     for side in SIDES:
         mine, payloads = sides == side, join.payloads[side]
-        sizes[mine] = payloads.sizes(numbers[mine] - (payloads.first or 0))
+        if payloads.largest() * len(sides) <= arrow_rows.PORTION_BYTES_MAX:
+            sizes[mine] = payloads.largest()  # to know better takes a look at every row
+        else:
+            sizes[mine] = payloads.sizes(numbers[mine] - (payloads.first or 0))
         if not join.definition.key_codec.fits_word:
             sizes[mine] += join.rings[side].read(numbers[mine])[3] & LENGTH_MAX
     cut = portions(sizes, len(sides))
