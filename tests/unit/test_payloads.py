@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from strandline import arrow_rows
-from strandline.arrow_rows import in_order, portions, row_bytes, rows_of, taken
+from strandline.arrow_rows import in_order, portions, row_bytes, rows_of, sizes_at, taken
 from strandline.operators.open_windows import payloads as payloads_
-from strandline.operators.open_windows.payloads import CHUNKS_MAX, Payloads
+from strandline.operators.open_windows.payloads import CHUNKS_MAX, ROW_BYTES, Payloads
 
 SCHEMA = pa.schema([("a", pa.int64()), ("l", pa.list_(pa.string()))])
 
@@ -106,3 +106,67 @@ def test_portions_are_whole_rows_and_all_of_them() -> None:
     assert list(portions(10, 3, 30)) == [(0, 3)]
     assert list(portions(10, 5, 25)) == [(0, 2), (2, 4), (4, 5)]
     assert list(portions(np.array([1, 50, 1, 1, 9]), 5, 10)) == [(0, 1), (1, 2), (2, 4), (4, 5)]
+
+
+TEXTS = pa.schema([("s", pa.string())])
+
+
+def texts(rows: int, width: int) -> pa.Table:
+    return pa.table({"s": pa.array(["x" * width] * rows)})
+
+
+def test_a_few_live_tuples_do_not_hold_the_bytes_of_many_dead_ones() -> None:
+    store, rows = Payloads(TEXTS), 0
+    for _ in range(4):
+        store.add(rows, texts(500, 60_000), rows + 500)
+        rows += 500
+    store.drop_before(rows - 1)
+    assert store.arena.nbytes < 8 << 20
+    assert store.taken(np.array([rows - 1 - (store.first or 0)])).column("s").to_pylist() == ["x" * 60_000]
+
+
+def test_the_arena_shrinks_when_a_burst_is_over() -> None:
+    store, rows = Payloads(TEXTS), 0
+    for _ in range(20):
+        store.add(rows, texts(2_000, 1_000), rows + 2_000)
+        rows += 2_000
+    assert store.arena.nbytes > 40_000_000
+    replaced = 0
+    for _ in range(100):
+        store.begin()
+        store.drop_before(rows - 10)
+        store.add(rows, texts(10, 1_000), 20)
+        replaced += store.is_replaced
+        rows += 10
+    assert store.arena.nbytes < 8 << 20
+    assert replaced < 5
+    live = np.arange(rows - 20, rows) - (store.first or 0)
+    again = Payloads(TEXTS, store.arena, store.table)
+    assert again.taken(live).column("s").to_pylist() == ["x" * 1_000] * 20
+
+
+def test_a_window_in_its_steady_state_writes_each_payload_once() -> None:
+    store, written, kept, batch = Payloads(TEXTS), 0, 65_536, 8_192
+    for rows in range(0, 8 * kept, batch):
+        store.begin()
+        store.drop_before(rows - kept + batch // 3)
+        store.add(rows, texts(batch, 500), kept)
+        if rows >= 2 * kept:
+            written += len(store.changed) * ROW_BYTES
+            assert not store.is_replaced
+    assert written < 1.1 * 6 * kept * (500 + 4)
+
+
+def test_payloads_of_another_time_are_told_from_broken_ones() -> None:
+    with pytest.raises(ValueError, match="another time"):
+        Payloads(TEXTS, np.zeros((4, ROW_BYTES), np.uint8), np.ones((3, 4), np.int64))
+
+
+def test_sizes_are_looked_up_only_in_parts_that_own_a_place() -> None:
+    parts = [rows_of(texts(10, width))[0] for width in (1, 2, 3)]
+    assert sizes_at(parts, np.array([25, -1, 0, 29, 9])).tolist() == [8, 6, 6, 8, 6]  # type: ignore[union-attr]
+    assert ["sizes" in vars(part) for part in parts] == [True, False, True]
+    assert sizes_at([], np.array([-1])) == 0
+    numbers = rows_of(pa.table({"a": [1, 2]}))
+    mixed = sizes_at([*numbers, *parts[:1]], np.array([3, 1]))
+    assert np.asarray(mixed).tolist() == [6, 9]

@@ -3,13 +3,14 @@
 A chunk is an Arrow record batch in Arrow's own format for messages, read where it lies. Tuples have numbers in the
 order of arrival, so that a tuple's number tells its chunk and row. Small neighbours are merged as they come, within a
 part of what is kept and the bytes that a chunk may have; a chunk goes when its last tuple goes. It is written anew only
-when its dead tuples are many beside all that is kept: every tuple that is written again costs a step twice.
+when its dead tuples are many beside all that is kept, or their bytes: every tuple that is written again costs a step
+twice. The arena becomes smaller when little of it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -29,7 +30,13 @@ _MERGED_PART: Final = 32
 """Neighbours are merged up to this part of all that is kept."""
 _DEAD_PART: Final = 4
 """Dead tuples of a chunk stay with it up to this part of all that is kept."""
+_DEAD_BYTES_MIN: Final = 4 << 20
+"""The same by bytes: so many stay in any case."""
 _GROWTH: Final = 1.25
+_USED_PART: Final = 4
+"""The arena is moved to a smaller one when less than this part of it is used,"""
+_ARENA_MIN: Final = (4 << 20) // ROW_BYTES
+"""if it has more rows than that."""
 _CHUNK_WORDS: Final = 5
 
 
@@ -56,12 +63,12 @@ class Payloads:
         """Raises ValueError if the arrays are not those of payloads."""
         self.schema = schema
         self._arena: Bytes = np.empty((0, ROW_BYTES), np.uint8) if arena is None else arena
+        if table is not None and table.shape[1:] != (_CHUNK_WORDS,):
+            raise ValueError("payloads of another time")
         rows = () if table is None else table[table[:, 3] > 0].tolist()
         self._chunks = [_Chunk(*row) for row in rows]
         self._room_in_table = CHUNKS_MAX if table is None else len(table)
         self._read: dict[int, Rows] = {}
-        if table is not None and table.shape[1:] != (_CHUNK_WORDS,):
-            raise ValueError("payloads of another time")
         if self._arena.shape[1:] != (ROW_BYTES,) or any(c.at + c.size > len(self._arena) for c in self._chunks):
             raise ValueError("payloads out of bounds")
         self.begin()
@@ -141,10 +148,43 @@ class Payloads:
         if self._chunks:
             head = self._chunks[0]
             dead = number - head.first
-            if dead > _MERGED_MIN and dead > self.rows // _DEAD_PART:
+            if self._is_worth_it(head, dead):
                 rest = pa.Table.from_batches([self._rows(head).batch.slice(dead)])
                 self._free(head)
                 self._put(number, rest, place=0)
+        self._shrink()
+
+    def _is_worth_it(self, head: _Chunk, dead: int) -> bool:
+        """Whether the first chunk has so many dead tuples, or bytes of them, that it is to be written without them."""
+        if dead <= 0:
+            return False
+        if dead > _MERGED_MIN and dead > self.rows // _DEAD_PART:
+            return True
+        # Of tuples of one size: as a rule they are, and to look at each takes as long as to write them.
+        dead_bytes = head.size * ROW_BYTES * dead // head.rows
+        return dead_bytes > max(_DEAD_BYTES_MIN, self._used * ROW_BYTES // _DEAD_PART)
+
+    @property
+    def _used(self) -> int:
+        """How many rows of the arena belong to chunks."""
+        return sum(c.size for c in self._chunks)
+
+    def _shrink(self) -> None:
+        """Moves chunks to a smaller arena if they use little of this one.
+
+        It is twice as large as they are: before it is moved again, as much has come or gone as was moved.
+        """
+        used = self._used
+        room = max(_ARENA_MIN, 2 * used)
+        if len(self._arena) <= _ARENA_MIN or used * _USED_PART >= len(self._arena):
+            return
+        smaller, at, moved = np.zeros((room, ROW_BYTES), np.uint8), 0, []
+        for chunk in self._chunks:
+            smaller[at : at + chunk.size] = self._arena[chunk.at : chunk.at + chunk.size]
+            moved.append(replace(chunk, at=at))
+            at += chunk.size
+        self._arena, self._chunks, self._read = smaller, moved, {}  # what was read refers to the old one
+        self.is_replaced = True
 
     def choose(self, numbers: Int64s) -> None:
         """Keeps the payloads of these tuples alone, which are numbered anew from 0 on."""
