@@ -184,3 +184,19 @@ def test_the_example_of_three_streams_in_the_documentation_prints_what_it_says(
     code = text.partition("```python\n")[2].partition("```")[0]
     exec(compile(code, "docs/joins.md", "exec"), {})
     assert capsys.readouterr().out == code.rstrip().rpartition("# ")[2] + "\n"
+
+
+@pytest.mark.parametrize("kind", ["join", "counts", "barrier", "union"])
+def test_a_computed_column_that_nobody_uses_is_not_computed(kind: str) -> None:
+    sources = [readings("n long, unused long") for _ in range(2)]
+    more = {"z": pc.field("unused") + 1}
+    first = [source.select("id", "at", m=TWICE, **more) for source in sources]
+    shaped = first if kind == "union" else [one.select("id", "at", "m") for one in first]
+    run = sl.testing.run(built(kind, *shaped))
+    for i, source in enumerate(sources):
+        source.add([(1, 1, 5 + i, 0)])
+        source.finish()
+    run.step()
+    assert run.results.num_rows == 1
+    run.crash()
+    assert run.step().num_rows == 0

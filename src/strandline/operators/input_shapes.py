@@ -39,6 +39,12 @@ class InputShapes:
             return tuple(map(tuple, takes))
         return tuple(tuple(s.reads(columns)) for s, columns in zip(self.shapes, takes, strict=True))
 
+    def pruned(self, takes: Sequence[Sequence[str]]) -> InputShapes:
+        """Returns them without what is not needed to give these columns of each input, see `reads`."""
+        if not self.shapes:
+            return self
+        return InputShapes(tuple(s.pruned(columns) for s, columns in zip(self.shapes, takes, strict=True)))
+
     def schema_over(self, schemas: Sequence[pa.Schema]) -> Sequence[pa.Schema]:
         """What they make of tuples of these schemas, an input each."""
         pairs = zip(self.shapes or [AS_IS] * len(schemas), schemas, strict=True)

@@ -100,7 +100,7 @@ class AggregateOperator:
         takes = self.definition.takes
         names = [*takes[0], OFFSET]
         tell = partial(self.aside.add_tuples, "value")
-        made = self.definition.before.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
+        made = self.definition.shaping_before.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
         pairs = zip(made, takes, strict=True)
         return one_table([pa.table([*map(t.column, own), t.column(OFFSET)], names=names) for t, own in pairs])
 

@@ -264,6 +264,11 @@ class AggregateDefinition:
         return distinct([a.where for a in self.accumulators])
 
     @cached_property
+    def shaping_before(self) -> InputShapes:
+        """The shapes of several inputs as far as the operator needs them."""
+        return self.before.pruned(self.takes)
+
+    @cached_property
     def shaping(self) -> Shape:
         """The shape as far as the operator needs it, and the conditions of aggregates."""
         pruned = self.shape.pruned(self._columns)

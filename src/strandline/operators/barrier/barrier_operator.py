@@ -81,7 +81,7 @@ class BarrierOperator:
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in tuples, a table an input; yields the sets that they complete, with the places of their tuples."""
-        made = self.definition.shapes.over(tuples, self.on_error, self.aside.add_unmade)
+        made = self.definition.shaping.over(tuples, self.on_error, self.aside.add_unmade)
         tuples = self.aside.healthy(made, self.on_error)
         incoming = incoming_of(self.definition, self.state, tuples)
         many = len(incoming.keys)
@@ -145,7 +145,7 @@ class BarrierOperator:
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Lets those of the tuples wait that did so before: all that no result was made of."""
-        made = self.definition.shapes.over(tuples, "set_aside", self.aside.add_unmade)
+        made = self.definition.shaping.over(tuples, "set_aside", self.aside.add_unmade)
         made = self.aside.healthy(made, "set_aside")
         waiting = [self._consumed.others(i, table) for i, table in enumerate(made)]
         incoming = incoming_of(self.definition, self.state, waiting)

@@ -92,6 +92,11 @@ class BarrierDefinition:
         key = tuple(name for name, _ in self.key)
         return tuple((*key, *(name for name, _ in one.columns)) for one in self.inputs)
 
+    @cached_property
+    def shaping(self) -> InputShapes:
+        """The shapes as far as the barrier needs them."""
+        return self.shapes.pruned(self.takes)
+
     @property
     def times(self) -> tuple[str, ...]:
         """The time column of each input."""

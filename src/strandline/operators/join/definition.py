@@ -121,8 +121,18 @@ class JoinDefinition:
     @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
         """The columns that are read of each input."""
+        return self.shapes.reads(self.takes)
+
+    @property
+    def takes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that are taken in of each input: all that its shape leaves."""
         keys = [c for c, _ in self.key]
-        return self.shapes.reads([(*keys, *(c for c, _ in self.columns[side])) for side in SIDES])
+        return tuple((*keys, *(c for c, _ in self.columns[side])) for side in SIDES)
+
+    @cached_property
+    def shaping(self) -> InputShapes:
+        """The shapes as far as the join needs them."""
+        return self.shapes.pruned(self.takes)
 
     @property
     def has_times(self) -> bool:

@@ -41,7 +41,7 @@ class JoinAside(AsideTables):
 
     def shaped(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
         """The tuples of both sides in their shapes, as far as a join can take them; see `healthy`."""
-        made = self._definition.shapes.over(tuples, on_error, partial(self._add, VALUE))
+        made = self._definition.shaping.over(tuples, on_error, partial(self._add, VALUE))
         return [self.healthy(side, table, on_error) for side, table in enumerate(made)]
 
     def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
