@@ -565,6 +565,31 @@ def test_two_that_redo_at_the_same_time_both_find_the_state_or_nothing(
         chain.check()
 
 
+@pytest.mark.parametrize("kind", ["whole", "delta"])
+def test_who_redoes_second_finds_what_the_first_has_redone(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    chain.step("a0")
+    chain.step("a1", whole=kind == "whole")
+    owner, name = (os, "replace") if kind == "whole" else (state_file, "read_changes")
+    usual = getattr(owner, name)
+    faster: list[bool] = []
+
+    def overtaken(*arguments: Any) -> Any:
+        if not faster and str(arguments[0]).endswith(f"a1.{kind}"):
+            faster.append(True)
+            cache = chain.cache()
+            assert chain.open(cache=cache) is not None
+            cache.close()
+        return usual(*arguments)
+
+    monkeypatch.setattr(owner, name, overtaken)
+    found = chain.open()
+    assert faster
+    assert found is not None
+    chain.check_is_true(found)
+
+
 FROZEN = """
 import fcntl, os, signal, sys
 from pathlib import Path

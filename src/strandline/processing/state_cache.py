@@ -90,14 +90,19 @@ class StateCache:
             return None
 
     def _redo(self, attempt: str) -> bool:
-        whole, changes = self._folder / f"{attempt}.whole", self._folder / f"{attempt}.delta"
-        if whole.exists():
-            os.replace(whole, self._base)
-            self._sweep()
-            return True
-        if not changes.exists():
+        try:
+            os.replace(self._folder / f"{attempt}.whole", self._base)
+        except FileNotFoundError:
+            return self._redo_changes(attempt)
+        self._sweep()
+        return True
+
+    def _redo_changes(self, attempt: str) -> bool:
+        changes = self._folder / f"{attempt}.delta"
+        try:
+            meta, arrays = state_file.read_changes(changes)
+        except FileNotFoundError:
             return self._tag() == attempt  # another attempt at this batch may just have been faster
-        meta, arrays = state_file.read_changes(changes)
         with _opened(self._base, os.O_RDWR) as descriptor, _locked(descriptor, fcntl.LOCK_EX):
             head = state_file.read_head(descriptor)
             if head["attempt"] == attempt:
