@@ -1,5 +1,6 @@
 """What an operator over streams does beside Spark's batches, in one thread: looks, tells Spark, takes in time, ends."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -53,8 +54,8 @@ class Job:
     def time_has_passed(self) -> bool:
         return True
 
-    def become_cancellable(self) -> None:
-        pass
+    def cancellable(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def catch_up(self, *_: Any) -> None:
         self.taken_s.append(time.monotonic())

@@ -1,5 +1,6 @@
 """Operators that share an entry point's query, without Spark: who may end it, and who hears of an end."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -249,8 +250,8 @@ class Job:
     def standing(self) -> dict[str, Any]:
         return {}
 
-    def become_cancellable(self) -> None:
-        pass
+    def cancellable(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def close(self) -> None:
         self.is_tidy = True

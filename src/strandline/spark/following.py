@@ -100,8 +100,8 @@ class FollowingOperator:
         if self._has_left:
             return
         try:
-            self._job.become_cancellable()
-            self.catch_up(writer)
+            with self._job.cancellable():
+                self.catch_up(writer)
         except Exception as problem:
             if not self._is_cancelled:  # then somebody would not wait, and knows
                 self.failure = problem

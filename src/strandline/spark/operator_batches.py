@@ -99,8 +99,8 @@ class OperatorBatches(BatchHandler):
     def _take_in_time(self) -> None:
         """Takes in that time has passed, or that the input is finished, as the last look has found it."""
         if self._job.time_has_passed():
-            self._job.become_cancellable()
-            self._job.catch_up(Writer(self._query, self._run, self._batch), lambda: not self._stopping, self._tell)
+            with self._job.cancellable():
+                self._job.catch_up(Writer(self._query, self._run, self._batch), lambda: not self._stopping, self._tell)
 
     def take_in_all(self) -> None:
         """Takes in all that is published by now, also what Spark knows nothing of."""

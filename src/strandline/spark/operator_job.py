@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from strandline.processing.element import Element
 from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
+from strandline.spark.job_group import job_group
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.older_checkpoint import warn_of_older
 from strandline.spark.operator_inputs import OperatorInputs
@@ -159,9 +161,9 @@ class OperatorJob:
         """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`."""
         return self.inputs.time_has_passed(self._work.element, self.output.state)
 
-    def become_cancellable(self) -> None:
-        """For a thread of our own: Spark cancels the jobs of its queries' threads, not of ours."""
-        self._context.setJobGroup(self._consumer, f"operator of {self._output_place.url}", interruptOnCancel=True)
+    def cancellable(self) -> AbstractContextManager[None]:
+        """Lets `cancel` end what this thread does inside: Spark cancels jobs of its queries' threads, not of ours."""
+        return job_group(self._context, self._consumer, f"operator of {self._output_place.url}")
 
     def cancel(self) -> None:
         """Ends the steps that run; what they would have published is computed again."""

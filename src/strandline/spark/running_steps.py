@@ -7,13 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
+from strandline.spark.job_group import DESCRIPTION, GROUP
 from strandline.wording import plural
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-_DESCRIPTION = "spark.job.description"
-_GROUP = "spark.jobGroup.id"
 
 
 class RunningSteps:
@@ -28,9 +26,9 @@ class RunningSteps:
     def shown(self, steps: int, tuples: int) -> Iterator[None]:
         """Lets everybody see that so many steps take in so many tuples, while they run."""
         context = self._context
-        described = context.getLocalProperty(_DESCRIPTION)
+        described = context.getLocalProperty(DESCRIPTION)
         context.setJobDescription(f"strandline: {self._url} takes in {plural(tuples, 'tuple')}")
-        self._now = tuples, steps, stopwatch_s(), str(context.getLocalProperty(_GROUP) or "")
+        self._now = tuples, steps, stopwatch_s(), str(context.getLocalProperty(GROUP) or "")
         try:
             yield
         finally:
