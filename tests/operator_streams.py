@@ -333,7 +333,9 @@ def uninterrupted_and_aside(
         found.append(due)
     schema = output_spec(p).arrow
     results = pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)])
-    return bits(results), [row for table in operator.aside.tables.values() for row in table.to_pylist()]
+    return bits(results), [
+        row for tables in operator.aside.tables.values() for table in tables for row in table.to_pylist()
+    ]
 
 
 def set_aside(log: Log) -> dict[str, list[Row]]:

@@ -122,3 +122,35 @@ def test_what_steps_could_set_aside_a_recovery_can_pass_over_in_one_go(
     aside = set_aside(case.output)
     assert len(aside["key"]) == 2 * (20 * 15 + 1)
     assert len(aside.get("barrier", [])) == (2 * 20 - 2 if "at_most" in str(case.definition.to_json()) else 0)
+
+
+def test_a_backlog_of_one_key_is_set_aside_without_the_columns_of_other_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dropping the oldest is what a barrier with at_most is for: columns that have no values weigh nothing."""
+    own = tuple((c, kind) for c, kind in COLUMNS.items() if c != "s")
+    inputs = tuple(BarrierInput(f"i{n}", "t", own) for n in range(6))
+    definition = BarrierDefinition((("s", "string"),), inputs, at_most=6)
+    case = UnionStreams(definition, 6, lambda p: StateCache(tmp_path / f"state{p}"), 1, "set_aside")
+    monkeypatch.setattr(aside_tables, "BYTES_MAX", 100 * 500)
+    case.append(0, {0: rows(0, *["a"] * 500)})
+    for number in range(1, 6):
+        case.append(number, {0: rows(600, "a")})
+    case.finish()
+    case.drain(tuples_max=10_000)
+    assert len(case.results(0)) == 1
+    found = set_aside(case.output)["barrier"]
+    assert [row["i0_v"] for row in found] == list(range(498))
+    assert [row["_at_i0"] for row in found] == list(range(498))
+    assert {(row["s"], row["i1_v"], row["i5_x"], row["_at_i5"]) for row in found} == {("a", None, None, None)}
+
+
+def test_too_much_of_one_time_says_where_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aside_tables, "BYTES_MAX", 1_000)
+    case = UnionStreams(met(), 2, lambda p: StateCache(tmp_path / f"state{p}"), 1, "set_aside")
+    case.append(0, {0: [{"k": 1, "s": "a", "v": i, "x": 0.5, "t": 7} for i in range(100)]})
+    case.finish()
+    with pytest.raises(InputError, match="sets aside more than") as raised:
+        case.drain(tuples_max=10_000)
+    assert raised.value.where == "barrier, input left, place 0"
+    assert "at_most" in raised.value.todo

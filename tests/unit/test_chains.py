@@ -106,7 +106,7 @@ def test_a_sum_may_have_38_digits_and_no_more(sign: int) -> None:
             fed((plan.fresh(), PlainOperator(plan)), kind, too_much)  # type: ignore[arg-type]
         made = plan.fresh("set_aside"), PlainOperator(plan, "set_aside")
         assert [r["total"] for r in fed(made, kind, [*too_much, half, half])] == [Decimal(sign * (10**38 - 2))]
-        assert made[0].aside.tables["overflow"].num_rows == len(made[1].aside) == 1
+        assert made[0].aside.tables["overflow"][0].num_rows == len(made[1].aside) == 1
 
 
 def test_a_mean_whose_digits_do_not_fit_is_an_error_or_set_aside() -> None:

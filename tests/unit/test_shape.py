@@ -101,7 +101,7 @@ def test_a_tuple_that_cannot_be_computed_stops_the_operator_or_is_set_aside() ->
     operator = FAILING.fresh("set_aside")
     operator.begin()
     list(operator.feed([rows]))
-    assert operator.aside.tables["value"].column("_input").to_pylist() == [1, 3]
+    assert operator.aside.tables["value"][0].column("_input").to_pylist() == [1, 3]
     assert operator.input_end == 5
 
 

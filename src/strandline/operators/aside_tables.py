@@ -29,10 +29,13 @@ def unfit_tuples(taker: str, reason: str, many: int, where: str) -> InputError:
 
 
 class AsideTables:
-    """Tables in the columns of footprints, by the reason why they were set aside."""
+    """Tables in those of the columns of footprints that have values, by the reason why they were set aside."""
+
+    advice = "this is for poison, not for a whole stream: repair the condition, or filter before the operator"
+    """What to do if it is too much."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[pa.Table]] = {}
+        self._parts: dict[str, dict[tuple[str, ...], list[pa.Table]]] = {}
         self.nbytes = 0
         """How much that is: it travels through the driver."""
         self.closed: list[list[pa.Array]] = []
@@ -41,19 +44,21 @@ class AsideTables:
         """Whether what is added is dropped."""
 
     @property
-    def tables(self) -> dict[str, pa.Table]:
-        """A table for each reason."""
-        return {reason: pa.concat_tables(parts) for reason, parts in self._parts.items()}
+    def tables(self) -> dict[str, list[pa.Table]]:
+        """For each reason some tables, each with columns of its own: those that it does not have are null."""
+        return {reason: [*map(pa.concat_tables, parts.values())] for reason, parts in self._parts.items()}
 
     def ignore(self) -> None:
         """Drops what is added from now on."""
         self.is_ignoring = True
 
-    def _keep(self, reason: str, table: pa.Table) -> None:
+    def _keep(self, reason: str, table: pa.Table, where: str) -> None:
+        """Keeps what is at `where`; raises InputError if it is too much with what there is."""
         self.nbytes += table.nbytes
         if self.nbytes > BYTES_MAX:
             raise InputError(
                 f"one step sets aside more than {BYTES_MAX >> 20} MiB, the last of it for the reason {reason!r}",
-                todo="this is for poison, not for a whole stream: repair the condition, or filter before the operator",
+                where=where,
+                todo=self.advice,
             )
-        self._parts.setdefault(reason, []).append(table)
+        self._parts.setdefault(reason, {}).setdefault(tuple(table.column_names), []).append(table)

@@ -86,8 +86,8 @@ class SetAside(Protocol):
     """What a step could not compute."""
 
     @property
-    def tables(self) -> Mapping[str, pa.Table]:
-        """By reason, in the columns of the results."""
+    def tables(self) -> Mapping[str, Sequence[pa.Table]]:
+        """By reason, in columns of results and footprints; those that a table does not have are null."""
 
     @property
     def closed(self) -> Sequence[list[pa.Array]]:

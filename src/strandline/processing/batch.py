@@ -145,17 +145,28 @@ def publish(
     )
 
 
+_PADDED_ROWS = 1 << 14
+"""So many tuples that were set aside get the columns that they lack at once."""
+
+
 def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
     """Writes what the steps have set aside: the side log is one for all partitions, so its offsets are given here."""
     spec, create = output.spec, partial(create_once, output.storage)
-    first = base.ends[spec.late]
+    first, schema = base.ends[spec.late], _aside_schema(spec)
     for reason in sorted({reason for d in done for reason in d.aside}):
-        tables = [d.aside[reason].cast(_aside_schema(spec)) for d in done if reason in d.aside]
-        parts = [(Kind.RESULT, batch.columns) for table in tables for batch in table.to_batches()]
+        tables = [table for d in done for table in d.aside.get(reason, ())]
+        parts = ((Kind.RESULT, columns) for table in tables for columns in _padded(table, schema))
         unique = next(d.standing.attempt for d in done if reason in d.aside)
         for block in write_blocks(parts, spec, spec.late, first, unique, create, reason=reason):
             yield block
             first = block.end
+
+
+def _padded(table: pa.Table, schema: pa.Schema) -> Iterator[list[pa.Array]]:
+    """The columns of the schema, some tuples at a time; those that the table does not have are null."""
+    known = set(table.column_names)
+    for batch in table.to_batches(max_chunksize=_PADDED_ROWS):
+        yield [batch.column(f.name).cast(f.type) if f.name in known else pa.nulls(len(batch), f.type) for f in schema]
 
 
 def _aside_schema(spec: StreamSpec) -> pa.Schema:

@@ -87,8 +87,8 @@ class Done:
     seconds: float
     checkpoint_s: float
     recovery: Recovery | None
-    aside: Mapping[str, pa.Table] = field(default_factory=dict)
-    """What could not be computed, by reason."""
+    aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
+    """What could not be computed, by reason; columns that a table does not have are null."""
     taken: int = 0
     """Results among the input tuples: all of them, but for the footprints of the operator before."""
 

@@ -40,7 +40,7 @@ def _counts(done: Sequence[Done]) -> dict[str, int]:
     """What was set aside, by reason."""
     found: Counter[str] = Counter()
     for d in done:
-        found.update({reason: table.num_rows for reason, table in d.aside.items()})
+        found.update({reason: sum(table.num_rows for table in tables) for reason, tables in d.aside.items()})
     return dict(found)
 
 

@@ -17,7 +17,7 @@ from strandline.errors import InputError
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.tuples import Columns
 from strandline.operators.aggregate.windows import TIME_MAX
-from strandline.operators.arrow_words import BYTES, arrow_type, null_column, whole, words_of
+from strandline.operators.arrow_words import BYTES, arrow_type, whole, words_of
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET
@@ -37,7 +37,8 @@ class Aside(AsideTables):
         if self.is_ignoring:
             return
         columns = windows.without_result()
-        self._add(reason, columns)
+        names = [name for name, _ in [*self._plan.result_columns, *self._plan.control_columns]]
+        self._keep(reason, pa.table(columns, names=names), f"windows of kind {self._plan.window.kind}")
         self.closed.append(columns[: len(self._plan.result_columns)])
 
     def add_tuples(self, reason: str, tuples: pa.Table, number: int = 0) -> None:
@@ -49,14 +50,10 @@ class Aside(AsideTables):
         moment = offset
         if plan.window.has_times:
             moment = whole(tuples.column(plan.times[number])).cast(offset.type).view(arrow_type(plan.time_type))
-        nothing = [null_column(kind, rows) for _, kind in plan.result_columns[len(plan.key) + 2 :]]
-        control = [offset, *(null_column(kind, rows) for _, kind in plan.control_columns[1:])]
-        self._add(reason, [*(whole(tuples.column(c)) for c, _ in plan.key), moment, moment, *nothing, *control])
-
-    def _add(self, reason: str, columns: list[pa.Array]) -> None:
-        names = [name for name, _ in [*self._plan.result_columns, *self._plan.control_columns]]
-        table = pa.table(columns, names=names)
-        self._keep(reason, table)
+        names = [*(name for name, _ in plan.result_columns[: len(plan.key) + 2]), plan.control_columns[0][0]]
+        columns = [*(whole(tuples.column(c)) for c, _ in plan.key), moment, moment, offset]
+        where = f"{plan.window.kind} window, input offset {offset[0].as_py() if rows else 0}"
+        self._keep(reason, pa.table(columns, names=names), where)
 
 
 def unfit(plan: AggregateDefinition, table: pa.Table) -> Mapping[str, Rows]:

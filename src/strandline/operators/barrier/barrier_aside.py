@@ -20,10 +20,16 @@ class BarrierAside(AsideTables):
         self._definition = definition
         super().__init__()
 
-    def add(self, columns: list[pa.Array]) -> None:
-        """Adds tuples, which do not wait any more."""
-        self.closed.append(columns)
-        self._keep(REASON, pa.Table.from_arrays(columns, schema=self._definition.output_schema))
+    advice = (
+        "all of one time is taken in by one step: let fewer tuples of a key have the same time, give the barrier a "
+        "larger at_most, or drop columns with select() before it"
+    )
+
+    def add(self, number: int, tuples: pa.Table) -> None:
+        """Adds tuples of an input, of whose key more waited than may; they come in columns of footprints."""
+        name = self._definition.inputs[number].name
+        first = tuples.column(self._definition.at_columns[number])[0].as_py()
+        self._keep(REASON, tuples, f"barrier, input {name}, place {first}")
 
     def healthy(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
         """The tuples, a table an input, that a barrier can take; others are kept here, or raised as an InputError."""
@@ -53,8 +59,6 @@ class BarrierAside(AsideTables):
         d, one = self._definition, self._definition.inputs[number]
         known = {name: tuples.column(name) for name, _ in d.key} | {TIME: tuples.column(one.time), **own}
         known |= {d.at_columns[number]: tuples.column(OFFSET)}
-        columns = [
-            known[f.name].combine_chunks().cast(f.type) if f.name in known else pa.nulls(len(tuples), f.type)
-            for f in d.output_schema
-        ]
-        self._keep(reason, pa.table(columns, schema=d.output_schema))
+        schema = pa.schema([f for f in d.output_schema if f.name in known])
+        table = pa.table([known[f.name].cast(f.type) for f in schema], schema=schema)
+        self._keep(reason, table, f"barrier, input {one.name}, place {tuples.column(OFFSET)[0].as_py()}")

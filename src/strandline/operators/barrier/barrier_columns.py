@@ -12,11 +12,11 @@ from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, in_order, portions, stacked
 from strandline.operators.arrow_words import whole
 from strandline.operators.barrier.consumed import Consumed
-from strandline.operators.barrier.definition import BarrierDefinition
+from strandline.operators.barrier.definition import TIME, BarrierDefinition
 from strandline.operators.barrier.matching import BYTES_END, Incoming
 from strandline.operators.barrier.waiting_state import WaitingState
 from strandline.operators.kernel_arrays import Int64s, sealed
-from strandline.operators.operator import OFFSET
+from strandline.operators.operator import OFFSET, TAKEN_IN
 
 
 def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table]) -> Incoming:
@@ -95,6 +95,44 @@ def _footprints(
     own = [t.column(name) for t, one in zip(tables, definition.inputs, strict=True) for name, _ in one.columns]
     control = [pa.array(taken_in), pa.array(np.full(len(lines), state.waiting)), *ats]
     return [*map(whole, [*key, time, *own]), *control]
+
+
+def dropped_of(
+    definition: BarrierDefinition, state: WaitingState, dropped: Int64s, new: Sequence[Sequence[Rows]]
+) -> Iterator[tuple[int, pa.Table]]:
+    """Tuples that were one too many, portion by portion: an input's number and those columns that have values.
+
+    A line each, with its input, row and place, and the place of the one that was too many.
+    """
+    for i, payload in enumerate(state.payloads):
+        mine = dropped[dropped[:, 0] == i]
+        for begin, end in portions(payload.sizes(mine[:, 1], new[i]), len(mine)):
+            lines = mine[begin:end]
+            own = payload.taken(lines[:, 1], new[i])
+            columns = dict(zip(definition.payload_names(i), own.columns, strict=True))
+            columns[TIME] = own.column(definition.times[i])
+            columns[TAKEN_IN], columns[definition.at_columns[i]] = pa.array(lines[:, 3]), pa.array(lines[:, 2])
+            schema = pa.schema([f for f in definition.output_schema if f.name in columns])
+            yield i, pa.table([columns[f.name] for f in schema], schema=schema)
+
+
+def closed_of(
+    definition: BarrierDefinition, state: WaitingState, dropped: Int64s, new: Sequence[Sequence[Rows]]
+) -> list[pa.Array]:
+    """The columns that say of the same tuples, in their order, that they do not wait: keys, times and places."""
+    tables, columns = [], {TAKEN_IN: pa.array(dropped[:, 3])}
+    names = [name for name, _ in definition.key]
+    for i, payload in enumerate(state.payloads):
+        there = dropped[:, 0] == i
+        tables.append(payload.taken(np.where(there, dropped[:, 1], -1), new[i], [*names, definition.times[i]]))
+        columns[definition.at_columns[i]] = pa.array(dropped[:, 2], mask=~there)
+    columns |= {name: whole(pc.coalesce(*(t.column(name) for t in tables))) for name in names}
+    columns[TIME] = whole(pc.coalesce(*(t.column(name) for t, name in zip(tables, definition.times, strict=True))))
+    nothing: dict[pa.DataType, pa.Array] = {}  # one for all columns of a type
+    for f in definition.output_schema:
+        if f.name not in columns and f.type not in nothing:
+            nothing[f.type] = pa.nulls(len(dropped), f.type)
+    return [columns[f.name] if f.name in columns else nothing[f.type] for f in definition.output_schema]
 
 
 def loaded_tuples(

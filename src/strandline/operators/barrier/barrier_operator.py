@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 from strandline.arrow_rows import in_order, rows_of
 from strandline.operators.barrier import footprint_queue, matching
 from strandline.operators.barrier.barrier_aside import BarrierAside
-from strandline.operators.barrier.barrier_columns import footprints_of, incoming_of, loaded_tuples, results_of
+from strandline.operators.barrier.barrier_columns import (
+    closed_of,
+    dropped_of,
+    footprints_of,
+    incoming_of,
+    loaded_tuples,
+    results_of,
+)
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import AT, NONE, POS, SINCE, Incoming, Outgoing
@@ -93,7 +100,9 @@ class BarrierOperator:
         new = [rows_of(table) for table in shaped]
         yield from results_of(self.definition, self.state, new, out.rows[:sets], out.places[:sets])
         if len(dropped) and not self.aside.is_ignoring:
-            self.aside.add(footprints_of(self.definition, self.state, dropped, dropped[:, 3], new))
+            for number, table in dropped_of(self.definition, self.state, dropped, new):
+                self.aside.add(number, table)
+            self.aside.closed.append(closed_of(self.definition, self.state, dropped, new))
         self._written += sets + len(dropped)
         self.opened += int(out.counts[2])
         self._keep(shaped, incoming, out)

@@ -12,9 +12,7 @@ import pyarrow as pa
 from strandline.errors import InputError
 from strandline.operators.arrow_words import from_words, words_of
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
-from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.definition import (
-    CONTROL,
     INPUT_COLUMN,
     ORDINAL_COLUMN,
     RESULT_TIME,
@@ -73,8 +71,7 @@ class JoinAside(AsideTables):
             )
         if self.is_ignoring:
             return
-        nothing = [pa.nulls(len(why), stored_type(kind)) for _, kind in CONTROL]
-        self._keep(WHERE, pa.table([*results, *nothing], names=[*names, *(name for name, _ in CONTROL)]))
+        self._keep(WHERE, pa.table(list(results), names=names), f"join, pairs {d.where.text if d.where else ''}")
 
     def _add(self, reason: str, side: int, tuples: pa.Table) -> None:
         if self.is_ignoring:
@@ -82,17 +79,14 @@ class JoinAside(AsideTables):
         d, rows = self._definition, tuples.num_rows
         times, valid = words_of(tuples.column(d.times[side]), d.time_types[side])
         columns = {c: tuples.column(c) for c, _ in d.key} | {RESULT_TIME: from_words(times, valid, d.time_type)}
-        for s in (0, 1):
-            for name, (column, kind) in zip(d.names[s], d.columns[s], strict=True):
-                # Of a tuple that cannot be computed there is nothing but its key and its time.
-                is_known = s == side and (reason != VALUE or column == d.times[side])
-                columns[name] = tuples.column(column) if is_known else pa.nulls(rows, stored_type(kind))
-        for name, kind in CONTROL:
-            columns[name] = pa.nulls(rows, stored_type(kind))
+        for name, (column, _) in zip(d.names[side], d.columns[side], strict=True):
+            # Of a tuple that cannot be computed there is nothing but its key and its time.
+            if reason != VALUE or column == d.times[side]:
+                columns[name] = tuples.column(column)
         columns[INPUT_COLUMN] = columns[ORDINAL_COLUMN] = tuples.column(OFFSET)
         columns[SIDE_COLUMN] = pa.array(np.full(rows, side, np.int8))
-        table = pa.table(columns)
-        self._keep(reason, table)
+        place = tuples.column(OFFSET)[0].as_py() if rows else 0
+        self._keep(reason, pa.table(columns), f"join, {NAMES[side]} input, place {place}")
 
 
 def _bad_times(d: JoinDefinition, side: int, tuples: pa.Table) -> np.ndarray | None:
