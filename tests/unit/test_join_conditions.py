@@ -178,6 +178,41 @@ def test_a_changed_condition_is_refused_unless_a_later_version_says_that_it_is_m
     assert "version=" not in refused.value.todo
 
 
+def _rows(keys: list[int], v: int, t: int) -> dict[int, list[dict[str, Any]]]:
+    return {0: [{"k": k, "s": "a", "v": v, "x": 0.5, "t": t + i} for i, k in enumerate(keys)]}
+
+
+@pytest.mark.parametrize("policy", [cec(), instant("1 hour")], ids=["cec", "instant"])
+def test_without_a_checkpoint_a_changed_condition_of_an_outer_join_drops_nothing(tmp_path: Path, policy: Any) -> None:
+    windows, found = JoinWindows("band", 0, 100, how="left"), []
+    first = definition(windows, lambda left, right: left.v <= right.v)
+    second = definition(windows, lambda left, right: left.v < right.v, 2)
+    for before in (policy, none()):
+        streams, _ = streams_of(tmp_path / str(before), first)
+        for number, rows in enumerate([_rows([1, 2], 5, 10), _rows([9], 5, 12), _rows([7], 5, 40), _rows([9], 5, 41)]):
+            streams.append(number % 2, rows)
+        streams.drain(before, tuples_max=100)
+        assert streams.output.state.standings[0].open
+        streams.append(1, _rows([8], 9, 55))
+        streams.append(0, _rows([6], 5, 56))
+        if before == none():
+            streams.definition = second
+            for _ in range(2):
+                with pytest.raises(StreamMismatchError, match="judged by another condition") as refused:
+                    streams.drain(before, tuples_max=100)
+            assert "once with cec() or instant()" in refused.value.todo
+            streams.definition = first
+        streams.drain(policy, tuples_max=100)
+        streams.definition = second
+        Log.create(streams.output.storage, _spec(streams, second))
+        streams.append(1, _rows([1, 2], 9, 60))
+        streams.finish()
+        streams.drain(before, tuples_max=100)
+        found.append([(r["k"], r["left_v"], r["right_v"]) for r in streams.results(0).to_pylist()])
+    assert found[0] == found[1]
+    assert {(1, 5, 9), (2, 5, 9), (7, 5, None)} <= set(found[1])
+
+
 def test_a_version_outlives_a_snapshot_of_the_log(tmp_path: Path) -> None:
     streams, _ = streams_of(tmp_path, definition(INNER, lambda left, right: left.v > 2, 3))
     state = replace(streams.output.state, revised={"where": "x", "version": 4})

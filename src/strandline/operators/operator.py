@@ -26,6 +26,11 @@ OFFSET = "_offset"
 TAKEN_IN = "_input"
 """The column of footprints that says which input tuples they hold: those before this place. Every operator has it."""
 
+
+class OtherVersionError(ValueError):
+    """Raised if a state is sound but depends on what a version of the operator said that is not this one."""
+
+
 OnError = Literal["stop", "set_aside"]
 """What to do about a tuple or a window that cannot be computed."""
 

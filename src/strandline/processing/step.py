@@ -6,7 +6,6 @@ counts is decided by whoever publishes the manifest.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,13 +13,14 @@ import pyarrow as pa
 
 from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
+from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
 from strandline.log.input_mark import Marks, Position
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
-from strandline.operators.operator import Operator
+from strandline.operators.operator import Operator, OtherVersionError
 from strandline.processing.edges import Edges, edges_and_others, with_edges
 from strandline.processing.element import Element
 from strandline.processing.serialised_intake import EdgeKeeping, intake_of
@@ -28,6 +28,7 @@ from strandline.processing.state_cache import StateCache
 from strandline.processing.step_output import StepOutput
 from strandline.recovery.intake import Intake, Piece, StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
+from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
 """Windows that a step opens and closes before it stops for the moment: bounds its state, and how long it takes."""
@@ -215,7 +216,7 @@ def _operator(
         if step.marks is not None:
             edges.add(step.marks.stands)
         return operator, None
-    with contextlib.suppress(ValueError):  # the state of another operator, or of none
+    try:
         if (arrays := cache.open(before.attempt)) is not None:
             kept, arrays = edges_and_others(arrays)
             operator = definition.revived(arrays, element.on_error)
@@ -223,6 +224,14 @@ def _operator(
                 if kept is not None:
                     edges.add_all([*kept, before.stands])  # time may have passed without a step
                 return operator, None
+    except OtherVersionError as other:
+        if before.lets_go and before.open:
+            cache.close()
+            raise _nothing_to_judge_by(
+                before, f"{logs.output.storage.url}, partition {step.partition}", other
+            ) from None
+    except ValueError:
+        pass  # the state of another operator, or of none
     cache.close()
     began_s = stopwatch_s()
     output, inputs = logs.whole()
@@ -235,6 +244,15 @@ def _operator(
     if before.marks is not None:
         edges.add(before.stands)
     return operator, replace(done, open_s=open_s)
+
+
+def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError) -> StreamMismatchError:
+    return StreamMismatchError(
+        f"{plural(before.open, 'tuple')} that the operator keeps cannot be taken over by another version: {other}, and "
+        "with none() nothing is saved from which to judge anew",
+        where=where,
+        todo="run the version before once with cec() or instant(): its next batch saves what it keeps; then change it",
+    )
 
 
 def unchanged(step: Step, element: Element) -> Done | None:

@@ -57,7 +57,7 @@ from strandline.operators.join.tuple_record import (
 from strandline.operators.join.tuple_ring import TupleRing
 from strandline.operators.kernel_arrays import sealed
 from strandline.operators.open_windows.payloads import Payloads
-from strandline.operators.operator import OFFSET, OnError, Saved, StateImage
+from strandline.operators.operator import OFFSET, OnError, OtherVersionError, Saved, StateImage
 
 ROWS_MAX: Final = 1 << 20
 """Tuples that go through a kernel at once."""
@@ -121,7 +121,7 @@ class JoinOperator(JoinSaving):
                 payloads.append(Payloads(definition.payload_schemas[side], mine["payloads"], mine["chunks"]))
             groups = arrays["groups"]
             if not np.array_equal(arrays[_CONDITION], _condition_stamp(definition)):
-                raise ValueError("who was matched was judged by another condition")
+                raise OtherVersionError("who was matched was judged by another condition")
         except KeyError as missing:
             raise ValueError(f"no array {missing}") from None
         return cls(definition, (rings[0], rings[1]), (payloads[0], payloads[1]), groups, on_error)
