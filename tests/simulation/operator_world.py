@@ -135,19 +135,23 @@ def small_index(rng: Random) -> Iterator[None]:
 def small_steps(rng: Random) -> Iterator[None]:
     """Tuples go in a few at a time, and steps stop after a few windows, as they do with millions."""
     rows = rng.choice([7, 25, 1 << 20])
+
+    def few_bytes() -> int:
+        return rng.choices([1, 300, 1 << 30], [1, 3, 16])[0]  # seldom: a tuple at a time takes its time
+
     with (
         mock.patch.multiple(aggregate_operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
         mock.patch.multiple(join_operator, ROWS_MAX=rows, PAIRS_MAX=rng.choice([2, 16, 1024])),
         mock.patch.object(barrier_operator, "_ROWS_MAX", rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
-        mock.patch.object(blocks_, "ROWS_PER_GROUP", rng.choice([3, 1 << 18])),
+        mock.patch.object(blocks_, "ROWS_PER_GROUP", rng.choices([3, 1 << 18], [1, 3])[0]),
         mock.patch.object(block_slice, "BYTES_HELD_MAX", rng.choice([0, 1 << 23])),
-        mock.patch.object(intake, "PIECE_BYTES_MAX", rng.choice([1, 300, 1 << 30])),
+        mock.patch.object(intake, "PIECE_BYTES_MAX", few_bytes()),
         mock.patch.object(step, "ROWS_MIN", rng.choice([1, 1 << 12])),
-        mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", rng.choice([1, 200, 1 << 30])),
-        mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", rng.choice([1, 150, 1 << 30])),
-        mock.patch.object(payloads, "CHUNK_BYTES_MAX", rng.choice([1, 300, 1 << 30])),
+        mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", few_bytes()),
+        mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", few_bytes()),
+        mock.patch.object(payloads, "CHUNK_BYTES_MAX", few_bytes()),
     ):
         yield
 
