@@ -66,6 +66,8 @@ def test_a_task_is_filled_with_blocks_at_a_cost_that_follows_their_number(many: 
 class Tables:
     """Tables of one row, which count how often somebody asks how long they are."""
 
+    nbytes = 8
+
     def __init__(self) -> None:
         self.asked = 0
 

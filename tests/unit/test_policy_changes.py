@@ -9,7 +9,7 @@ import pytest
 from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
-from strandline.errors import TruncatedError
+from strandline.errors import CorruptManifestError, TruncatedError
 from strandline.log import log
 from strandline.log.retention import truncate
 from strandline.log.standing import Standing
@@ -134,8 +134,9 @@ def test_without_the_input_such_a_stream_says_what_is_missing(plan: AggregateDef
     case.kept.states.clear()
     truncate(case.input, before_offset=case.output.state.standings[0].oldest)
     case.append(case.tuples.rows(5))
-    with pytest.raises(TruncatedError, match="was dropped"):
+    with pytest.raises(CorruptManifestError, match="hold footprints of") as found:
         case.batch(instant("1 hour"))
+    assert isinstance(found.value.__cause__, TruncatedError), "and an older one needs more than the input holds"
 
 
 @pytest.mark.parametrize("policy", [none(), instant("1 hour"), cec()], ids=str)
