@@ -174,7 +174,8 @@ def test_kernels_of_sources_that_are_no_longer_used_are_removed(
 
 def test_what_kernels_freeze_in_comes_from_the_folder_that_is_stamped() -> None:
     """A number from elsewhere would not be part of the stamp: import it in a module without kernels."""
-    allowed = {"strandline.errors", "strandline.arrow_types", "strandline.clock"}  # functions and classes, called between kernels
+    # Functions and classes, called between kernels.
+    allowed = {"strandline.errors", "strandline.arrow_types", "strandline.clock"}
     for path in sorted((PACKAGE / "operators").rglob("*.py")):
         tree = ast.parse(path.read_text())
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
