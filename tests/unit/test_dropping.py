@@ -378,3 +378,21 @@ def test_files_of_milestones_that_are_no_longer_the_newest_are_collected(
         collect(log, grace_us=HOUR_US)
     left = {listed.key for listed in storage.list(milestone.FOLDER)}
     assert left == log.commits.files(log.state.milestone) | {mark_key(n) for n in range(3)}
+
+
+def test_files_of_the_newest_milestone_that_has_a_mark_are_not_garbage(
+    storage: Storage, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A process may die between a milestone's commit and its mark; one that drops no commit gets its mark later anyway.
+    monkeypatch.setattr(index, "FOLD_EVERY", 1)
+    log = Log.create(storage, item_spec(), clock)
+    append_items(log, {0: [(1, 2, 3)]}, "a")
+    for _ in range(2):
+        drop_commits(log, keep_commits=9, keep_us=0, every=1)
+    assert storage.exists(mark_key(0))
+    assert not storage.exists(mark_key(1))
+    clock.advance(1.0)
+    for _ in range(2):
+        collect(log, grace_us=0)
+    storage.delete(ROOT_KEY)
+    assert read_items(Log.open(storage, clock), 0) == [(0, (1, 2, 3))]

@@ -123,6 +123,19 @@ class Commits:
         """Every file that the newest milestone known here consists of, but for its mark."""
         return self.files(self._newest)
 
+    def marked_files(self) -> set[str]:
+        """Every file that the newest milestone with a mark consists of, if they are there, but for its mark.
+
+        The newest that is known may have none yet; the one before it has.
+        """
+        self.look()
+        number = -1 if self._newest is None else self._newest.number
+        if number >= 0 and not self._storage.exists(mark_key(number)):
+            number -= 1
+        with contextlib.suppress(KeyMissingError):  # an early version may have collected them
+            return self.files(self._mark(number)) if number >= 0 else set()
+        return set()
+
     def files(self, milestone: Milestone | None) -> set[str]:
         """Every file that this milestone consists of, but for its mark."""
         if milestone is None:

@@ -291,8 +291,10 @@ def _unreferenced(log: Log, folders: Sequence[str], cutoff_us: int) -> Iterator[
 
 def _live(log: Log, folder: str) -> set[str]:
     if folder in ("snapshots", milestone.FOLDER):
-        # The index may rest on files of the milestone that it was rebuilt from.
-        return {"snapshots/root.json", *log.index_files(), *log.commits.files(log.state.milestone)}
+        # The index may rest on files of the milestone that it was rebuilt from. Who has lost it begins with the newest
+        # one that has a mark, which may be the one before.
+        of_index, of_newest = log.index_files(), log.commits.files(log.state.milestone)
+        return {"snapshots/root.json", *of_index, *of_newest, *log.commits.marked_files()}
     for partition in range(log.spec.partitions + 1):
         if folder == log.spec.folder(partition):
             return {b.file for b in log.blocks(partition)}
