@@ -44,7 +44,7 @@ SIZES = {
     "small": _Size(
         JoinSize(KEYS, 250_000, 5, 2),
         6,
-        WindowSize(_SPADE, 8_192, 8, 1_024, 2_500, 3),
+        WindowSize(_SPADE[::2], 8_192, 8, 1_024, 2_500, 3),
         RecoverySize(131_072, 25_000, 6),
         2_000_000,
     ),
@@ -96,7 +96,7 @@ def _with_spark(sizes: _Size, repeat: int, folder: Path) -> dict[str, dict[str, 
     spark = sl.session(f"local[{CORES}]")
     return {
         "joins": joins(spark, sizes.join, repeat, folder),
-        "union": union_cost(spark, sizes.join.keys // 10, sizes.union, repeat, folder),
+        "union": union_cost(spark, sizes.join.keys // 10, sizes.union, max(1, repeat - 1), folder),
     }
 
 
