@@ -1,17 +1,21 @@
 """What it costs to look up and to plan over many blocks, counted in looks at a block instead of in seconds."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from strandline.errors import ConflictError
 from strandline.log import compaction
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
+from strandline.processing.step import Step
 from strandline.spark import source
+from strandline.spark.operator_inputs import OperatorInputs
 from strandline.testing import MemoryStorage
-from strandline.testing.items import item_spec
+from strandline.testing.items import append_items, item_spec
 
 COMMITS = 100
 
@@ -84,3 +88,20 @@ def test_a_row_group_is_filled_at_a_cost_that_follows_the_number_of_tables(monke
     monkeypatch.setattr(pa, "concat_tables", len)
     assert list(compaction._row_groups(iter(tables))) == [10_000]  # type: ignore[arg-type]
     assert tables.asked == 10_000
+
+
+def test_blocks_that_are_compacted_while_they_are_listed_are_listed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log.create(MemoryStorage(), item_spec())
+    append_items(log, {0: [(1, 2, 3)]}, "a")
+    found, blocks, asked = list(log.blocks(0)), log.blocks, []
+
+    def compacted_once(*args: Any) -> Iterator[Block]:
+        asked.append(args)
+        if len(asked) == 1:
+            raise ConflictError("compacted", where="here", todo="ask again")
+        return blocks(*args)
+
+    monkeypatch.setattr(log, "blocks", compacted_once)
+    step = Step(0, None, 0, None, 0, 1, 1, None, "a", 0)
+    assert OperatorInputs((), (log,)).blocks(step) == [found]
+    assert len(asked) == 2

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.arrow_rows import in_order
-from strandline.errors import ConflictError, KeyMissingError
+from strandline.errors import KeyMissingError
 from strandline.log import log_errors
 from strandline.log.block import Block
 from strandline.log.block_slice import OpenBlock, RowGroup
 from strandline.log.column_types import OFFSET
 from strandline.log.leaf import Ints
+from strandline.log.listing import listed
 from strandline.log.log import END, Log
 from strandline.units import END_OF_TIME
 
@@ -49,11 +50,7 @@ def blocks_between(log: Log, partition: int, first: int, since: int | None, unti
     Raises `TruncatedError` if that offset was dropped.
     """
     log.require_kept(partition, first)
-    try:
-        found = list(log.blocks(partition, first, END, since, until))
-    except ConflictError:  # compacted in this instant
-        found = list(log.blocks(partition, first, END, since, until))
-    return [block for block in found if block.has_results]
+    return [block for block in listed(log, partition, first, END, since, until) if block.has_results]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from strandline.errors import ConflictError
 from strandline.log.block import Block
 from strandline.log.input_mark import Position
 from strandline.log.kinds import only_results
 from strandline.log.leaf import Ints
+from strandline.log.listing import listed
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.operator import Definition
@@ -126,7 +126,7 @@ def pieces(
     if first >= end:
         return
     is_timed = definition.has_times and boundary is not None
-    later = _Later(_listed(log, partition, first, end)) if is_timed else None
+    later = _Later(listed(log, partition, first, end)) if is_timed else None
     for table in log.read(partition, first, end, list(definition.reads[0])):
         behind = first + table.num_rows
         least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
@@ -144,13 +144,6 @@ def pieces(
 def piece_rows(tuples: int, nbytes: float, rows: int) -> int:
     """How many tuples make a piece if so many have these bytes: at most `rows`."""
     return max(1, min(rows, int(PIECE_BYTES_MAX * tuples / max(nbytes, 1))))
-
-
-def _listed(log: Log, partition: int, first: int, end: int) -> list[Block]:
-    try:
-        return list(log.blocks(partition, first, end))
-    except ConflictError:  # compacted in this instant
-        return list(log.blocks(partition, first, end))
 
 
 class _Later:

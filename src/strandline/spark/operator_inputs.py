@@ -11,6 +11,7 @@ from strandline.errors import NoAccessError, StrandlineWarning
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
 from strandline.log.input_lag import input_lags, taken_in_until, waits_for
+from strandline.log.listing import listed
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.standing import Standing
@@ -147,7 +148,7 @@ class OperatorInputs:
         if step.marks is None:
             first, end = step.before.input if step.before else step.input_start, step.input_end
             assert end is not None
-            return [list(self.logs[0].blocks(step.partition, first, end)) if first < end else []]
+            return [listed(self.logs[0], step.partition, first, end) if first < end else []]
         if step.until is None:
             return [[] for _ in self.logs]
         since, until = step.marks.stands.bound, None if step.until == END_OF_TIME else step.until
