@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.log import consumer_registry, retention
-from strandline.log.block_sequence import write_blocks
+from strandline.log.block_sequence import BlockSequence
 from strandline.log.compaction import compact
 from strandline.log.kinds import Kind, is_closed
 from strandline.log.log import Log
@@ -82,7 +82,7 @@ class Element:
         self.batches += 1
         create = partial(create_once, self.output.storage)
         filled = [(kind, columns) for kind, columns in parts if len(columns[0])]
-        blocks = list(write_blocks(filled, self.output.spec, 0, end, f"b{self.batches}", create))
+        blocks = list(BlockSequence(self.output.spec, 0, end, f"b{self.batches}", create).write(filled))
         self.output.append(blocks, boundaries=[stands.bound], finished=stands.bound == END_OF_TIME)
         extent = operator.extent(self.output.state.ends[0])
         assert extent.oldest_input >= self.extent.oldest_input, "what was let go may not be needed again"

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.log.block import decode
-from strandline.log.block_sequence import BlockSequence, Part, write_blocks
+from strandline.log.block_sequence import BlockSequence, Part
 from strandline.log.kinds import Kind
 from strandline.log.spec import StreamSpec
 from strandline.testing.items import item_spec
@@ -27,7 +27,7 @@ def written(
     parts: Sequence[Part], spec: StreamSpec = SPEC, **limits: int
 ) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
     files: dict[str, bytes] = {}
-    blocks = list(write_blocks(iter(parts), spec, 0, 7, "u", files.__setitem__, **limits))
+    blocks = list(BlockSequence(spec, 0, 7, "u", files.__setitem__, **limits).write(iter(parts)))
     assert [b.file for b in blocks] == list(files)
     assert [b.first for b in blocks] == [7, *(b.end for b in blocks)][: len(blocks)], "dense"
     assert all(b.size_bytes == len(files[b.file]) for b in blocks)

@@ -49,6 +49,12 @@ class BlockSequence:
         self._filling = _Filling(bytes_max or BYTES_MAX, rows_max or ROWS_MAX)
         self._end = first
 
+    def write(self, parts: Iterable[Part]) -> Iterator[Block]:
+        """Takes all that there is and finishes; yields each block once it is written."""
+        for kind, columns in parts:
+            yield from self.add(kind, columns)
+        yield from self.finish()
+
     def add(self, kind: Kind, columns: Sequence[pa.Array]) -> list[Block]:
         """Takes tuples of one kind, which come together; the blocks that are full with them and written."""
         return [self._written(piece) for piece in self._filling.add(kind, columns)]
@@ -64,27 +70,6 @@ class BlockSequence:
         self._create(file, data)
         self._end = block.end
         return block
-
-
-def write_blocks(
-    parts: Iterable[Part],
-    spec: StreamSpec,
-    partition: int,
-    first: int,
-    unique: str,
-    create: Callable[[str, bytes], None],
-    *,
-    reason: str | None = None,
-    bytes_max: int | None = None,
-    rows_max: int | None = None,
-) -> Iterator[Block]:
-    """Writes the tuples with `create` as a sequence of blocks; yields each once it is written."""
-    sequence = BlockSequence(
-        spec, partition, first, unique, create, reason=reason, bytes_max=bytes_max, rows_max=rows_max
-    )
-    for kind, columns in parts:
-        yield from sequence.add(kind, columns)
-    yield from sequence.finish()
 
 
 class _Filling:

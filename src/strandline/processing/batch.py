@@ -18,7 +18,7 @@ from strandline.errors import StrandlineError
 from strandline.failpoint import failpoint
 from strandline.log.appends import appends_after
 from strandline.log.block import Block
-from strandline.log.block_sequence import write_blocks
+from strandline.log.block_sequence import BlockSequence
 from strandline.log.column_types import KIND, OFFSET
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
@@ -157,7 +157,7 @@ def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Bl
         tables = [table for d in done for table in d.aside.get(reason, ())]
         parts = ((Kind.RESULT, columns) for table in tables for columns in _padded(table, schema))
         unique = next(d.standing.attempt for d in done if reason in d.aside)
-        for block in write_blocks(parts, spec, spec.late, first, unique, create, reason=reason):
+        for block in BlockSequence(spec, spec.late, first, unique, create, reason=reason).write(parts):
             yield block
             first = block.end
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from strandline.failpoint import failpoint
 from strandline.log import block_sequence
 from strandline.log.block import Block
-from strandline.log.block_sequence import Part, write_blocks
+from strandline.log.block_sequence import BlockSequence, Part
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import block_from_json, block_json
@@ -114,7 +114,8 @@ class _Job:
         found: set[str] = set()
         for reason, rows in itertools.groupby(self._rows(batches, spec, partition), key=lambda pair: pair[0]):
             parts = self._parts((batch for _, batch in rows), spec, partition, found)
-            for block in write_blocks(parts, spec, partition, first, unique, create, reason=reason, **self.sizes):
+            blocks = BlockSequence(spec, partition, first, unique, create, reason=reason, **self.sizes)
+            for block in blocks.write(parts):
                 yield {"partition": partition, **block_json(block)}
                 first = block.end
         if found:

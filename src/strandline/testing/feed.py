@@ -17,7 +17,7 @@ import pyarrow as pa
 from strandline.errors import NullTimeError, OptionError, SchemaError
 from strandline.log import quiet
 from strandline.log.block import Block
-from strandline.log.block_sequence import write_blocks
+from strandline.log.block_sequence import BlockSequence
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
@@ -75,7 +75,8 @@ class Feed(MemoryStream):
             columns = table.take(pa.array(chosen)).combine_chunks().columns
             unique = f"batch{self._batches}"
             create = partial(create_once, log.storage)
-            blocks += write_blocks([(Kind.RESULT, columns)], spec, p, firsts[p], unique, create, reason=reason)
+            written = BlockSequence(spec, p, firsts[p], unique, create, reason=reason)
+            blocks += written.write([(Kind.RESULT, columns)])
             firsts[p] += len(chosen)
         log.append(blocks, base=base, writer=Writer("feed", "feed", self._batches))
         self._batches += 1
