@@ -18,7 +18,7 @@ import pytest
 from pyspark import SparkContext
 
 import strandline as sl
-from strandline.testing.schema_text import schema_json
+from strandline.schema_text import schema_json
 
 ITEMS = "id long, at timestamp, price double"
 

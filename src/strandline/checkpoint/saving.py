@@ -39,14 +39,14 @@ class Checkpoint:
 
 def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) -> Checkpoint:
     """Saves of the operator's state what the policy asks for; the first footprint goes to output offset `position`."""
-    before = occasion.before
+    before, needs_all = occasion.before, occasion.needs_all or operator.must_save_all
     if policy.starts_from == "footprints":
-        if before is not None and (occasion.needs_all or before.mode != policy.mode):
-            operator.mark_unsaved(every=occasion.needs_all)
+        if before is not None and (needs_all or before.mode != policy.mode):
+            operator.mark_unsaved(every=needs_all)
         limits = policy.limits(operator.open_windows, occasion.elapsed_us, before)
         return Checkpoint(operator.save(position, limits))
     is_due = policy.starts_from == "whole state" and policy.whole_is_due(before, occasion.now_us)
-    if is_due or (occasion.needs_all and policy.replays):
+    if is_due or (needs_all and policy.replays):
         return Checkpoint(operator.save_all(position), occasion.now_us)
     return Checkpoint(operator.save_nothing())
 

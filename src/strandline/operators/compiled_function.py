@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,14 +23,22 @@ _SHOWN = 300
 _NOISE = ("Failed in", "During:", "File ", "^", "-", "Raised from")
 
 
-def compiled(function: Callable[..., Any], parts: Sequence[FunctionPart]) -> Any:
+def compiled(
+    function: Callable[..., Any],
+    parts: Sequence[FunctionPart],
+    names: Mapping[str, Any] | None = None,
+    *,
+    boundscheck: bool = False,
+) -> Any:
     """What Numba will make of the function when it is first called; `parts` are those of its identity.
 
-    The first of them may be another one than the function has, of the same parameters.
+    The first of them may be another one than the function has, which knows further `names`. With `boundscheck`, places
+    outside of an array raise IndexError.
     """
     every = functions_of(function)
     spaces = {part.name: _Space(every[part.name], part) for part in parts}
-    made = {name: njit()(space.function) for name, space in spaces.items()}
+    spaces[MAIN].know(names or {})
+    made = {name: njit(boundscheck=boundscheck)(space.function) for name, space in spaces.items()}
     for space in spaces.values():
         space.provide(every, made)
     return made[MAIN]
@@ -56,6 +64,10 @@ class _Space:
         found: dict[str, Any] = {}
         exec(compile(module, code.co_filename, "exec"), self._names, found)
         self.function = found[part.name]
+
+    def know(self, names: Mapping[str, Any]) -> None:
+        """Adds names that the function uses and that its module does not have."""
+        self._names.update(names)
 
     def provide(self, every: dict[str, types.FunctionType], made: dict[str, Any]) -> None:
         """Puts compiled functions into the places of those that this one calls; what is compiled already stays."""

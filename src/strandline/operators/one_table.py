@@ -32,3 +32,12 @@ def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) ->
     else:  # some were left out before; what is left of each input is in order
         order = np.argsort(places, kind="stable")
     return table.combine_chunks().take(pa.array(order))
+
+
+def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]]) -> pa.Table:
+    """The tuples of all inputs in their order, in the columns of the first; `reads` are those of each input."""
+    if len(tables) == 1:
+        return tables[0]
+    names = [*reads[0], OFFSET]
+    pairs = zip(tables, reads, strict=True)
+    return one_table([pa.table([*map(t.column, own), t.column(OFFSET)], names=names) for t, own in pairs])

@@ -210,6 +210,10 @@ class Operator(Protocol):
         """How many windows are open: N."""
 
     @property
+    def must_save_all(self) -> bool:
+        """Whether nothing that was saved before this step may be replayed into: another function made it."""
+
+    @property
     def rows_at_once(self) -> int:
         """How many tuples to feed before time may pass."""
 

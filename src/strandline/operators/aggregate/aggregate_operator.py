@@ -15,16 +15,16 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.loading import loaded
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
-from strandline.operators.kernel_arrays import Int32s, Int64s
-from strandline.operators.one_table import one_table
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.one_table import in_first_columns
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
-from strandline.operators.open_windows.record import END, INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
+from strandline.operators.open_windows.record import END, OPENED, START, USED
 from strandline.operators.open_windows.timers import count_due
 from strandline.operators.open_windows.trace import FRESH, OVERFLOWS, RESULTS
-from strandline.operators.open_windows.window_footprints import Bounds, Page, oldest, save_oldest, save_open, still_open
 from strandline.operators.open_windows.window_state import WindowState
-from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
+from strandline.operators.open_windows.windows_at_work import OpenWindows
+from strandline.operators.operator import OFFSET, OnError, Saved
 
 _ROWS_MAX = 1 << 20
 """Rows that go through a kernel at once: bounds what a step needs beside the state."""
@@ -32,32 +32,15 @@ _WINDOWS_MAX = 1 << 17
 """Windows that rows which go through a kernel at once may open. Few, so that those which are over close soon."""
 
 
-class AggregateOperator:
+class AggregateOperator(OpenWindows):
     """A definition with its open windows."""
 
     def __init__(self, definition: AggregateDefinition, state: WindowState, on_error: OnError = "stop") -> None:
+        super().__init__(state)
         self.definition = definition
-        self.state = state
         self.on_error = on_error
         self.aside = Aside(definition)
         """What this step has set aside."""
-        self.opened = 0
-        """How many windows were opened in this step."""
-        self._fresh: list[Int32s] = []
-
-    @property
-    def input_end(self) -> int:
-        """The state holds the input tuples before this offset."""
-        return int(self.state.arrays.header[INPUT])
-
-    @input_end.setter
-    def input_end(self, offset: int) -> None:
-        self.state.arrays.header[INPUT] = offset
-
-    @property
-    def open_windows(self) -> int:
-        """How many windows are open: N."""
-        return self.state.open_windows
 
     @property
     def rows_at_once(self) -> int:
@@ -97,12 +80,9 @@ class AggregateOperator:
         """The tuples of all inputs in their order, in the columns of the first."""
         if len(tuples) == 1:
             return tuples[0]
-        takes = self.definition.takes
-        names = [*takes[0], OFFSET]
         tell = partial(self.aside.add_tuples, "value")
         made = self.definition.shaping_before.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
-        pairs = zip(made, takes, strict=True)
-        return one_table([pa.table([*map(t.column, own), t.column(OFFSET)], names=names) for t, own in pairs])
+        return in_first_columns(made, self.definition.takes)
 
     def shaped(self, table: pa.Table) -> pa.Table:
         """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
@@ -205,92 +185,15 @@ class AggregateOperator:
             if self.definition.sketches:
                 self.state.drop_dead_bytes(self.definition.bytes_words)
 
-    @property
-    def due(self) -> int | None:
-        """No window that is open ends before this time; None if there is none, or windows end by count."""
-        arrays = self.state.arrays
-        return int(arrays.timers[0, 0]) if arrays.header[TIMERS] > 0 else None
-
     # ------------------------------------------------------------------ footprints
-
-    def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
-        state, begin = self.state, position
-        fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
-        chosen = np.empty(len(fresh), np.int32)
-        count = int(still_open(state.arrays, fresh, chosen))
-        opened = self._save_these(chosen[len(chosen) - count :], position)
-        position += count
-        self.state.reserve_queue(state.open_windows)
-        records = np.empty((state.open_windows, self.definition.width), np.int64)
-        page = Page(records, position, self.input_end)
-        written = int(save_oldest(state.arrays, state.trace, page, begin, Bounds.of(limits)))
-        self._fresh = []
-        return Footprints(opened, self._footprints(records[:written]))
-
-    def save_all(self, position: int) -> Footprints:
-        """A footprint of every window: an instant checkpoint."""
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        slots = np.flatnonzero(records[:, OPENED] >= 0)
-        order = np.lexsort((records[slots, START], records[slots, OPENED]))
-        nothing = self.save_nothing().opened
-        return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
-
-    def save_nothing(self) -> Footprints:
-        """No footprints."""
-        nothing = self._footprints(np.empty((0, self.definition.width), np.int64))
-        self._fresh = []
-        return Footprints(nothing, nothing)
-
-    def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
-        self.state.reserve_queue(len(slots))
-        records = np.empty((len(slots), self.definition.width), np.int64)
-        save_open(self.state.arrays, self.state.trace, slots, Page(records, position, self.input_end))
-        return self._footprints(records)
 
     def _footprints(self, records: Int64s) -> list[pa.Array]:
         return Columns(self.definition, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)
-
-    def mark_unsaved(self, *, every: bool = False) -> None:
-        """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        is_open = records[:, OPENED] >= 0
-        if every:
-            records[is_open, T] = records[is_open, TICKET] = NONE
-            self.state.grown = True  # nothing less than the whole state tells it
-        found = np.flatnonzero(is_open & (records[:, T] == NONE))
-        self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
 
     def end(self) -> None:
         """Ends a step: drops bytes that no window refers to any more."""
         self.state.drop_dead_bytes(self.definition.bytes_words)
 
-    def extent(self, position: int) -> Extent:
-        """Where recovery would begin if the output ended at this offset."""
-        return Extent(self.open_windows, *(self.oldest_footprint() or (self.input_end, position)))
-
-    # ------------------------------------------------------------------ the state, in and out
-
     def load(self, newest_first: Iterable[Saved]) -> None:
         """Replaces the state by the newest footprint of every window that is open."""
         self.state = loaded(self.definition, newest_first)
-
-    def oldest_footprint(self) -> tuple[int, int] | None:
-        """T and output offset of the oldest footprint that counts; None if there is none."""
-        slot = int(oldest(self.state.arrays))
-        if slot < 0:
-            return None
-        record = self.state.arrays.records[slot]
-        return int(record[T]), int(record[POS])
-
-    def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
-        records = self.state.arrays.records[: self.state.arrays.header[USED]]
-        records = records[records[:, OPENED] >= 0]
-        if now:
-            records[:, T] = self.input_end
-        return self._footprints(records)
-
-    def image(self) -> StateImage:
-        """The state as arrays, and the rows of each that have changed since the step began."""
-        return self.state.image()

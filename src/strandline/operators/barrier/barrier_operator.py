@@ -39,6 +39,8 @@ _ROWS_MAX = 1 << 18
 class BarrierOperator:
     """A definition with the tuples that wait."""
 
+    must_save_all = False
+
     def __init__(self, definition: BarrierDefinition, state: WaitingState, on_error: OnError = "stop") -> None:
         self.definition = definition
         self.state = state

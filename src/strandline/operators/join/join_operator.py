@@ -73,6 +73,8 @@ _NONE: Final[tuple[list[Rows], list[Rows]]] = ([], [])
 class JoinOperator(JoinSaving):
     """A join with the tuples that it keeps of both sides."""
 
+    must_save_all = False
+
     def __init__(
         self,
         definition: JoinDefinition,

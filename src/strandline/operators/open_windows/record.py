@@ -71,6 +71,8 @@ BYTES_KEPT: Final = 8
 """Bytes that were in use when dead ones were last dropped."""
 LAYOUT: Final = 9
 """How windows are found: BY_KEY, BY_START or BY_LIST."""
+FUNCTION: Final = 10
+"""The version of the user's function that has made the state, if there is one."""
 HEADER_WORDS: Final = 16
 
 BY_KEY: Final = 0

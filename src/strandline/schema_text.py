@@ -1,4 +1,4 @@
-"""The schema of a stream in a test, as text, as Arrow or as Spark has it, in Spark's JSON; no JVM is asked."""
+"""The schema of columns, as text, as Arrow or as Spark has it, in Spark's JSON; no JVM is asked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def schema_json(schema: Any) -> dict[str, Any]:
     ['long', 'decimal(10,2)']
     """
     if isinstance(schema, str):
-        return _struct({name: kind for name, kind in _columns(schema)})
+        return _struct(dict(columns_of(schema, "schema")))
     if isinstance(schema, pa.Schema):
         return _struct({f.name: _of_arrow(f.type, f.name) for f in schema})
     if hasattr(schema, "jsonValue"):
@@ -45,20 +45,26 @@ def _struct(types: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "struct", "fields": fields}
 
 
-def _columns(text: str) -> list[tuple[str, str]]:
-    found, at = [], 0
+def columns_of(text: str, option: str) -> tuple[tuple[str, str], ...]:
+    """Names and types of the columns that a text names; OptionError about this option if it cannot be read.
+
+    >>> columns_of("n long, mean double", "state")
+    (('n', 'long'), ('mean', 'double'))
+    """
+    found: list[tuple[str, str]] = []
+    at = 0
     while at < len(text.rstrip()):
         match = _COLUMN.match(text, at)
         kind = "" if match is None else _kind(match[2])
         if match is None or simple_type(kind) is None:
             raise OptionError(
-                f"schema={text!r} cannot be read from {text[at : at + 30].strip()!r} on",
+                f"{option}={text!r} cannot be read from {text[at : at + 30].strip()!r} on",
                 todo='write it like "id long, at timestamp, price double"; for structs, arrays and maps pass a '
                 "pyarrow.Schema or a StructType",
             )
         found.append((match[1].strip("`"), kind))
         at = match.end()
-    return found
+    return tuple(found)
 
 
 def _kind(text: str) -> str:

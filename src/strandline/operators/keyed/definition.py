@@ -1,0 +1,294 @@
+"""What a keyed operator is: a function, the columns that it reads, and those of its results and footprints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.errors import OptionError, SchemaError
+from strandline.operators.function_identity import FunctionIdentity
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.key_codec import KeyCodec
+from strandline.operators.keyed.compiled_program import Program
+from strandline.operators.keyed.keyed_function import KeyedFunction, UserFunction, keyed
+from strandline.operators.keyed.record_layout import Columns, stored_kind
+from strandline.operators.keyed.returned import EMIT
+from strandline.operators.open_windows.record import BY_KEY, KEY_AT
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import TAKEN_IN, OnError
+
+if TYPE_CHECKING:
+    from strandline.operators.keyed.keyed_operator import KeyedOperator
+
+RESULT_TIME: Final = "time"
+OPEN, ROWS, OPENED, VERSION = "_open", "_rows", "_opened", "_version"
+CONTROL: Final = ((TAKEN_IN, "long"), (OPEN, "long"), (ROWS, "long"), (OPENED, "long"), (VERSION, "long"))
+"""Columns of footprints: t, N, tuples so far, the offset of the tuple that opened it, the version of the function."""
+STATE: Final = "_state_"
+"""In front of the name of a column of state."""
+
+
+@dataclass(frozen=True)
+class KeyedInput:
+    """The input as its stream is: types of all columns by name, key columns, time column."""
+
+    columns: Mapping[str, Any]
+    key: tuple[str, ...]
+    time: str
+    lateness: int | None
+    """Of one stream; of several, whose tuples come in the order of their times, it is 0."""
+
+
+@dataclass(frozen=True)
+class KeyedDefinition:
+    """A function over the keys of an input. Equal by value."""
+
+    kind: ClassVar[str] = "keyed"
+    needs_newer_format: ClassVar[bool] = True
+    replays_windows: ClassVar[bool] = False
+    result_time: ClassVar[str] = RESULT_TIME
+
+    function: KeyedFunction
+    key: tuple[tuple[str, str], ...]
+    time: tuple[str, str]
+    """Name and type of the input's time column."""
+    lateness: int
+    """By how much a tuple may come later than others; of several inputs 0."""
+    types: Columns
+    """The columns that the function reads."""
+    more_times: tuple[str, ...] = ()
+    """The time columns of further inputs, which are like the first in all other columns that are read."""
+    rows_max: int = field(default=1 << 16, compare=False)
+    """Tuples that go through a loop at once."""
+
+    @classmethod
+    def of(cls, function: Any, given: KeyedInput, more_times: Sequence[str] = ()) -> KeyedDefinition:
+        """The operator over such an input; raises OptionError or SchemaError if there can be none."""
+        if not isinstance(function, KeyedFunction):
+            raise OptionError(
+                f"apply({function!r}) is not an operator",
+                todo='write @sl.keyed(state="…", output="…") in front of the function',
+            )
+        _require_names(function, given)
+        if function.expire is not None and given.lateness is None:
+            raise OptionError(
+                f"{function.name}: keys of a stream in which nothing is ever late would never expire",
+                todo='create the stream with lateness=, for example lateness="10 s"',
+            )
+        read = function.main.use.columns["row"]
+        return cls(
+            function,
+            tuple((c, str(given.columns[c])) for c in given.key),
+            (given.time, str(given.columns[given.time])),
+            given.lateness or 0 if function.on_expire is not None else 0,
+            tuple((c, _kind(given.columns[c])) for c in sorted(read) if c in given.columns),
+            tuple(more_times),
+        )._checked(given)
+
+    def _checked(self, given: KeyedInput) -> KeyedDefinition:
+        every = {name: _kind(kind) for name, kind in given.columns.items()}
+        Program(self.function, every, self.key_codec.fits_word).require_columns()
+        self.program.check()
+        return self
+
+    # ------------------------------------------------------------------ columns
+
+    @property
+    def time_type(self) -> str:
+        """The type of the results' time."""
+        return self.time[1] if self.time[1].startswith("timestamp") else "long"
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that are read of each input: the same ones, but for the name of the time."""
+        names = list(dict.fromkeys([*(c for c, _ in self.key), *(c for c, _ in self.types), self.time[0]]))
+        return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of each input."""
+        return (self.time[0], *self.more_times)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether keys expire."""
+        return self.function.expire is not None
+
+    @property
+    def reach(self) -> int:
+        """From the last time of a key to the time at which it expires."""
+        return 0 if self.function.expire is None else self.function.expire + self.lateness
+
+    @property
+    def result_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the results' columns: key, time, output."""
+        return [*self.key, (RESULT_TIME, self.time_type), *self.function.output]
+
+    @property
+    def control_columns(self) -> list[tuple[str, str]]:
+        """Names and types of the columns that only footprints fill."""
+        return [*CONTROL, *((STATE + name, stored_kind(kind)) for name, kind in self.function.state)]
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The output: of a key that is open there is none."""
+        return frozenset(name for name, _ in self.function.output)
+
+    @property
+    def loads(self) -> tuple[str, ...]:
+        """The columns of the output that a recovery reads."""
+        return (*(c for c, _ in self.key), RESULT_TIME, *(c for c, _ in self.control_columns))
+
+    # ------------------------------------------------------------------ stream.json
+
+    def to_json(self) -> dict[str, Any]:
+        """For stream.json: what must be the same for as long as the stream lives."""
+        body: dict[str, Any] = {
+            "kind": self.kind,
+            "function": self.function.main.text,
+            "state": [list(column) for column in self.function.state],
+            "output": [list(column) for column in self.function.output],
+            "expire": self.function.expire,
+            "emit": self.function.emit,
+            "lateness": self.lateness,
+            "reads": [list(column) for column in self.types],
+            "time": list(self.time),
+        }
+        if self.function.on_expire is not None:
+            body["on_expire"] = self.function.on_expire.text
+        return {**body, **self.revised}
+
+    @property
+    def revised(self) -> Mapping[str, Any]:
+        """The functions and their version, if that is not the first."""
+        if self.function.version == 1:
+            return {}
+        last = self.function.on_expire
+        texts = {"function": self.function.main.text, **({} if last is None else {"on_expire": last.text})}
+        return {**texts, "reads": [list(column) for column in self.types], "version": self.function.version}
+
+    @classmethod
+    def from_json(
+        cls, body: Mapping[str, Any], key: Mapping[str, str], times: Sequence[tuple[str, str]] = ()
+    ) -> KeyedDefinition:
+        """What `to_json` wrote; its functions are then texts that say what they were, and cannot be computed."""
+        last = body.get("on_expire")
+        function = KeyedFunction(
+            UserFunction(FunctionIdentity(body["function"])),
+            _pairs(body["state"]),
+            _pairs(body["output"]),
+            body["expire"],
+            None if last is None else UserFunction(FunctionIdentity(last)),
+            body["emit"],
+            body.get("version", 1),
+        )
+        time = times[0] if times else (str(body["time"][0]), str(body["time"][1]))
+        more = tuple(name for name, _ in times[1:])
+        return cls(function, tuple(key.items()), time, body["lateness"], _pairs(body["reads"]), more)
+
+    def continuing(self, stored: Mapping[str, Any] | None) -> KeyedDefinition:
+        """Itself: a keyed operator has had no other rules."""
+        return self
+
+    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
+        """The boundary itself: results have the time of their tuple, or that at which the key expired."""
+        return boundary
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[KeyedDefinition, Sequence[Mapping[str, Any]]]:
+        """One with a function of ours, over the same key: the user's is compiled where it is used."""
+        types = dict([*self.key, self.time])
+        return replace(self, function=_in_small(), lateness=0, types=(), more_times=()), [types]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was compiled stays behind: whoever gets the definition has its own.
+        return KeyedDefinition, (
+            self.function,
+            self.key,
+            self.time,
+            self.lateness,
+            self.types,
+            self.more_times,
+            self.rows_max,
+        )
+
+    # ------------------------------------------------------------------ the record, and operators
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """How keys become words or bytes."""
+        return KeyCodec([kind for _, kind in self.key])
+
+    @cached_property
+    def program(self) -> Program:
+        """The functions, compiled when they are first called."""
+        return Program(self.function, dict(self.types), self.key_codec.fits_word)
+
+    @property
+    def width(self) -> int:
+        """Words in a record."""
+        return self.program.state.width
+
+    @cached_property
+    def bytes_words(self) -> Int64s:
+        """The words of a record that say where bytes lie."""
+        return np.array([*([] if self.key_codec.fits_word else [KEY_AT]), *self.program.state.texts], np.int64)
+
+    def empty_state(self, room: int = 256) -> WindowState:
+        """No keys."""
+        return WindowState.empty(self.width, BY_KEY, timed=self.has_times, room=room)
+
+    def fresh(self, on_error: OnError = "stop") -> KeyedOperator:
+        """An operator without keys."""
+        from strandline.operators.keyed.keyed_operator import KeyedOperator
+
+        return KeyedOperator(self, self.empty_state(), on_error)
+
+    def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> KeyedOperator:
+        """The operator with the keys of these arrays; ValueError if they do not fit."""
+        from strandline.operators.keyed.keyed_operator import KeyedOperator
+
+        return KeyedOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)
+
+
+def _pairs(columns: Sequence[Sequence[str]]) -> Columns:
+    return tuple((str(name), str(kind)) for name, kind in columns)
+
+
+def _kind(kind: Any) -> str:
+    return kind if isinstance(kind, str) else str(kind["type"])
+
+
+def _require_names(function: KeyedFunction, given: KeyedInput) -> None:
+    """Raises SchemaError if results would have a column twice."""
+    taken = {name.lower() for name in given.key}
+    if RESULT_TIME in taken:
+        raise SchemaError(
+            f"{function.name}: a key column is called {RESULT_TIME!r}, as the results' time is", todo="rename it"
+        )
+    for name, _ in function.output:
+        if name.lower() in taken or name.lower() == RESULT_TIME:
+            raise SchemaError(
+                f"{function.name}: a column of output cannot be called {name!r}: results have that column already",
+                todo="choose another name; results have the key and the time without being told",
+            )
+
+
+@cache
+def _in_small() -> KeyedFunction:
+    """Counts tuples."""
+
+    @keyed(state="n long", output="n long", expire=1_000)
+    def counted(state: Any, row: Any, out: Any) -> int:
+        state.n += 1
+        out.n = state.n
+        return EMIT
+
+    return counted

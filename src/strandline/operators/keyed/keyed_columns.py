@@ -1,0 +1,214 @@
+"""Between Arrow tables and what the loops of keyed operators know: tuples in, results and footprints out, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.operators.arrow_words import (
+    BYTES,
+    FLOATS,
+    bytes_of,
+    doubles_of,
+    from_bytes,
+    from_doubles,
+    from_words,
+    null_column,
+    validity,
+    words_of,
+)
+from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.keyed.definition import OPENED, RESULT_TIME, ROWS, STATE, VERSION, KeyedDefinition
+from strandline.operators.keyed.record_layout import (
+    NULL,
+    RESULT_KEY,
+    RESULT_KEY_AT,
+    RESULT_TIME_WORD,
+    WordLayout,
+    stored_kind,
+)
+from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
+from strandline.operators.open_windows.byte_arena import gathered
+from strandline.operators.open_windows.record import END, KEY, KEY_AT, LENGTH_BITS, POS, START, TIMER, T
+from strandline.operators.open_windows.record import OPENED as OPENED_WORD
+from strandline.operators.open_windows.record import ROWS as ROWS_WORD
+from strandline.operators.operator import OFFSET, TAKEN_IN
+
+_NOWHERE, _NO_BYTES = np.zeros(1, np.int64), np.empty(0, np.uint8)
+
+
+class _Pieces:
+    """Bytes that come together in one batch, and references to them."""
+
+    def __init__(self, first: Bytes, held: int) -> None:
+        self._pieces = [first]
+        self._end = held + len(first)
+
+    def references(self, column: pa.ChunkedArray, kind: str) -> tuple[Int64s, Bytes]:
+        """References to the texts of a column, and validity; their bytes are added."""
+        starts, piece, valid = bytes_of(column, kind)
+        words = np.where(valid, (starts[:-1] + self._end) << LENGTH_BITS | np.diff(starts), 0)
+        self._pieces.append(piece)
+        self._end += len(piece)
+        return words, valid
+
+    @property
+    def bytes(self) -> Bytes:
+        """All of them."""
+        return self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
+
+
+def _values(column: pa.ChunkedArray, kind: str, pieces: _Pieces) -> tuple[npt.NDArray[Any], Bytes]:
+    """A column as a function has it, and validity."""
+    if kind in BYTES:
+        return pieces.references(column, kind)
+    if kind in FLOATS:
+        words, valid = doubles_of(column, kind)
+        return words.view(np.float64), valid
+    return words_of(column, kind)
+
+
+def input_batch(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Batch, npt.NDArray[Any]]:
+    """Tuples for the loops, and as records for the function. `held` is how many bytes the state has."""
+    program, types = definition.program, dict(definition.types)
+    offsets, _ = words_of(table.column(OFFSET), "long")
+    times, _ = words_of(table.column(definition.time[0]), definition.time[1])
+    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
+    pieces = _Pieces(data, held)
+    rows = np.zeros(len(offsets), program.row)
+    for name in program.reads:
+        rows[name] = _values(table.column(name), types[name], pieces)[0]
+    for name in program.asks:
+        rows[NULL + name] = validity(table.column(name)) == 0
+    batch = NO_BATCH._replace(keys=keys, key_at=key_at, offsets=offsets, times=times, bytes=pieces.bytes)
+    rows.flags.writeable = False
+    return sealed_batch(batch), rows
+
+
+def _nulls(layout: WordLayout, words: Int64s) -> npt.NDArray[np.bool_]:
+    """Which columns are null: a row for each row of words."""
+    flags = np.ascontiguousarray(words[:, layout.nulls_at : layout.width]).view(np.bool_)
+    return flags.reshape(len(words), 8 * (layout.width - layout.nulls_at))[:, : len(layout.columns)]
+
+
+class KeyedColumns:
+    """Words of results, or records of keys, as columns. They may refer to bytes of the state and of the batch."""
+
+    def __init__(self, definition: KeyedDefinition, state: State, batch: Batch = NO_BATCH) -> None:
+        self._definition = definition
+        self._state = state
+        self._batch = batch
+
+    def results(self, words: Int64s) -> list[pa.Array]:
+        """The columns of results."""
+        d = self._definition
+        output = self._columns(d.program.results, words, [kind for _, kind in d.function.output])
+        key = self._key(words[:, RESULT_KEY], words[:, RESULT_KEY_AT])
+        return [*key, self._time(words[:, RESULT_TIME_WORD]), *output]
+
+    def footprints(self, records: Int64s, open_keys: int) -> list[pa.Array]:
+        """The columns of footprints: key and last time, no output, then the control columns."""
+        d, rows = self._definition, len(records)
+        nothing = [null_column(kind, rows) for _, kind in d.function.output]
+        words = [records[:, T], np.full(rows, open_keys), records[:, ROWS_WORD], records[:, OPENED_WORD]]
+        control = [pa.array(w, pa.int64()) for w in (*words, np.full(rows, d.function.version))]
+        state = self._columns(d.program.state, records, [stored_kind(kind) for _, kind in d.function.state])
+        key = self._key(records[:, KEY], records[:, KEY_AT])
+        return [*key, self._time(records[:, END] - d.reach), *nothing, *control, *state]
+
+    def closings(self, words: Int64s) -> list[pa.Array]:
+        """The columns of keys that closed: key, last time, and which tuple had opened it."""
+        d, rows = self._definition, len(words)
+        control = [null_column(kind, rows) for _, kind in d.control_columns]
+        control[[name for name, _ in d.control_columns].index(OPENED)] = pa.array(words[:, 2], pa.int64())
+        nothing = [null_column(kind, rows) for _, kind in d.function.output]
+        return [*self._key(words[:, 0], words[:, 1]), self._time(words[:, 3] - d.reach), *nothing, *control]
+
+    def key_text(self, word: int, at: int) -> str:
+        """A key, for messages."""
+        columns = self._key(np.array([word]), np.array([at]))
+        names = [name for name, _ in self._definition.key]
+        return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in zip(names, columns, strict=True))
+
+    def value(self, words: Int64s, layout: WordLayout, name: str) -> Any:
+        """What a column of one row of words says, as plain Python; None if it is null."""
+        place = [column for column, _ in layout.columns].index(name)
+        if _nulls(layout, words)[0, place]:
+            return None
+        kind = layout.columns[place][1]
+        word = words[:, layout.begin + place]
+        if kind in BYTES:
+            data = self.text(word)
+            return data.decode() if kind == "string" else data
+        if kind == "boolean":
+            return bool(word[0])
+        return float(word.copy().view(np.float64)[0]) if kind in FLOATS else int(word[0])
+
+    def text(self, reference: Int64s) -> bytes:
+        """The bytes that one reference refers to."""
+        return bytes(gathered(reference, self._state, self._batch)[1])
+
+    def _key(self, words: Int64s, at: Int64s) -> list[pa.Array]:
+        codec = self._definition.key_codec
+        starts, data = (_NOWHERE, _NO_BYTES) if codec.fits_word else gathered(at, self._state, self._batch)
+        return codec.decode(np.ascontiguousarray(words), at, starts, data)
+
+    def _time(self, words: Int64s) -> pa.Array:
+        return from_words(words, np.ones(len(words), np.uint8), self._definition.time_type)
+
+    def _columns(self, layout: WordLayout, words: Int64s, kinds: Sequence[str]) -> list[pa.Array]:
+        nulls = _nulls(layout, words)
+        return [
+            self._column(np.ascontiguousarray(words[:, layout.begin + i]), (~nulls[:, i]).astype(np.uint8), kind)
+            for i, kind in enumerate(kinds)
+        ]
+
+    def _column(self, words: Int64s, valid: Bytes, kind: str) -> pa.Array:
+        if kind in BYTES:
+            starts, data = gathered(np.where(valid, words, 0), self._state, self._batch)
+            return from_bytes(starts, data, valid, kind)
+        return from_doubles(words, valid, kind) if kind in FLOATS else from_words(words, valid, kind)
+
+
+# ---------------------------------------------------------------------- footprints back in
+
+
+def footprint_records(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+    """Records as footprints have them, and their keys as a batch; texts refer to its bytes."""
+    d, layout = definition, definition.program.state
+    records = np.zeros((table.num_rows, d.width), np.int64)
+    for word, name in ((T, TAKEN_IN), (POS, OFFSET), (ROWS_WORD, ROWS), (OPENED_WORD, OPENED), (START, OPENED)):
+        records[:, word], _ = words_of(table.column(name), "long")
+    records[:, END] = words_of(table.column(RESULT_TIME), d.time_type)[0] + d.reach
+    records[:, TIMER] = records[:, END]
+    batch, pieces = _keys(d, table, held)
+    flags = np.zeros((table.num_rows, 8 * (d.width - layout.nulls_at)), np.bool_)
+    for i, (name, kind) in enumerate(d.function.state):
+        values, valid = _values(table.column(STATE + name), stored_kind(kind), pieces)
+        records[:, layout.begin + i] = values.view(np.int64) if values.dtype == np.float64 else values
+        flags[:, i] = valid == 0
+    records[:, layout.nulls_at :] = flags.view(np.int64).reshape(table.num_rows, d.width - layout.nulls_at)
+    return records, sealed_batch(batch._replace(bytes=pieces.bytes))
+
+
+def versions(table: pa.Table) -> Int64s:
+    """The versions of the function that made these footprints."""
+    return words_of(table.column(VERSION), "long")[0]
+
+
+def closed_records(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+    """What closings say of the keys that closed."""
+    records = np.zeros((table.num_rows, definition.width), np.int64)
+    for word, name in ((POS, OFFSET), (START, OPENED)):
+        records[:, word], _ = words_of(table.column(name), "long")
+    batch, pieces = _keys(definition, table, held)
+    return records, sealed_batch(batch._replace(bytes=pieces.bytes))
+
+
+def _keys(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Batch, _Pieces]:
+    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
+    return NO_BATCH._replace(keys=keys, key_at=key_at), _Pieces(data, held)

@@ -1,0 +1,285 @@
+"""A keyed operator at work on one partition: tuples in, what its function makes of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.keyed.definition import KeyedDefinition
+from strandline.operators.keyed.failed_call import FailedCall
+from strandline.operators.keyed.keyed_aside import FUNCTION as FUNCTION_REASON
+from strandline.operators.keyed.keyed_aside import KeyedAside
+from strandline.operators.keyed.keyed_columns import KeyedColumns, input_batch
+from strandline.operators.keyed.keyed_kernels import (
+    CLOSING_WORDS,
+    CLOSINGS,
+    DONE,
+    DUE_END,
+    DUE_NEXT,
+    EXPIRING,
+    FLUSH,
+    FULL,
+    PLACES,
+    RESULTS,
+    ROW,
+    SLOT,
+    Given,
+    Sheet,
+    close_key,
+    find_due,
+    order_due,
+    undo,
+)
+from strandline.operators.keyed.keyed_loading import loaded
+from strandline.operators.keyed.record_layout import STATE_BEGIN
+from strandline.operators.keyed.texts import texts_of, with_constants
+from strandline.operators.one_table import in_first_columns
+from strandline.operators.open_windows.arrays import NO_BATCH, Outcome
+from strandline.operators.open_windows.byte_arena import held_bytes
+from strandline.operators.open_windows.record import FUNCTION
+from strandline.operators.open_windows.trace import FRESH
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.open_windows.windows_at_work import OpenWindows
+from strandline.operators.operator import OFFSET, Footprints, Limits, OnError, Saved
+
+_ROOM = 1 << 16
+"""Results and closings that are written before somebody takes them."""
+_NO_ROWS: npt.NDArray[Any] = np.empty(0, np.uint8)
+
+
+class KeyedOperator(OpenWindows):
+    """A definition with the states of its keys."""
+
+    def __init__(self, definition: KeyedDefinition, state: WindowState, on_error: OnError = "stop") -> None:
+        super().__init__(state)
+        self.definition = definition
+        self.on_error = on_error
+        self.aside = KeyedAside(definition)
+        """What this step has set aside."""
+        if not state.open_windows:
+            self._is_of_this_version()
+        self.must_save_all = bool(state.arrays.header[FUNCTION] != definition.function.version)
+
+    def _is_of_this_version(self) -> None:
+        self.state.arrays.header[FUNCTION] = self.definition.function.version
+        self.must_save_all = False
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many tuples to feed before time may pass."""
+        return self.definition.rows_max
+
+    def begin(self) -> None:
+        """Begins a step."""
+        self.state.begin()
+        self.aside = KeyedAside(self.definition)
+        self.opened = 0
+        self._fresh = []
+
+    # ------------------------------------------------------------------ tuples
+
+    def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
+        """Takes in input tuples; yields the results that the function makes of them, in their order."""
+        table = in_first_columns(tuples, self.definition.reads)
+        for first in range(0, table.num_rows, self.rows_at_once):
+            piece = table.slice(first, self.rows_at_once)
+            end = int(piece.column(OFFSET)[-1].as_py()) + 1
+            piece = self.aside.healthy(piece, self.on_error)
+            if piece.num_rows:
+                yield from _Pass(self, piece).taken_in()
+            self.input_end = end
+
+    def repeat(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples as `feed` did before; their results are there already."""
+        for _ in self.feed(tuples):
+            pass
+
+    def advance(self, boundary: int) -> list[pa.Array] | None:
+        """Closes the keys that expire at this time or before: what the function makes of each, by time and opening."""
+        if self.due is None or self.due > boundary:
+            return None
+        found = list(_Pass(self, None).expired(boundary))
+        if len(found) < 2:
+            return found[0] if found else None
+        return [pa.concat_arrays(columns) for columns in zip(*found, strict=True)]
+
+    def replay(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes tuples that were seen before into the keys whose footprints did not have them yet."""
+        table = KeyedAside(self.definition).healthy(in_first_columns(tuples, self.definition.reads), "set_aside")
+        if table.num_rows and self.open_windows:
+            _Pass(self, table).replayed()
+
+    def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
+        """Notes that keys were opened in these records."""
+        self._fresh.append(slots)
+        self.opened += len(slots)
+
+    # ------------------------------------------------------------------ footprints, and the state in and out
+
+    def save(self, position: int, limits: Limits) -> Footprints:
+        """Footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
+        saved = super().save(position, limits)
+        self._is_of_this_version()
+        return saved
+
+    def save_all(self, position: int) -> Footprints:
+        """A footprint of every key: an instant checkpoint."""
+        saved = super().save_all(position)
+        self._is_of_this_version()
+        return saved
+
+    def _footprints(self, records: Int64s) -> list[pa.Array]:
+        return KeyedColumns(self.definition, self.state.arrays).footprints(records, self.state.open_windows)
+
+    def end(self) -> None:
+        """Ends a step: drops bytes that no key refers to any more."""
+        self.state.drop_dead_bytes(self.definition.bytes_words)
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Replaces the state by the newest footprint of every key that is open."""
+        self.state = loaded(self.definition, newest_first)
+        self.must_save_all = bool(self.state.arrays.header[FUNCTION] != self.definition.function.version)
+
+
+class _Pass:
+    """Some tuples, or none while time passes, on their way through the compiled loops."""
+
+    def __init__(self, operator: KeyedOperator, table: pa.Table | None) -> None:
+        self._operator = operator
+        self._definition = operator.definition
+        self._program = operator.definition.program
+        self._table = table
+        held = held_bytes(operator.state.arrays)
+        batch, self._rows = (NO_BATCH, _NO_ROWS) if table is None else input_batch(self._definition, table, held)
+        self._loop = self._program.expire_due if table is None else self._program.step
+        self._batch, self._constants = with_constants(batch, self._program.constants, held)
+        self._sheet = self._new_sheet(0 if table is None else table.num_rows)
+
+    def _new_sheet(self, rows: int) -> Sheet:
+        emit, room = self._definition.function.emit, min(rows, _ROOM)
+        results = np.empty((room + emit, self._program.results.width), np.int64)
+        return Sheet(
+            results,
+            results.view(self._program.results.record).reshape(-1),
+            np.empty((room + 2, CLOSING_WORDS), np.int64),
+            np.empty(self._definition.width - STATE_BEGIN, np.int64),
+            np.empty(self._operator.state.room if self._definition.has_times else 0, np.int32),
+            np.zeros(PLACES, np.int64),
+        )
+
+    @property
+    def _states(self) -> npt.NDArray[Any]:
+        """The records of the state as the function sees them."""
+        return self._operator.state.arrays.records.view(self._program.state.record).reshape(-1)
+
+    @property
+    def _given(self) -> Given:
+        texts = texts_of(self._operator.state.arrays, self._batch, self._constants)
+        return Given(self._batch, self._rows, texts, self._definition.reach)
+
+    # ------------------------------------------------------------------ the three ways
+
+    def taken_in(self) -> Iterator[list[pa.Array]]:
+        """Takes in the tuples; yields results."""
+        operator, state = self._operator, self._operator.state
+        nothing = np.empty((0, state.width), np.int64)
+        out = Outcome(nothing, np.empty(len(self._batch.keys), np.int32))
+        state.trace.counts[FRESH] = 0
+        while True:
+            try:
+                reason = self._loop(state.arrays, self._states, self._given, self._sheet, out, state.trace)
+            except Exception as problem:  # of the user's making, for this tuple or this key
+                self._failed(problem)
+                continue
+            if reason == FULL:
+                state.grow()
+                if self._definition.has_times:
+                    self._sheet = self._sheet._replace(due=np.empty(state.room, np.int32))
+            elif reason in (DONE, FLUSH):
+                yield from self._results()
+                if reason == DONE:
+                    break
+            else:
+                self._failed(None)
+        operator.note_opened(out.fresh[: state.trace.counts[FRESH]].copy())
+        state.keep_bytes(self._definition.bytes_words, self._batch)
+
+    def expired(self, boundary: int) -> Iterator[list[pa.Array]]:
+        """Closes the keys that are due; yields results."""
+        state, at = self._operator.state, self._sheet.at
+        find_due(state.arrays, state.trace, boundary, self._sheet.due, at)
+        due = int(at[DUE_END])
+        if due > 1 and self._program.is_clocked:
+            order_due(state.arrays, self._sheet.due, due)
+        kept = self._sheet.due[:due].copy()
+        self._sheet = self._new_sheet(due)._replace(due=kept, at=at)
+        while True:
+            try:
+                reason = self._loop(state.arrays, self._states, self._sheet, self._given.texts, state.trace)
+            except Exception as problem:
+                self._failed(problem)
+                continue
+            if reason not in (DONE, FLUSH):
+                self._failed(None)
+                continue
+            yield from self._results()
+            if reason == DONE:
+                return
+
+    def replayed(self) -> None:
+        """Takes tuples into keys whose footprints did not have them; those that failed before fail again."""
+        state, at = self._operator.state, self._sheet.at
+        while True:
+            try:
+                reason = self._program.replay(state.arrays, self._states, self._given, self._sheet, state.trace)
+            except Exception:
+                reason = None
+            if reason == DONE:
+                break
+            undo(state.arrays, state.trace, self._sheet.before, at[SLOT])
+            at[ROW] += 1
+        if len(self._definition.bytes_words):
+            state.grown = True  # a replay leaves no trace of the keys it touched: look at all of them
+            state.keep_bytes(self._definition.bytes_words, self._batch)
+
+    # ------------------------------------------------------------------ what comes of it
+
+    def _columns(self) -> KeyedColumns:
+        return KeyedColumns(self._definition, self._operator.state.arrays, self._batch)
+
+    def _results(self) -> Iterator[list[pa.Array]]:
+        """Takes results and closings from the sheet."""
+        at, columns = self._sheet.at, self._columns()
+        closings, results = int(at[CLOSINGS]), int(at[RESULTS])
+        at[CLOSINGS] = at[RESULTS] = 0
+        if closings:
+            self._operator.aside.closed.append(columns.closings(self._sheet.closings[:closings]))
+        if results:
+            yield columns.results(self._sheet.results[:results])
+
+    def _failed(self, problem: Exception | None) -> None:
+        """Sets the tuple or key at hand aside, its state as it was before the call; or raises InputError."""
+        operator, state, at = self._operator, self._operator.state, self._sheet.at
+        slot = int(at[SLOT])
+        call = FailedCall(self._definition, self._columns(), self._sheet, problem)
+        record = state.arrays.records[slot : slot + 1].copy()
+        if operator.on_error == "stop":
+            row = None if at[EXPIRING] else self._rows[at[ROW]]
+            offset = None if at[EXPIRING] else int(self._batch.offsets[at[ROW]])
+            raise call.error(record, row, offset)
+        if at[EXPIRING]:
+            record[0, STATE_BEGIN:] = self._sheet.before
+            operator.aside.add_keys(FUNCTION_REASON, self._columns().footprints(record, state.open_windows))
+            close_key(state.arrays, state.trace, slot, self._sheet.closings, at)
+            at[DUE_NEXT] += 1
+            at[EXPIRING] = 0
+            return
+        assert self._table is not None
+        operator.aside.add_tuples(FUNCTION_REASON, self._table.slice(int(at[ROW]), 1))
+        undo(state.arrays, state.trace, self._sheet.before, slot)
+        at[ROW] += 1

@@ -1,0 +1,119 @@
+"""What operators whose state is open windows in records have in common: footprints, and the state in and out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.operators.kernel_arrays import Int32s, Int64s
+from strandline.operators.open_windows.record import INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
+from strandline.operators.open_windows.window_footprints import Bounds, Page, oldest, save_oldest, save_open, still_open
+from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.operator import Extent, Footprints, Limits, StateImage
+
+
+class OpenWindows:
+    """The open windows of a partition, for an operator that says how they are written as columns."""
+
+    def __init__(self, state: WindowState) -> None:
+        self.state = state
+        self.opened = 0
+        """How many windows were opened in this step."""
+        self._fresh: list[Int32s] = []
+        self.must_save_all = False
+        """Whether no footprint from before this step may be replayed into."""
+
+    @property
+    def input_end(self) -> int:
+        """The state holds the input tuples before this offset."""
+        return int(self.state.arrays.header[INPUT])
+
+    @input_end.setter
+    def input_end(self, offset: int) -> None:
+        self.state.arrays.header[INPUT] = offset
+
+    @property
+    def open_windows(self) -> int:
+        """How many windows are open: N."""
+        return self.state.open_windows
+
+    @property
+    def due(self) -> int | None:
+        """No window that is open ends before this time; None if there is none, or windows end by count."""
+        arrays = self.state.arrays
+        return int(arrays.timers[0, 0]) if arrays.header[TIMERS] > 0 else None
+
+    # ------------------------------------------------------------------ footprints
+
+    def save(self, position: int, limits: Limits) -> Footprints:
+        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
+        state, begin = self.state, position
+        fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
+        chosen = np.empty(len(fresh), np.int32)
+        count = int(still_open(state.arrays, fresh, chosen))
+        opened = self._save_these(chosen[len(chosen) - count :], position)
+        position += count
+        self.state.reserve_queue(state.open_windows)
+        records = np.empty((state.open_windows, self.state.width), np.int64)
+        page = Page(records, position, self.input_end)
+        written = int(save_oldest(state.arrays, state.trace, page, begin, Bounds.of(limits)))
+        self._fresh = []
+        return Footprints(opened, self._footprints(records[:written]))
+
+    def save_all(self, position: int) -> Footprints:
+        """A footprint of every window: an instant checkpoint."""
+        records = self.state.arrays.records[: self.state.arrays.header[USED]]
+        slots = np.flatnonzero(records[:, OPENED] >= 0)
+        order = np.lexsort((records[slots, START], records[slots, OPENED]))
+        nothing = self.save_nothing().opened
+        return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
+
+    def save_nothing(self) -> Footprints:
+        """No footprints."""
+        nothing = self._footprints(np.empty((0, self.state.width), np.int64))
+        self._fresh = []
+        return Footprints(nothing, nothing)
+
+    def _save_these(self, slots: Int32s, position: int) -> list[pa.Array]:
+        self.state.reserve_queue(len(slots))
+        records = np.empty((len(slots), self.state.width), np.int64)
+        save_open(self.state.arrays, self.state.trace, slots, Page(records, position, self.input_end))
+        return self._footprints(records)
+
+    def _footprints(self, records: Int64s) -> list[pa.Array]:
+        """These records in the columns of footprints."""
+        raise NotImplementedError
+
+    def mark_unsaved(self, *, every: bool = False) -> None:
+        """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
+        records = self.state.arrays.records[: self.state.arrays.header[USED]]
+        is_open = records[:, OPENED] >= 0
+        if every:
+            records[is_open, T] = records[is_open, TICKET] = NONE
+            self.state.grown = True  # nothing less than the whole state tells it
+        found = np.flatnonzero(is_open & (records[:, T] == NONE))
+        self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
+
+    def extent(self, position: int) -> Extent:
+        """Where recovery would begin if the output ended at this offset."""
+        return Extent(self.open_windows, *(self.oldest_footprint() or (self.input_end, position)))
+
+    def oldest_footprint(self) -> tuple[int, int] | None:
+        """T and output offset of the oldest footprint that counts; None if there is none."""
+        slot = int(oldest(self.state.arrays))
+        if slot < 0:
+            return None
+        record = self.state.arrays.records[slot]
+        return int(record[T]), int(record[POS])
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
+        records = self.state.arrays.records[: self.state.arrays.header[USED]]
+        records = records[records[:, OPENED] >= 0]
+        if now:
+            records[:, T] = self.input_end
+        return self._footprints(records)
+
+    def image(self) -> StateImage:
+        """The state as arrays, and the rows of each that have changed since the step began."""
+        return self.state.image()
