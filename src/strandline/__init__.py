@@ -57,10 +57,13 @@ from strandline.operators.aggregate.aggregates import (
     variance,
 )
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
+from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
+from strandline.operators.keyed.returned import CLOSE, EMIT
 from strandline.spark.aggregation import Aggregation, Windowed
 from strandline.spark.barrier import Barrier, barrier
 from strandline.spark.entry import Entry, persist, source
 from strandline.spark.joining import Join
+from strandline.spark.keyed import Keyed
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped
@@ -69,6 +72,8 @@ from strandline.spark.union import Union, union
 from strandline.version import VERSION as __version__
 
 __all__ = [
+    "CLOSE",
+    "EMIT",
     "Aggregate",
     "AggregateOverflowError",
     "Aggregation",
@@ -85,6 +90,8 @@ __all__ = [
     "InputError",
     "InputWentBackError",
     "Join",
+    "Keyed",
+    "KeyedFunction",
     "NoAccessError",
     "NoSpaceError",
     "NotAStreamError",
@@ -119,6 +126,7 @@ __all__ = [
     "count_window",
     "first",
     "instant",
+    "keyed",
     "last",
     "max",
     "min",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from strandline.wording import exact_duration
@@ -20,10 +21,29 @@ def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
         where = f", where {operator['where']}" if "where" in operator else ""
         where += f" (version {operator['version']})" if "version" in operator else ""
         return join_text(operator["windows"], is_timestamp=is_timestamp) + where
+    if operator.get("kind") == "keyed":
+        return keyed_text(operator, is_timestamp=is_timestamp)
     if operator.get("kind") != "barrier":
         return str(operator.get("kind"))
     bound = "" if operator["at_most"] is None else f", at most {operator['at_most']:,} tuples of a key wait"
     return f"barrier of {' and '.join(one['name'] for one in operator['inputs'])}{bound}"
+
+
+def keyed_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
+    """What a keyed function has and makes, from the JSON that stream.json has of it.
+
+    >>> body = {"state": [["n", "long"]], "output": [["z", "double"]], "expire": 3_600_000_000, "emit": 1}
+    >>> keyed_text(body, is_timestamp=True)
+    'keyed function: state n long; output z double; keys expire after 1 hour'
+    """
+    columns = [", ".join(f"{name} {kind}" for name, kind in operator[what]) or "none" for what in ("state", "output")]
+    text = f"keyed function: state {columns[0]}; output {columns[1]}"
+    if operator["emit"] > 1:
+        text += f", up to {operator['emit']:,} a tuple"
+    if operator["expire"] is not None:
+        span = exact_duration(operator["expire"]) if is_timestamp else f"{operator['expire']:,}"
+        text += f"; keys expire after {span}"
+    return text + (f" (version {operator['version']})" if "version" in operator else "")
 
 
 def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
@@ -151,7 +171,12 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         if ours == theirs:  # but for what is inside of nested types
             ours, theirs = str(mine["columns"]), str(wanted["columns"])
         yield f"it joins {ours}, this program {theirs}"
-    told = {"window", "windows", "aggregates", "shape", "shapes", "columns"}
+    for name in ("function", "on_expire"):
+        if name in changed:
+            yield _changed_line(name, str(mine.get(name, "")), str(wanted.get(name, "")))
+    told = {"window", "windows", "aggregates", "shape", "shapes", "columns", "function", "on_expire"}
+    if "function" in changed:
+        told.add("reads")  # follows from it
     if len(changed) > 1:
         told.add("footprints")  # what they hold follows from all the others
     for name in sorted(changed - told):
@@ -166,6 +191,13 @@ def _sides(columns: Sequence[Sequence[Sequence[Any]]]) -> str:
     """
     texts = (", ".join(f"{c} {k['type'] if isinstance(k, Mapping) else k}" for c, k in own) for own in columns)
     return " and ".join(f"{side} ({text})" for side, text in zip(("left", "right"), texts, strict=False))
+
+
+def _changed_line(name: str, before: str, now: str) -> str:
+    """The first line in which two functions differ."""
+    lines = zip_longest(before.splitlines(), now.splitlines(), fillvalue="")
+    old, new = next(((a.strip(), b.strip()) for a, b in lines if a != b), ("", ""))
+    return f"its {name} has {old or 'nothing'!r} where this program has {new or 'nothing'!r}"
 
 
 def _listed(aggregates: Mapping[str, Any]) -> str:

@@ -37,7 +37,8 @@ _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
 _NOT_COMPARED = ("expressions",)
 """Of an operator: how Arrow writes what `shape` says in words. Another Arrow may write it otherwise."""
-_VERSIONED = ("where", "version")
+_FUNCTIONS = ("where", "function", "on_expire")
+_VERSIONED = (*_FUNCTIONS, "reads", "version")
 """Of an operator: what a later version of it may have changed."""
 
 _KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
@@ -106,8 +107,12 @@ class StreamSpec:
 
     @property
     def is_written_in_order(self) -> bool:
-        """Whether the results of a batch are in the order of time; what an outer join lets go of alone comes later."""
-        return bool((self.operator or {}).get("windows", {}).get("how", "inner") == "inner")
+        """Whether the results of a batch are in the order of time.
+
+        What an outer join lets go of alone comes later; what keyed functions make of tuples comes as these do.
+        """
+        operator = self.operator or {}
+        return operator.get("kind") != "keyed" and operator.get("windows", {}).get("how", "inner") == "inner"
 
     @property
     def time_is_offset(self) -> bool:
@@ -291,8 +296,10 @@ class StreamSpec:
         if [o.stream for o in before] != [o.stream for o in now]:
             found.append(f"its input is {' and '.join(map(str, before))}, here {' and '.join(map(str, now))}")
         if found:
-            is_only_function = "where" in wanted and all(mine.get(n) == v for n, v in wanted.items() if n != "where")
-            meant = f"; or, if the change is meant, say so: where(…, version={ours + 1})" if is_only_function else ""
+            others = [mine.get(n) == v for n, v in wanted.items() if n not in _VERSIONED]
+            is_only_function = all(others) and any(n in wanted for n in _FUNCTIONS)
+            says = "where" if "where" in wanted else "keyed"
+            meant = f"; or, if the change is meant, say so: {says}(…, version={ours + 1})" if is_only_function else ""
             raise StreamMismatchError(
                 f"the stream was computed by another operator: {'; '.join(found)}",
                 where=where,

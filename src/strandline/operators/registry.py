@@ -9,6 +9,7 @@ from strandline.errors import FormatVersionError
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.join.definition import JoinDefinition
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.operator import Definition
 
 AGGREGATE = AggregateDefinition.kind
@@ -28,6 +29,8 @@ def from_json(
         return BarrierDefinition.from_json(body, key)
     if kind == JoinDefinition.kind:
         return JoinDefinition.from_json(body)
+    if kind == KeyedDefinition.kind:
+        return KeyedDefinition.from_json(body, key, times)
     if kind != AGGREGATE:
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"

@@ -60,7 +60,7 @@ class Windowed:
         if len(inputs) > 1:
             plan = replace(plan, before=InputShapes.of([one.shape for one in inputs]))
         for other, names in zip(inputs[1:], plan.takes[1:], strict=True):
-            _require_columns(inputs[0], plan.takes[0], other, names)
+            require_columns(inputs[0], plan.takes[0], other, names)
         return Aggregation([one.bare for one in inputs], plan)
 
 
@@ -68,7 +68,7 @@ def _types(spec: StreamSpec) -> dict[str, str]:
     return {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
 
 
-def _require_columns(first: Input, columns: Sequence[str], other: Input, names: Sequence[str]) -> None:
+def require_columns(first: Input, columns: Sequence[str], other: Input, names: Sequence[str]) -> None:
     """Raises `SchemaError` unless the other input has what is read of the first, in the same types."""
     ours, theirs = _types(first.input_spec), _types(other.input_spec)
     for column, name in zip(columns, names, strict=True):

@@ -12,6 +12,7 @@ from strandline.operators.join.join_windows import join_windows, require_unit
 from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.aggregation import Windowed
 from strandline.spark.joining import Join, joined
+from strandline.spark.keyed import Keyed, applied
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
 from strandline.units import Duration
@@ -81,6 +82,13 @@ class OperatorInput:
             require_unit(within)
         made = joined(self, other, join_windows(within, left, right, per, how), group)
         return made if where is None else made.where(where)
+
+    def apply(self, function: Any) -> Keyed:
+        """The results of a function that `sl.keyed` has made an operator of, over every key of the stream.
+
+        Raises OptionError or SchemaError at once if it cannot be compiled over the columns of this stream.
+        """
+        return applied(self, function)
 
     def where(self, condition: Any) -> Shaped:
         """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.

@@ -25,11 +25,11 @@ from strandline.log.manifest import Writer
 from strandline.log.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import create_once
+from strandline.schema_text import schema_json
 from strandline.spark.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.testing.memory_stream import MemoryStream
-from strandline.schema_text import schema_json
 from strandline.testing.spark_hash import partition_of
 from strandline.testing.spark_order import sort_key
 from strandline.times import time_value

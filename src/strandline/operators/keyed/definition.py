@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
@@ -228,8 +228,9 @@ class KeyedDefinition:
 
     @cached_property
     def program(self) -> Program:
-        """The functions, compiled when they are first called."""
-        return Program(self.function, dict(self.types), self.key_codec.fits_word)
+        """The functions, compiled when they are first called; the same for all definitions that are equal."""
+        is_known = self.function.main.function is not None
+        return _program(self.function, self.types, self.key_codec.fits_word, is_known)
 
     @property
     def width(self) -> int:
@@ -256,6 +257,12 @@ class KeyedDefinition:
         from strandline.operators.keyed.keyed_operator import KeyedOperator
 
         return KeyedOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)
+
+
+@lru_cache(maxsize=64)
+def _program(function: KeyedFunction, types: Columns, word_key: bool, is_known: bool) -> Program:
+    """Compiling takes seconds, and every task has a definition of its own: those of one text share what is compiled."""
+    return Program(function, dict(types), word_key)
 
 
 def _pairs(columns: Sequence[Sequence[str]]) -> Columns:

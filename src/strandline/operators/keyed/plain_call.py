@@ -20,6 +20,10 @@ def nothing_of(kind: str) -> Any:
 class PlainRecord:
     """State, a row or a result: columns as attributes, and which of them are null."""
 
+    _kinds: Mapping[str, str]
+    _nulls: set[str]
+    is_new: bool
+
     def __init__(self, kinds: Mapping[str, str], values: Mapping[str, Any] | None = None, is_new: bool = False) -> None:
         found = values or {}
         kept = {n: nothing_of(kind) if found.get(n) is None else found[n] for n, kind in kinds.items()}

@@ -1,0 +1,33 @@
+"""`stream.apply(f)`: a function that a user has written, over every key of a stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strandline.log.column_types import fields_of
+from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.spark.aggregation import require_columns
+from strandline.spark.operator_description import OperatorDescription
+from strandline.spark.processing_element import Input
+from strandline.spark.reprs import operator_html, operator_text
+
+
+class Keyed(OperatorDescription[KeyedDefinition]):
+    """A keyed function over a stream; `start` sets it going."""
+
+    def __repr__(self) -> str:
+        return operator_text("Keyed", self._inputs, self._definition, self._policy)
+
+    def _repr_html_(self) -> str:
+        return operator_html("Keyed", self._inputs, self._definition, self._policy)
+
+
+def applied(input_: Input, function: Any) -> Keyed:
+    """The function over the keys of the input; raises OptionError or SchemaError if it cannot be."""
+    spec, inputs = input_.input_spec, input_.members
+    lateness = spec.lateness if len(inputs) == 1 else 0  # tuples of several come in the order of their times
+    given = KeyedInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, lateness)
+    made = KeyedDefinition.of(function, given, [other.input_spec.time for other in inputs[1:]])
+    for other, names in zip(inputs[1:], made.reads[1:], strict=True):
+        require_columns(inputs[0], made.reads[0], other, names)
+    return Keyed(inputs, made)
