@@ -122,7 +122,7 @@ def output_spec(p: AggregateDefinition, partitions_: int = 1, input_path: str = 
         "output",
         struct(p.result_columns),
         tuple(c for c, _ in p.key),
-        "window_end",
+        p.result_time,
         partitions_,
         lateness=0,
         operator={**p.to_json(), "footprints": [list(c) for c in p.control_columns]},
@@ -329,7 +329,7 @@ def uninterrupted_and_aside(
     operator = p.fresh("set_aside")
     operator.begin()
     found = list(operator.feed([rows_table(rows)])) if rows else []
-    if p.window.has_times and boundary is not None and (due := operator.advance(boundary)):
+    if p.has_times and boundary is not None and (due := operator.advance(boundary)):
         found.append(due)
     schema = output_spec(p).arrow
     results = pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)])

@@ -99,12 +99,20 @@ def first_call(function: Callable[..., Any], what: str, todo: str) -> Iterator[N
 
     Whatever goes wrong with it is an OptionError with the line of the function and Numba's reason in short.
     """
+    with counted():
+        try:
+            yield
+        except Exception as problem:
+            line = line_in(problem, function)
+            raise OptionError(f"{what}: it does not compile: {short(problem)}", where=line, todo=todo) from None
+
+
+@contextmanager
+def counted() -> Iterator[None]:
+    """Counts the time of what happens inside, a first call, as that of a kernel."""
     began_s, before_s = stopwatch_s(), TALLY.seconds
     try:
         yield
-    except Exception as problem:
-        line = line_in(problem, function)
-        raise OptionError(f"{what}: it does not compile: {short(problem)}", where=line, todo=todo) from None
     finally:
         TALLY.compiled += 1
         TALLY.seconds += max(0.0, stopwatch_s() - began_s - (TALLY.seconds - before_s))

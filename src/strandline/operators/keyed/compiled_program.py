@@ -69,11 +69,12 @@ class Program:
 
     def check(self) -> None:
         """Raises OptionError if a function does not compile."""
-        self._check(self.function.main, self._main, has_row=True)
+        self._main  # noqa: B018
         if self.function.on_expire is not None:
-            self._check(self.function.on_expire, self._last, has_row=False)
+            self._last  # noqa: B018
 
-    def _check(self, one: UserFunction, made: Kernel, *, has_row: bool) -> None:
+    def _checked(self, one: UserFunction, made: Kernel, *, has_row: bool) -> Kernel:
+        """The function, compiled: the loops around it could not do that, they allocate nothing."""
         assert one.function is not None
         state, row, result = (from_dtype(d) for d in (self.state.record, self.row, self.results.record))
         out = result if self.function.emit == 1 else types.Array(result, 1, "C")
@@ -88,6 +89,7 @@ class Program:
                 where=place_of(one.function),
                 todo="return sl.EMIT, sl.CLOSE, their sum, or 0, wherever it ends",
             )
+        return made
 
     def _compiled(self, one: UserFunction) -> Kernel:
         part = self._rewritten(one, self.constants)
@@ -132,12 +134,12 @@ class Program:
 
     @cached_property
     def _main(self) -> Kernel:
-        return self._compiled(self.function.main)
+        return self._checked(self.function.main, self._compiled(self.function.main), has_row=True)
 
     @cached_property
     def _last(self) -> Kernel:
         assert self.function.on_expire is not None
-        return self._compiled(self.function.on_expire)
+        return self._checked(self.function.on_expire, self._compiled(self.function.on_expire), has_row=False)
 
     # ------------------------------------------------------------------ the loops
 

@@ -56,7 +56,9 @@ class KeyedAside(AsideTables):
     def _unfit(self, tuples: pa.Table) -> list[tuple[str, npt.NDArray[np.bool_]]]:
         d = self._definition
         times, _ = words_of(tuples.column(d.time[0]), d.time[1])
-        found = [("time", (times < -TIME_MAX) | (times > TIME_MAX))]
+        found = []
+        if len(times) and (times.min() < -TIME_MAX or times.max() > TIME_MAX):
+            found.append(("time", (times < -TIME_MAX) | (times > TIME_MAX)))
         keys = [c for c, kind in d.key if kind in BYTES]
         limit = LENGTH_MAX - BYTES_A_PART * len(d.key)
         if keys and sum(tuples.column(c).nbytes for c in keys) > limit:

@@ -25,8 +25,9 @@ from strandline.operators.keyed.record_layout import (
 )
 from strandline.operators.keyed.returned import CLOSE
 from strandline.operators.keyed.texts import Texts
-from strandline.operators.open_windows.arrays import Batch, Outcome, State
+from strandline.operators.open_windows.arrays import Batch, Key, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, link, look_ahead, relink, same_key
+from strandline.operators.open_windows.prefetch import fetch_soon
 from strandline.operators.open_windows.record import (
     END,
     FREE,
@@ -54,6 +55,10 @@ that are due are not through, whether the call at hand is for one of them, and w
 PLACES: Final = 8
 CLOSING_WORDS: Final = 4
 """Of a key that closed: word and place of the key, the tuple that opened it, the end of its time."""
+_AHEAD: Final = 8
+"""How many tuples ahead a record is sent for."""
+_LINE: Final = 8
+"""Words that memory sends together."""
 _TAKEN: Final = -(1 << 63)
 """TIMER of a record that is among those that are due."""
 
@@ -98,6 +103,17 @@ def undo(state: State, trace: Trace, before: Int64s, slot: int) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
+def open_key(expires: bool, state: State, trace: Trace, out: Outcome, key: Key, end: int, offset: int) -> int:
+    """Returns the record of a new key, which the tuple of this offset has opened. There is room for it."""
+    slot = open_window(state, trace, out, key, offset, end, offset)
+    link(state, trace, slot, NO_START)
+    if expires:
+        state.records[slot, TIMER] = end
+        push_timer(state, trace, end, slot)
+    return slot
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def close_key(state: State, trace: Trace, slot: int, sheet_closings: Int64s, at: Int64s) -> None:
     """Forgets the state of a key; notes it if it has a footprint. There is room: the caller has looked."""
     records = state.records
@@ -131,17 +147,33 @@ def find_due(state: State, trace: Trace, limit: int, due: Int32s, at: Int64s) ->
     at[DUE_NEXT], at[DUE_END] = 0, count
 
 
-@njit(cache=True, nogil=True)
+@njit(inline="always", _nrt=False)
+def _is_later(state: State, a: int, b: int) -> bool:
+    """Returns whether a record ends later than another, or was opened later."""
+    records = state.records
+    if records[a, END] != records[b, END]:
+        return records[a, END] > records[b, END]
+    return records[a, OPENED] > records[b, OPENED]
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def order_due(state: State, due: Int32s, count: int) -> None:
-    """Brings the first of `due`, which are in the order of their ends, into that of ends and openings."""
-    opened, ends = np.empty(count, np.int64), np.empty(count, np.int64)
-    slots = due[:count].copy()
-    for i in range(count):
-        opened[i], ends[i] = state.records[slots[i], OPENED], state.records[slots[i], END]
-    by_opening = np.argsort(opened, kind="mergesort")
-    order = by_opening[np.argsort(ends[by_opening], kind="mergesort")]
-    for i in range(count):
-        due[i] = slots[order[i]]
+    """Brings the first of `due` into the order of ends, then of openings: a heap is made and taken down."""
+    for round_ in range(count // 2 + count):
+        if round_ < count // 2:
+            top, length = count // 2 - 1 - round_, count
+        else:
+            length = count - 1 - (round_ - count // 2)
+            due[0], due[length] = due[length], due[0]
+            top = 0
+        while 2 * top + 1 < length:
+            child = 2 * top + 1
+            if child + 1 < length and _is_later(state, due[child + 1], due[child]):
+                child += 1
+            if not _is_later(state, due[child], due[top]):
+                break
+            due[top], due[child] = due[child], due[top]
+            top = child
 
 
 @njit(inline="always", _nrt=False)
@@ -184,6 +216,15 @@ def _has_room(sheet: Sheet, emit: int) -> bool:
     return has_results and sheet.at[CLOSINGS] + 2 <= len(sheet.closings)
 
 
+@njit(inline="always", _nrt=False)
+def _look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
+    """Sends for the record that a tuple a little further on will want, from its end of time to its state."""
+    if row + _AHEAD < len(batch.keys):
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, mask)]
+        fetch_soon(state.records, np.int64(slot), np.int64(END))
+        fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))
+
+
 def _accepted(frozen: Frozen) -> Kernel:
     """What looks at a call's outcome: how many results, -1 if it must not be."""
     emit, state_checks, result_checks = frozen.emit, frozen.state_checks, frozen.result_checks
@@ -207,7 +248,7 @@ def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
     emit = frozen.emit
     if last is None:
 
-        @njit(nogil=True, cache=True)
+        @njit(cache=True, nogil=True, _nrt=False)
         def close_due(state: State, states: Any, sheet: Sheet, texts: Texts, trace: Trace) -> int:
             at = sheet.at
             while at[DUE_NEXT] < at[DUE_END]:
@@ -223,21 +264,21 @@ def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
     call: Kernel
     if emit == 1:
 
-        @njit()
+        @njit(_nrt=False)
         def call_one(states: Any, slot: int, sheet: Sheet, texts: Texts) -> int:
             return int(last(states[slot], sheet.outs[sheet.at[RESULTS]], texts))
 
         call = call_one
     else:
 
-        @njit()
+        @njit(_nrt=False)
         def call_several(states: Any, slot: int, sheet: Sheet, texts: Texts) -> int:
             first = sheet.at[RESULTS]
             return int(last(states[slot], sheet.outs[first : first + emit], texts))
 
         call = call_several
 
-    @njit(nogil=True)
+    @njit(nogil=True, _nrt=False)
     def expire_due(state: State, states: Any, sheet: Sheet, texts: Texts, trace: Trace) -> int:
         at = sheet.at
         at[EXPIRING] = 1
@@ -263,13 +304,13 @@ def _calling(main: Kernel, emit: int) -> Kernel:
     """What calls the function for a tuple."""
     if emit == 1:
 
-        @njit()
+        @njit(_nrt=False)
         def call_one(states: Any, slot: int, rows: Any, row: int, sheet: Sheet, texts: Texts) -> int:
             return int(main(states[slot], rows[row], sheet.outs[sheet.at[RESULTS]], texts))
 
         return call_one
 
-    @njit()
+    @njit(_nrt=False)
     def call_several(states: Any, slot: int, rows: Any, row: int, sheet: Sheet, texts: Texts) -> int:
         first = sheet.at[RESULTS]
         return int(main(states[slot], rows[row], sheet.outs[first : first + emit], texts))
@@ -294,7 +335,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
     accepted, call = _accepted(frozen), _calling(main, emit)
     pending = expire_due if expire_due is not None else _nothing
 
-    @njit(nogil=True)
+    @njit(nogil=True, _nrt=False)
     def step(state: State, states: Any, given: Given, sheet: Sheet, out: Outcome, trace: Trace) -> int:
         batch, at = given.batch, sheet.at
         records = state.records
@@ -317,7 +358,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
                 return FLUSH
             if state.header[N] >= len(records) or (expires and state.header[TIMER_COUNT] + 1 >= len(state.timers)):
                 return FULL
-            look_ahead(state, batch, row, NO_START, mask)
+            _look_ahead(state, batch, row, mask)
             key = key_of(batch, row)
             slot = state.buckets[bucket_of(key.word, NO_START, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
@@ -326,12 +367,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
                 close_key(state, trace, slot, sheet.closings, at)
                 slot = -1
             if slot < 0:
-                end = time + given.reach
-                slot = open_window(state, trace, out, key, batch.offsets[row], end, batch.offsets[row])
-                link(state, trace, slot, NO_START)
-                if expires:
-                    records[slot, TIMER] = end
-                    push_timer(state, trace, end, slot)
+                slot = open_key(expires, state, trace, out, key, time + given.reach, batch.offsets[row])
             touch_record(trace, slot)
             _keep(state, sheet, slot)
             _clear(sheet.results, at[RESULTS], emit)
@@ -350,7 +386,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
     return step
 
 
-@njit()
+@njit(_nrt=False)
 def _nothing(state: State, states: Any, sheet: Sheet, texts: Texts, trace: Trace) -> int:
     return DONE
 
@@ -360,7 +396,7 @@ def replaying(main: Kernel, frozen: Frozen) -> Kernel:
     word_key, emit = frozen.word_key, frozen.emit
     accepted, call = _accepted(frozen), _calling(main, emit)
 
-    @njit(nogil=True)
+    @njit(nogil=True, _nrt=False)
     def replay(state: State, states: Any, given: Given, sheet: Sheet, trace: Trace) -> int:
         batch, at = given.batch, sheet.at
         records = state.records

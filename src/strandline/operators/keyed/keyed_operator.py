@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from numba.core.errors import NumbaError
 
+from strandline.operators.compiled_function import counted
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.failed_call import FailedCall
@@ -25,6 +27,7 @@ from strandline.operators.keyed.keyed_kernels import (
     FLUSH,
     FULL,
     PLACES,
+    REFUSED,
     RESULTS,
     ROW,
     SLOT,
@@ -192,7 +195,9 @@ class _Pass:
         state.trace.counts[FRESH] = 0
         while True:
             try:
-                reason = self._loop(state.arrays, self._states, self._given, self._sheet, out, state.trace)
+                reason = _called(self._loop, state.arrays, self._states, self._given, self._sheet, out, state.trace)
+            except NumbaError:
+                raise
             except Exception as problem:  # of the user's making, for this tuple or this key
                 self._failed(problem)
                 continue
@@ -220,7 +225,10 @@ class _Pass:
         self._sheet = self._new_sheet(due)._replace(due=kept, at=at)
         while True:
             try:
-                reason = self._loop(state.arrays, self._states, self._sheet, self._given.texts, state.trace)
+                texts = self._given.texts
+                reason = _called(self._loop, state.arrays, self._states, self._sheet, texts, state.trace)
+            except NumbaError:
+                raise
             except Exception as problem:
                 self._failed(problem)
                 continue
@@ -233,12 +241,14 @@ class _Pass:
 
     def replayed(self) -> None:
         """Takes tuples into keys whose footprints did not have them; those that failed before fail again."""
-        state, at = self._operator.state, self._sheet.at
+        state, at, loop = self._operator.state, self._sheet.at, self._program.replay
         while True:
             try:
-                reason = self._program.replay(state.arrays, self._states, self._given, self._sheet, state.trace)
+                reason = _called(loop, state.arrays, self._states, self._given, self._sheet, state.trace)
+            except NumbaError:
+                raise
             except Exception:
-                reason = None
+                reason = REFUSED
             if reason == DONE:
                 break
             undo(state.arrays, state.trace, self._sheet.before, at[SLOT])
@@ -283,3 +293,11 @@ class _Pass:
         operator.aside.add_tuples(FUNCTION_REASON, self._table.slice(int(at[ROW]), 1))
         undo(state.arrays, state.trace, self._sheet.before, slot)
         at[ROW] += 1
+
+
+def _called(loop: Any, *arguments: Any) -> int:
+    """What a loop returns. Compiling it, at its first call, counts as that of a kernel, and not as work."""
+    if loop.signatures:
+        return int(loop(*arguments))
+    with counted():
+        return int(loop(*arguments))
