@@ -38,7 +38,7 @@ WINDOW = 10
 WINDOWS = (1, 10, 100, 1000)
 TUPLE_BYTES = 32
 WARM_UP = (50_000, 8)
-_ROCKSDB = {
+ROCKSDB = {
     "spark.sql.shuffle.partitions": str(CORES),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -80,7 +80,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         say(f"aggregate: footprints for each touched key and batch, by window: {logged}")
         # Before Spark starts, because its Python workers inherit it.
         os.environ.setdefault(FOLDER_VARIABLE, str(folder / "state"))
-        spark = sl.session(f"local[{CORES}]", **_ROCKSDB)
+        spark = sl.session(f"local[{CORES}]", **ROCKSDB)
         table = []
         for number, (rows, batches) in enumerate(sizes.batches):
             data = generate(folder / f"in-{number}", TUPLE_BYTES, rows, batches)
@@ -236,7 +236,7 @@ def _transform(spark: SparkSession, folder: Path, size: tuple[int, int, int], re
         return None
     rows, batches, keys = size
     data = generate(folder / "in-transform", TUPLE_BYTES, rows, batches, keys=keys)
-    own = transform_with_state.session(spark, _ROCKSDB)
+    own = transform_with_state.session(spark, ROCKSDB)
     contenders: dict[str, Callable[[], float]] = {
         "transform_with_state": lambda: transform_with_state.run(own, data, folder),
         "strandline": lambda: _strandline(spark, data, folder, POLICY),

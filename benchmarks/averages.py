@@ -20,6 +20,7 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
 from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.operator import Definition
 from strandline.processing import step as steps
 from strandline.processing.batch import run_batch
 from strandline.processing.element import Element
@@ -65,8 +66,8 @@ class Items:
 class Averages:
     """The operator over a log of items, with a log and a state cache of its own."""
 
-    def __init__(self, items: Items, storage: Storage, cache: Path, window: int, policy: sl.Policy) -> None:
-        self.plan = plan_of(window)
+    def __init__(self, items: Items, storage: Storage, cache: Path, plan: int | Definition, policy: sl.Policy) -> None:
+        self.plan: Definition = plan_of(plan) if isinstance(plan, int) else plan
         self.policy = policy
         self.cache = StateCache(cache)
         self._items = items
@@ -74,7 +75,7 @@ class Averages:
             id="averages",
             schema=_schema(self.plan.result_columns),
             key=("item_id",),
-            time="window_end",
+            time=self.plan.result_time,
             partitions=1,
             lateness=0,
             operator={**self.plan.to_json(), "footprints": [list(c) for c in self.plan.control_columns]},

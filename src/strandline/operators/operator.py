@@ -154,6 +154,10 @@ class Definition(Protocol):
         """Whether windows that no footprint holds are got back by the replay; else every open window has one."""
 
     @property
+    def can_compute(self) -> bool:
+        """Whether tuples can be taken in: of a user's function, stream.json has no more than the text."""
+
+    @property
     def needs_newer_format(self) -> bool:
         """Whether versions before streams of format 3 would misunderstand it."""
 

@@ -58,6 +58,7 @@ class AggregateDefinition:
     kind: ClassVar[str] = "aggregate"
     replays_windows: ClassVar[bool] = False
     revised: ClassVar[Mapping[str, Any]] = {}
+    can_compute: ClassVar[bool] = True
     window: Window
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""

@@ -55,6 +55,7 @@ class BarrierDefinition:
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
+    can_compute: ClassVar[bool] = True
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]

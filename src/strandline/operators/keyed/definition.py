@@ -121,6 +121,11 @@ class KeyedDefinition:
         return self.function.expire is not None
 
     @property
+    def can_compute(self) -> bool:
+        """Whether the function is more than its text."""
+        return self.function.main.function is not None
+
+    @property
     def reach(self) -> int:
         """From the last time of a key to the time at which it expires."""
         return 0 if self.function.expire is None else self.function.expire + self.lateness

@@ -94,7 +94,7 @@ class KeyedOperator(OpenWindows):
             end = int(piece.column(OFFSET)[-1].as_py()) + 1
             piece = self.aside.healthy(piece, self.on_error)
             if piece.num_rows:
-                yield from _Pass(self, piece).taken_in()
+                yield from TuplePass(self, piece).taken_in()
             self.input_end = end
 
     def repeat(self, tuples: Sequence[pa.Table]) -> None:
@@ -106,7 +106,7 @@ class KeyedOperator(OpenWindows):
         """Closes the keys that expire at this time or before: what the function makes of each, by time and opening."""
         if self.due is None or self.due > boundary:
             return None
-        found = list(_Pass(self, None).expired(boundary))
+        found = list(TuplePass(self, None).expired(boundary))
         if len(found) < 2:
             return found[0] if found else None
         return [pa.concat_arrays(columns) for columns in zip(*found, strict=True)]
@@ -115,7 +115,7 @@ class KeyedOperator(OpenWindows):
         """Takes tuples that were seen before into the keys whose footprints did not have them yet."""
         table = KeyedAside(self.definition).healthy(in_first_columns(tuples, self.definition.reads), "set_aside")
         if table.num_rows and self.open_windows:
-            _Pass(self, table).replayed()
+            TuplePass(self, table).replayed()
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
         """Notes that keys were opened in these records."""
@@ -149,7 +149,7 @@ class KeyedOperator(OpenWindows):
         self.must_save_all = bool(self.state.arrays.header[FUNCTION] != self.definition.function.version)
 
 
-class _Pass:
+class TuplePass:
     """Some tuples, or none while time passes, on their way through the compiled loops."""
 
     def __init__(self, operator: KeyedOperator, table: pa.Table | None) -> None:
