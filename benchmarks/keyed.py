@@ -94,9 +94,8 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         transform = _transform(spark, folder, sizes.transform, repeat)
     best = {name: min(taken) for name, taken in seconds.items()}
     rate = data.rows_per_batch / best["keyed"]
-    say(
-        f"keyed {data.rows_per_batch:,} a batch: {rate:,.0f} tuples/s, to the average {best['average'] / best['keyed']:.2f}"
-    )
+    ratio = round(best["average"] / best["keyed"], 3)
+    say(f"keyed {data.rows_per_batch:,} a batch: {rate:,.0f} tuples/s, {ratio:.2f} of the average")
     return {
         "benchmark": "keyed",
         "size": size,
@@ -106,7 +105,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "batch_tuples": data.rows_per_batch,
         "tuples_per_s": round(rate),
         "kernel_tuples_per_s": kernel,
-        "ratio_to_average": round(best["average"] / best["keyed"], 3),
+        "ratio_to_average": ratio,
         "ratio_to_transform_with_state": transform and round(rate / transform["tuples_per_s"], 1),
         "checkpoint_cost_pct": cost,
         "results_match": matches,
@@ -159,7 +158,7 @@ def _checkpoint_cost(keys: int, size: tuple[int, int, int], repeat: int, folder:
         for name, seconds in taken.items():
             seconds.append([steps[name].step(batch).seconds for _ in range(batches)])
     best = {name: sum(min(column) for column in list(zip(*s, strict=True))[settle:]) for name, s in taken.items()}
-    cost = round(100 * (1 - best["none"] / best["cec"]), 1)
+    cost: float = round(100 * (1 - best["none"] / best["cec"]), 1)
     say(f"keyed, footprints: {cost:.1f} % of a step")
     return cost
 

@@ -113,7 +113,9 @@ class _Stream:
         standing, plan = self.operator.log.state.standings[0], self.operator.plan
         arrays = self.operator.cache.open(standing.attempt)
         assert arrays is not None, "the operator has left no state"
-        found = _windows(plan.revived(arrays))
+        operator = plan.revived(arrays)
+        assert isinstance(operator, AggregateOperator)
+        found = _windows(operator)
         self.operator.cache.close()
         return found
 

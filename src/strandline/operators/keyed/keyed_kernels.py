@@ -221,8 +221,8 @@ def _look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
     """Sends for the record that a tuple a little further on will want, from its end of time to its state."""
     if row + _AHEAD < len(batch.keys):
         slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, mask)]
-        fetch_soon(state.records, np.int64(slot), np.int64(END))
-        fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))
+        fetch_soon(state.records, np.int64(slot), np.int64(END))  # type: ignore[call-arg]
+        fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))  # type: ignore[call-arg]
 
 
 def _accepted(frozen: Frozen) -> Kernel:
