@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
@@ -127,6 +128,20 @@ def test_unions_are_taken_in_in_the_order_of_time() -> None:
     left.add(rows((1, 60, 0.0)))
     right.add(rows((1, 60, 0.0)))
     assert run.step().to_pylist()[0]["n"] == 2
+
+
+def test_what_is_done_before_a_function_is_done_in_a_replay_as_well() -> None:
+    readings = feed()
+    good = readings.where(pc.field("value") > 0).select("device", "at", "name")
+    run = sl.testing.run(good.apply(sessions))
+    for i in range(6):
+        readings.add(rows((1, i, float(i % 2))))
+        run.step()
+        run.crash()
+    readings.add(rows((1, 7, 1.0, "stop")))
+    assert run.step().column("n").to_pylist() == [-4]
+    with pytest.raises(OptionError, match="between a union and a keyed function"):
+        sl.union(feed(), feed()).where(pc.field("value") > 0).apply(sessions)
 
 
 def raises(message: str, function: Any, *, on: Any = None, error: type[Exception] = OptionError) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.errors import OptionError
 from strandline.log.column_types import fields_of
+from strandline.operators.input_shapes import InputShapes
 from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
 from strandline.spark.aggregation import require_columns
 from strandline.spark.operator_description import OperatorDescription
@@ -25,9 +27,15 @@ class Keyed(OperatorDescription[KeyedDefinition]):
 def applied(input_: Input, function: Any) -> Keyed:
     """The function over the keys of the input; raises OptionError or SchemaError if it cannot be."""
     spec, inputs = input_.input_spec, input_.members
+    if len(inputs) > 1 and input_.shape:
+        raise OptionError(
+            "where(…) or select(…) between a union and a keyed function",
+            todo="put it before: sl.union(a.where(…), b.where(…)).apply(f)",
+        )
     lateness = spec.lateness if len(inputs) == 1 else 0  # tuples of several come in the order of their times
     given = KeyedInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, lateness)
-    made = KeyedDefinition.of(function, given, [other.input_spec.time for other in inputs[1:]])
-    for other, names in zip(inputs[1:], made.reads[1:], strict=True):
-        require_columns(inputs[0], made.reads[0], other, names)
-    return Keyed(inputs, made)
+    before = InputShapes.of([one.shape for one in inputs])
+    made = KeyedDefinition.of(function, given, [other.input_spec.time for other in inputs[1:]], before)
+    for other, names in zip(inputs[1:], made.takes[1:], strict=True):
+        require_columns(inputs[0], made.takes[0], other, names)
+    return Keyed([one.bare for one in inputs], made)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.function_identity import FunctionIdentity
+from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.keyed.compiled_program import Program
@@ -64,12 +65,19 @@ class KeyedDefinition:
     """The columns that the function reads."""
     more_times: tuple[str, ...] = ()
     """The time columns of further inputs, which are like the first in all other columns that are read."""
-    rows_max: int = field(default=1 << 16, compare=False)
+    before: InputShapes = UNSHAPED
+    """What is done to the tuples of each input before."""
+    rows_max: int = field(default=1 << 17, compare=False)
     """Tuples that go through a loop at once."""
 
     @classmethod
-    def of(cls, function: Any, given: KeyedInput, more_times: Sequence[str] = ()) -> KeyedDefinition:
-        """The operator over such an input; raises OptionError or SchemaError if there can be none."""
+    def of(
+        cls, function: Any, given: KeyedInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
+    ) -> KeyedDefinition:
+        """The operator over such an input; raises OptionError or SchemaError if there can be none.
+
+        `more_times` are the time columns of further inputs, `before` is what is done to the tuples of each.
+        """
         if not isinstance(function, KeyedFunction):
             raise OptionError(
                 f"apply({function!r}) is not an operator",
@@ -89,6 +97,7 @@ class KeyedDefinition:
             given.lateness or 0 if function.on_expire is not None else 0,
             tuple((c, _kind(given.columns[c])) for c in sorted(read) if c in given.columns),
             tuple(more_times),
+            before,
         )._checked(given)
 
     def _checked(self, given: KeyedInput) -> KeyedDefinition:
@@ -106,7 +115,12 @@ class KeyedDefinition:
 
     @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read of each input: the same ones, but for the name of the time."""
+        """The columns that are read of each input."""
+        return self.before.reads(self.takes)
+
+    @property
+    def takes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that are taken of what is left of each input: the same ones, but for the name of the time."""
         names = list(dict.fromkeys([*(c for c, _ in self.key), *(c for c, _ in self.types), self.time[0]]))
         return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
 
@@ -167,7 +181,7 @@ class KeyedDefinition:
         }
         if self.function.on_expire is not None:
             body["on_expire"] = self.function.on_expire.text
-        return {**body, **self.revised}
+        return {**body, **self.before.to_json(), **self.revised}
 
     @property
     def revised(self) -> Mapping[str, Any]:
@@ -195,11 +209,12 @@ class KeyedDefinition:
         )
         time = times[0] if times else (str(body["time"][0]), str(body["time"][1]))
         more = tuple(name for name, _ in times[1:])
-        return cls(function, tuple(key.items()), time, body["lateness"], _pairs(body["reads"]), more)
+        before = InputShapes.from_json(body)
+        return cls(function, tuple(key.items()), time, body["lateness"], _pairs(body["reads"]), more, before)
 
     def continuing(self, stored: Mapping[str, Any] | None) -> KeyedDefinition:
-        """Itself: a keyed operator has had no other rules."""
-        return self
+        """The same with the texts that the stream has for what is done before."""
+        return replace(self, before=self.before.known_as(stored))
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
         """The boundary itself: results have the time of their tuple, or that at which the key expired."""
@@ -210,7 +225,7 @@ class KeyedDefinition:
     ) -> tuple[KeyedDefinition, Sequence[Mapping[str, Any]]]:
         """One with a function of ours, over the same key: the user's is compiled where it is used."""
         types = dict([*self.key, self.time])
-        return replace(self, function=_in_small(), lateness=0, types=(), more_times=()), [types]
+        return replace(self, function=_in_small(), lateness=0, types=(), more_times=(), before=UNSHAPED), [types]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What was compiled stays behind: whoever gets the definition has its own.
@@ -221,6 +236,7 @@ class KeyedDefinition:
             self.lateness,
             self.types,
             self.more_times,
+            self.before,
             self.rows_max,
         )
 

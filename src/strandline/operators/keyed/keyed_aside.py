@@ -68,11 +68,11 @@ class KeyedAside(AsideTables):
                 found.append(("value", _lengths(tuples, c) > LENGTH_MAX))
         return found
 
-    def add_tuples(self, reason: str, tuples: pa.Table) -> None:
-        """Adds input tuples: their key, their time, their offset in the place of `_input`."""
+    def add_tuples(self, reason: str, tuples: pa.Table, number: int = 0) -> None:
+        """Adds tuples as an input has them: their key, their time, their offset in the place of `_input`."""
         d, rows = self._definition, tuples.num_rows
         offset = whole(tuples.column(OFFSET))
-        time = whole(tuples.column(d.time[0])).cast(offset.type).view(arrow_type(d.time_type))
+        time = whole(tuples.column(d.times[number])).cast(offset.type).view(arrow_type(d.time_type))
         nothing = [null_column(kind, rows) for _, kind in d.function.output]
         control = [offset, *(null_column(kind, rows) for _, kind in d.control_columns[1:])]
         self._add(reason, [*(whole(tuples.column(c)) for c, _ in d.key), time, *nothing, *control])

@@ -88,7 +88,7 @@ class KeyedOperator(OpenWindows):
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; yields the results that the function makes of them, in their order."""
-        table = in_first_columns(tuples, self.definition.reads)
+        table = self._one(tuples, self.aside, self.on_error)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             end = int(piece.column(OFFSET)[-1].as_py()) + 1
@@ -113,9 +113,15 @@ class KeyedOperator(OpenWindows):
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the keys whose footprints did not have them yet."""
-        table = KeyedAside(self.definition).healthy(in_first_columns(tuples, self.definition.reads), "set_aside")
+        aside = KeyedAside(self.definition)  # what was set aside is there already
+        table = aside.healthy(self._one(tuples, aside, "set_aside"), "set_aside")
         if table.num_rows and self.open_windows:
             TuplePass(self, table).replayed()
+
+    def _one(self, tuples: Sequence[pa.Table], aside: KeyedAside, on_error: OnError) -> pa.Table:
+        """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
+        made = self.definition.before.over(tuples, on_error, lambda i, rows: aside.add_tuples("value", rows, i))
+        return in_first_columns(made, self.definition.takes)
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
         """Notes that keys were opened in these records."""
