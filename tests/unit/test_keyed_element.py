@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import InputError, StreamMismatchError
@@ -17,11 +18,13 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
+from strandline.processing.kernel_warm_up import Kernels, live_in_small
 from strandline.processing.serialised_intake import intake_of
 from strandline.processing.state_cache import StateCache
+from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
-from tests.operator_streams import COLUMNS, LATENESS, Row, Streams, Tuples, output_spec, uninterrupted
+from tests.operator_streams import COLUMNS, LATENESS, Row, Streams, Tuples, input_spec, output_spec, uninterrupted
 
 POLICIES = [cec(extent="1x"), cec(extent="2x", replay=40), cec(), instant("1 hour"), instant("1 s")]
 
@@ -180,3 +183,34 @@ def test_without_checkpoints_a_lost_machine_forgets_its_keys(tmp_path: Path) -> 
     world.lose_the_machine()
     continue_with(world, counting(1, 1), none(), [_row("a", 1, 0.0)])
     assert world.streams.results().column("n").to_pylist() == [1, 1]
+
+
+def test_a_recovery_can_be_tried_out_without_the_function(tmp_path: Path) -> None:
+    world = World(definition(means), tmp_path, on_disk=True)
+    for second in range(3):
+        world.streams.append([_row("a", second, 1.0)])
+        world.streams.drain(cec())
+    found = audit(world.streams.output, intake_of)
+    assert (found.open_windows, found.replayed, found.problems) == (1, None, ())
+
+
+def test_kernels_are_warmed_up_with_a_function_of_ours() -> None:
+    inputs = (input_spec(["s"]),)
+    live_in_small(definition(means), inputs)
+    assert Kernels(definition(means), inputs)._purpose == Kernels(definition(counting_strings), inputs)._purpose
+
+
+@keyed(state="n long", output="n long")
+def counting_strings(state: Any, row: Any, out: Any) -> int:
+    state.n += 1
+    out.n = state.n
+    return EMIT
+
+
+def test_a_definition_travels_with_its_function() -> None:
+    d = definition(means)
+    there = cloudpickle.loads(cloudpickle.dumps(d))
+    assert there == d
+    assert there.function.main.text == d.function.main.text
+    rows = [_row("a", second, 1.0) for second in range(3)]
+    assert uninterrupted(there, rows, 99) == uninterrupted(d, rows, 99)

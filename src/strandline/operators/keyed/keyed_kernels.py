@@ -14,68 +14,38 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from strandline.operators.kernel_arrays import Int32s, Int64s
+from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.kernel_cache import Kernel, njit
-from strandline.operators.keyed.record_layout import (
-    RESULT_KEY,
-    RESULT_KEY_AT,
-    RESULT_TIME_WORD,
-    STATE_BEGIN,
-    Check,
-)
+from strandline.operators.keyed.key_kernels import close_key, find_due, open_key, order_due
+from strandline.operators.keyed.record_layout import RESULT_KEY, RESULT_KEY_AT, RESULT_TIME_WORD, STATE_BEGIN, Check
 from strandline.operators.keyed.returned import CLOSE
-from strandline.operators.keyed.texts import Texts
-from strandline.operators.open_windows.arrays import Batch, Key, Outcome, State
-from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, link, look_ahead, relink, same_key
-from strandline.operators.open_windows.prefetch import fetch_soon
-from strandline.operators.open_windows.record import (
-    END,
-    FREE,
-    KEY,
-    KEY_AT,
-    LINK,
-    NONE,
-    OPENED,
-    ROWS,
-    TIMER,
-    N,
-    T,
+from strandline.operators.keyed.sheet import (
+    CLOSINGS,
+    DONE,
+    DUE_END,
+    DUE_NEXT,
+    EXPIRING,
+    FLUSH,
+    FULL,
+    REFUSED,
+    RESULTS,
+    RETURNED,
+    ROW,
+    SLOT,
+    Sheet,
 )
+from strandline.operators.keyed.texts import Texts
+from strandline.operators.open_windows.arrays import Batch, Outcome, State
+from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, look_ahead, same_key
+from strandline.operators.open_windows.prefetch import fetch_soon
+from strandline.operators.open_windows.record import END, KEY, KEY_AT, LINK, ROWS, N, T
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
-from strandline.operators.open_windows.timers import pop_timer, push_timer
 from strandline.operators.open_windows.trace import Trace, touch_record
-from strandline.operators.open_windows.window_records import free_record, open_window
 
-DONE, FULL, FLUSH, REFUSED = range(4)
-"""Why a loop returns: all is done; no room for another key; no room for results; a call returned what it must not."""
-
-ROW, SLOT, RESULTS, CLOSINGS, DUE_NEXT, DUE_END, EXPIRING, RETURNED = range(8)
-"""Places in `Sheet.at`: the tuple and the record at hand, how many results and closings there are, which of the keys
-that are due are not through, whether the call at hand is for one of them, and what it returned."""
-PLACES: Final = 8
-CLOSING_WORDS: Final = 4
-"""Of a key that closed: word and place of the key, the tuple that opened it, the end of its time."""
 _AHEAD: Final = 8
 """How many tuples ahead a record is sent for."""
 _LINE: Final = 8
 """Words that memory sends together."""
-_TAKEN: Final = -(1 << 63)
-"""TIMER of a record that is among those that are due."""
-
-
-class Sheet(NamedTuple):
-    """What a loop writes."""
-
-    results: Int64s
-    outs: Any
-    """The same memory as records."""
-    closings: Int64s
-    """Keys that closed and have a footprint."""
-    before: Int64s
-    """The words of the state at hand, as they were before the call."""
-    due: Int32s
-    """Records of keys that expire, in order."""
-    at: Int64s
 
 
 @dataclass(frozen=True)
@@ -87,93 +57,6 @@ class Frozen:
     expires: bool
     state_checks: tuple[Check, ...]
     result_checks: tuple[Check, ...]
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def undo(state: State, trace: Trace, before: Int64s, slot: int) -> None:
-    """Sets a state back to what it was before the call at hand; one that was opened for it is gone."""
-    records = state.records
-    if records[slot, ROWS] == 0:
-        relink(state, trace, slot, NO_START, records[slot, LINK])
-        free_record(state, trace, slot)
-        state.header[N] -= 1
-        return
-    for i in range(len(before)):
-        records[slot, STATE_BEGIN + i] = before[i]
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def open_key(expires: bool, state: State, trace: Trace, out: Outcome, key: Key, end: int, offset: int) -> int:
-    """Returns the record of a new key, which the tuple of this offset has opened. There is room for it."""
-    slot = open_window(state, trace, out, key, offset, end, offset)
-    link(state, trace, slot, NO_START)
-    if expires:
-        state.records[slot, TIMER] = end
-        push_timer(state, trace, end, slot)
-    return slot
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def close_key(state: State, trace: Trace, slot: int, sheet_closings: Int64s, at: Int64s) -> None:
-    """Forgets the state of a key; notes it if it has a footprint. There is room: the caller has looked."""
-    records = state.records
-    if records[slot, T] != NONE:
-        row = at[CLOSINGS]
-        sheet_closings[row, 0], sheet_closings[row, 1] = records[slot, KEY], records[slot, KEY_AT]
-        sheet_closings[row, 2], sheet_closings[row, 3] = records[slot, OPENED], records[slot, END]
-        at[CLOSINGS] += 1
-    relink(state, trace, slot, NO_START, records[slot, LINK])
-    free_record(state, trace, slot)
-    state.header[N] -= 1
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def find_due(state: State, trace: Trace, limit: int, due: Int32s, at: Int64s) -> None:
-    """Fills `due` with the keys whose time ends at this one or before, by end, then by opening."""
-    records, count = state.records, 0
-    while state.header[TIMER_COUNT] > 0 and state.timers[0, 0] <= limit:
-        end, slot = state.timers[0, 0], state.timers[0, 1]
-        pop_timer(state, trace)
-        if records[slot, OPENED] == FREE or records[slot, TIMER] != end:
-            continue  # the key that it was set for has gone
-        touch_record(trace, slot)
-        if records[slot, END] > end:  # more tuples have come meanwhile
-            records[slot, TIMER] = records[slot, END]
-            push_timer(state, trace, records[slot, END], slot)
-        else:
-            records[slot, TIMER] = _TAKEN
-            due[count] = slot
-            count += 1
-    at[DUE_NEXT], at[DUE_END] = 0, count
-
-
-@njit(inline="always", _nrt=False)
-def _is_later(state: State, a: int, b: int) -> bool:
-    """Returns whether a record ends later than another, or was opened later."""
-    records = state.records
-    if records[a, END] != records[b, END]:
-        return records[a, END] > records[b, END]
-    return records[a, OPENED] > records[b, OPENED]
-
-
-@njit(cache=True, nogil=True, _nrt=False)
-def order_due(state: State, due: Int32s, count: int) -> None:
-    """Brings the first of `due` into the order of ends, then of openings: a heap is made and taken down."""
-    for round_ in range(count // 2 + count):
-        if round_ < count // 2:
-            top, length = count // 2 - 1 - round_, count
-        else:
-            length = count - 1 - (round_ - count // 2)
-            due[0], due[length] = due[length], due[0]
-            top = 0
-        while 2 * top + 1 < length:
-            child = 2 * top + 1
-            if child + 1 < length and _is_later(state, due[child + 1], due[child]):
-                child += 1
-            if not _is_later(state, due[child], due[top]):
-                break
-            due[top], due[child] = due[child], due[top]
-            top = child
 
 
 @njit(inline="always", _nrt=False)
@@ -222,7 +105,7 @@ def _look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
     if row + _AHEAD < len(batch.keys):
         slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, mask)]
         fetch_soon(state.records, np.int64(slot), np.int64(END))  # type: ignore[call-arg]
-        fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))  # type: ignore[call-arg]
+        fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))
 
 
 def _accepted(frozen: Frozen) -> Kernel:

@@ -14,10 +14,14 @@ from strandline.operators.compiled_function import counted
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.failed_call import FailedCall
+from strandline.operators.keyed.key_kernels import close_key, find_due, order_due, undo
 from strandline.operators.keyed.keyed_aside import FUNCTION as FUNCTION_REASON
 from strandline.operators.keyed.keyed_aside import KeyedAside
 from strandline.operators.keyed.keyed_columns import KeyedColumns, input_batch
-from strandline.operators.keyed.keyed_kernels import (
+from strandline.operators.keyed.keyed_kernels import Given
+from strandline.operators.keyed.keyed_loading import loaded
+from strandline.operators.keyed.record_layout import STATE_BEGIN
+from strandline.operators.keyed.sheet import (
     CLOSING_WORDS,
     CLOSINGS,
     DONE,
@@ -31,15 +35,8 @@ from strandline.operators.keyed.keyed_kernels import (
     RESULTS,
     ROW,
     SLOT,
-    Given,
     Sheet,
-    close_key,
-    find_due,
-    order_due,
-    undo,
 )
-from strandline.operators.keyed.keyed_loading import loaded
-from strandline.operators.keyed.record_layout import STATE_BEGIN
 from strandline.operators.keyed.texts import texts_of, with_constants
 from strandline.operators.one_table import in_first_columns
 from strandline.operators.open_windows.arrays import NO_BATCH, Outcome

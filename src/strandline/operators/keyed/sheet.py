@@ -1,0 +1,32 @@
+"""What the loops of keyed operators write, and why they return."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from strandline.operators.kernel_arrays import Int32s, Int64s
+
+DONE, FULL, FLUSH, REFUSED = range(4)
+"""Why a loop returns: all is done; no room for another key; no room for results; a call returned what it must not."""
+
+ROW, SLOT, RESULTS, CLOSINGS, DUE_NEXT, DUE_END, EXPIRING, RETURNED = range(8)
+"""Places in `Sheet.at`: the tuple and the record at hand, how many results and closings there are, which of the keys
+that are due are not through, whether the call at hand is for one of them, and what it returned."""
+PLACES: Final = 8
+CLOSING_WORDS: Final = 4
+"""Of a key that closed: word and place of the key, the tuple that opened it, the end of its time."""
+
+
+class Sheet(NamedTuple):
+    """What a loop writes."""
+
+    results: Int64s
+    outs: Any
+    """The same memory as records."""
+    closings: Int64s
+    """Keys that closed and have a footprint."""
+    before: Int64s
+    """The words of the state at hand, as they were before the call."""
+    due: Int32s
+    """Records of keys that expire, in order."""
+    at: Int64s
