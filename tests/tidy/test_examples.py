@@ -160,3 +160,12 @@ def test_a_join_that_was_killed_gives_what_sql_gives(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_three_sensors_are_taken_in_as_one(tmp_path: Path) -> None:
     assert "12 results of 180 readings of 3 sensors" in run(EXAMPLES / "08_three_sensors.py", tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_alarms_of_a_function_that_was_killed_are_those_of_plain_python(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "10_zscore_alarms.py", tmp_path)
+    before, after = (int(n) for n in re.findall(r"(\d+) alarms", output))
+    assert 0 <= before < after
+    assert "just those of plain Python, bit by bit" in output
