@@ -46,6 +46,7 @@ WINDOW = aggregate.WINDOW
 
 @dataclass(frozen=True)
 class _Size:
+    keys: int
     kernel: tuple[int, int]
     """Tuples, and tuples a batch."""
     batches: tuple[int, int]
@@ -57,9 +58,9 @@ class _Size:
 
 
 SIZES = {
-    "tiny": _Size((40_000, 10_000), (2_000, 3), (500, 2, 50), (5_000, 4, 2)),
-    "small": _Size((4_000_000, 250_000), (500_000, 5), (5_000, 2, 1_000), (250_000, 10, 4)),
-    "large": _Size((16_000_000, 250_000), (500_000, 9), (10_000, 5, 2_000), (250_000, 40, 16)),
+    "tiny": _Size(200, (40_000, 10_000), (2_000, 3), (500, 2, 50), (5_000, 4, 2)),
+    "small": _Size(KEYS, (4_000_000, 250_000), (500_000, 5), (5_000, 2, 1_000), (250_000, 10, 4)),
+    "large": _Size(KEYS, (16_000_000, 250_000), (500_000, 9), (10_000, 5, 2_000), (250_000, 40, 16)),
 }
 
 
@@ -78,14 +79,14 @@ def averages(state: Any, row: Any, out: Any) -> int:
 def run(size: str, repeat: int = 3) -> dict[str, Any]:
     """Measures without Spark, then with it, and returns the result."""
     sizes = SIZES[size]
-    kernel_s = [_kernel(*sizes.kernel) for _ in range(repeat)]
+    kernel_s = [_kernel(sizes.keys, *sizes.kernel) for _ in range(repeat)]
     kernel = round(sizes.kernel[0] / 2 / min(kernel_s))
     say(f"keyed: the loop takes in {kernel:,} tuples/s a core")
     with workspace() as folder:
-        cost = _checkpoint_cost(KEYS // CORES, sizes.cost, repeat, folder)
+        cost = _checkpoint_cost(sizes.keys // CORES, sizes.cost, repeat, folder)
         os.environ.setdefault(FOLDER_VARIABLE, str(folder / "state"))  # Spark's Python workers inherit it
         spark = sl.session(f"local[{CORES}]", **aggregate.ROCKSDB)
-        data = generate(folder / "in", aggregate.TUPLE_BYTES, *sizes.batches)
+        data = generate(folder / "in", aggregate.TUPLE_BYTES, *sizes.batches, keys=sizes.keys)
         contenders = _contenders(spark, data, folder)
         for contender in contenders.values():
             contender()  # a JVM that has compiled its loops, workers that have compiled the function
@@ -101,7 +102,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "size": size,
         "cores": CORES,
         "repeat": repeat,
-        "keys": KEYS,
+        "keys": sizes.keys,
         "batch_tuples": data.rows_per_batch,
         "tuples_per_s": round(rate),
         "kernel_tuples_per_s": kernel,
@@ -120,12 +121,12 @@ def definition() -> KeyedDefinition:
     return KeyedDefinition.of(averages, KeyedInput(COLUMNS, ("item_id",), "item_time", 0))
 
 
-def _kernel(tuples: int, batch: int) -> float:
+def _kernel(keys: int, tuples: int, batch: int) -> float:
     """Seconds for the second half of the tuples; the first one warms up."""
     rng = np.random.default_rng(1)
     operator, position, taken = definition().fresh(), 0, 0.0
     for first in range(0, tuples, batch):
-        columns = {"item_id": rng.integers(0, KEYS, batch), "item_price": rng.random(batch)}
+        columns = {"item_id": rng.integers(0, keys, batch), "item_price": rng.random(batch)}
         offsets = np.arange(first, first + batch)
         table = pa.table({**columns, "item_time": offsets, "_offset": offsets})
         ready = [
