@@ -124,6 +124,11 @@ class KeyedDefinition:
         names = list(dict.fromkeys([*(c for c, _ in self.key), *(c for c, _ in self.types), self.time[0]]))
         return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
 
+    @cached_property
+    def shaping(self) -> InputShapes:
+        """The shapes as far as the operator needs them."""
+        return self.before.pruned(self.takes)
+
     @property
     def times(self) -> tuple[str, ...]:
         """The time column of each input."""

@@ -10,23 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.errors import InputError
-from strandline.operators.arrow_words import BYTES, arrow_type, null_column, whole, words_of
-from strandline.operators.aside_tables import AsideTables
+from strandline.operators.arrow_words import BYTES, arrow_type, whole, words_of
+from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.key_codec import BYTES_A_PART
-from strandline.operators.keyed.definition import KeyedDefinition
+from strandline.operators.keyed.definition import RESULT_TIME, KeyedDefinition
 from strandline.operators.open_windows.record import LENGTH_MAX
-from strandline.operators.operator import OFFSET, OnError
+from strandline.operators.operator import OFFSET, TAKEN_IN, OnError
 
 FUNCTION: Final = "function"
 """The reason of tuples and keys for which a function raised, or returned what it must not."""
 TIME_MAX: Final = 1 << 61
 """Times lie that near to 1970, so that what is added to them fits 64 bits."""
-_WHY: Final = {
-    "time": "a time at the edge of what 64 bits hold",
-    "key": f"a key of more than {LENGTH_MAX} bytes",
-    "value": f"a value of more than {LENGTH_MAX} bytes",
-}
 
 
 class KeyedAside(AsideTables):
@@ -43,12 +37,8 @@ class KeyedAside(AsideTables):
                 continue
             found = tuples.filter(pa.array(is_wrong))
             if on_error == "stop":
-                more = f" (and {found.num_rows - 1} more like it)" if found.num_rows > 1 else ""
-                raise InputError(
-                    f"a tuple that no keyed operator can take: {_WHY[reason]}{more}",
-                    where=f"input offset {found.column(OFFSET)[0].as_py()}",
-                    todo='start the operator with on_error="set_aside": such tuples go to its side log',
-                )
+                place = f"input offset {found.column(OFFSET)[0].as_py()}"
+                raise unfit_tuples("keyed operator", reason, found.num_rows, place)
             self.add_tuples(reason, found)
             return self.healthy(tuples.filter(pa.array(~is_wrong)), on_error)
         return tuples
@@ -73,17 +63,23 @@ class KeyedAside(AsideTables):
         d, rows = self._definition, tuples.num_rows
         offset = whole(tuples.column(OFFSET))
         time = whole(tuples.column(d.times[number])).cast(offset.type).view(arrow_type(d.time_type))
-        nothing = [null_column(kind, rows) for _, kind in d.function.output]
-        control = [offset, *(null_column(kind, rows) for _, kind in d.control_columns[1:])]
-        self._add(reason, [*(whole(tuples.column(c)) for c, _ in d.key), time, *nothing, *control])
+        names = [*(name for name, _ in d.key), RESULT_TIME, TAKEN_IN]
+        columns = [*(whole(tuples.column(c)) for c, _ in d.key), time, offset]
+        self._add(reason, pa.table(columns, names=names), f"input offset {offset[0].as_py() if rows else 0}")
 
     def add_keys(self, reason: str, columns: Sequence[pa.Array]) -> None:
         """Adds keys as their footprints would be."""
-        self._add(reason, columns)
-
-    def _add(self, reason: str, columns: Sequence[pa.Array]) -> None:
         names = [name for name, _ in [*self._definition.result_columns, *self._definition.control_columns]]
-        self._keep(reason, pa.table(list(columns), names=names))
+        self._add(reason, pa.table(list(columns), names=names), "keys")
+
+    def add_closed(self, columns: list[pa.Array]) -> None:
+        """Adds keys that closed without a result, in the columns of results."""
+        if not self.is_ignoring:
+            self.closed.append(columns)
+
+    def _add(self, reason: str, table: pa.Table, where: str) -> None:
+        if not self.is_ignoring:
+            self._keep(reason, table, f"{self._definition.function.name}, {where}")
 
 
 def _lengths(tuples: pa.Table, column: str) -> npt.NDArray[np.int64]:

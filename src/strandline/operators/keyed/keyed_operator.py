@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,14 +111,16 @@ class KeyedOperator(OpenWindows):
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the keys whose footprints did not have them yet."""
-        aside = KeyedAside(self.definition)  # what was set aside is there already
+        aside = KeyedAside(self.definition)
+        aside.ignore()  # what was set aside is there already
         table = aside.healthy(self._one(tuples, aside, "set_aside"), "set_aside")
         if table.num_rows and self.open_windows:
             TuplePass(self, table).replayed()
 
     def _one(self, tuples: Sequence[pa.Table], aside: KeyedAside, on_error: OnError) -> pa.Table:
         """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
-        made = self.definition.before.over(tuples, on_error, lambda i, rows: aside.add_tuples("value", rows, i))
+        tell = partial(aside.add_tuples, "value")
+        made = self.definition.shaping.over(tuples, on_error, lambda number, rows: tell(rows, number))
         return in_first_columns(made, self.definition.takes)
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
@@ -271,7 +274,7 @@ class TuplePass:
         closings, results = int(at[CLOSINGS]), int(at[RESULTS])
         at[CLOSINGS] = at[RESULTS] = 0
         if closings:
-            self._operator.aside.closed.append(columns.closings(self._sheet.closings[:closings]))
+            self._operator.aside.add_closed(columns.closings(self._sheet.closings[:closings]))
         if results:
             yield columns.results(self._sheet.results[:results])
 
