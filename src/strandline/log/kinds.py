@@ -1,4 +1,4 @@
-"""The kinds of tuples in a stream: results are what readers get, the others are for recovery."""
+"""The kinds of tuples in a stream: results are what readers get, the others are for recovery, or a guess at results."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ class Kind(enum.IntEnum):
     """The state of a window that had been saved before."""
     CLOSED = 3
     """A window that closed and has no result: its footprints do not count any more."""
+    TENTATIVE = 4
+    """What would be a result if nothing were missing."""
+    UNDO = 5
+    """All tentative tuples of the partition before it are void."""
+    REC_DONE = 6
+    """Reconciliation done: what was void is corrected."""
 
 
 def is_result(table: pa.Table) -> pa.ChunkedArray:
@@ -30,6 +36,17 @@ def is_result(table: pa.Table) -> pa.ChunkedArray:
 def is_closed(table: pa.Table) -> pa.ChunkedArray:
     """Which of the tuples say that a window closed: results, and windows without one."""
     return pc.or_(is_result(table), pc.equal(table.column(KIND), int(Kind.CLOSED)))
+
+
+def is_footprint(table: pa.Table) -> pa.ChunkedArray:
+    """Which of the tuples hold the state of a window."""
+    kinds = table.column(KIND)
+    return pc.or_(pc.equal(kinds, int(Kind.G_OPEN)), pc.equal(kinds, int(Kind.G_CHECK)))
+
+
+def is_tentative(table: pa.Table) -> pa.ChunkedArray:
+    """Which of the tuples are tentative results, void or not."""
+    return pc.equal(table.column(KIND), int(Kind.TENTATIVE))
 
 
 def only_results(table: pa.Table) -> pa.Table:

@@ -32,6 +32,7 @@ from strandline.log.commits import Commits
 from strandline.log.index import Index, Snapshot
 from strandline.log.log_state import LogState, require_forward
 from strandline.log.manifest import Manifest, Writer, commit_key
+from strandline.log.outage import Outage
 from strandline.log.rebuild import rebuilt
 from strandline.log.recent_commits import Tail
 from strandline.log.spec import StreamSpec
@@ -107,8 +108,7 @@ class Log:
 
     def reload(self) -> None:
         """Takes in what was published since, and stands on the snapshot that lies at the root now."""
-        snapshot = index.load_snapshot(self.storage, self.spec.id) or self.commits.snapshot()
-        if snapshot is not None:
+        if (snapshot := index.load_snapshot(self.storage, self.spec.id) or self.commits.snapshot()) is not None:
             self._stand_on(snapshot)
         self.refresh()
 
@@ -292,11 +292,10 @@ class Log:
 
     def index_files(self) -> set[str]:
         """The files of the index that this handle uses."""
-        try:
+        with contextlib.suppress(KeyMissingError, CorruptManifestError):
             return set(self._index.files(self._snapshot.children))
-        except (KeyMissingError, CorruptManifestError):
-            self._mend_index(anew=True)
-            return set(self._index.files(self._snapshot.children))
+        self._mend_index(anew=True)
+        return set(self._index.files(self._snapshot.children))
 
     # ------------------------------------------------------------------ publishing
 
@@ -311,6 +310,7 @@ class Log:
         boundaries: Sequence[int | None] | None = None,
         revised: Mapping[str, Any] | None = None,
         finished: bool = False,
+        outage: Outage | None = None,
         durability: Durability = "fsync",
     ) -> Manifest:
         """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
@@ -350,6 +350,7 @@ class Log:
                 source=source,
                 finished=finished,
                 revised=revised or None,
+                outage=outage,
                 retention=None if self.retention == self.spec.retention else self.retention,
             )
             return require_forward(base, appended)
@@ -387,8 +388,7 @@ class Log:
         """
         with contextlib.suppress(StorageError, CorruptionError):
             # All go on from the root: it may have been mended, and the files of any other snapshot are collected.
-            root = index.load_snapshot(self.storage, self.spec.id)
-            if root is not None:
+            if (root := index.load_snapshot(self.storage, self.spec.id)) is not None:
                 self._stand_on(root)
             if len(self._tail) < at_least:
                 return

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from strandline.errors import CorruptManifestError
-from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, Manifest, Writer
+from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, Manifest, Writer
 from strandline.log.milestone import Milestone
+from strandline.log.outage import Outage, outage_problem
 from strandline.log.standing import Standing
 from strandline.log.storage.storage import Durability
 from strandline.units import END_OF_TIME
@@ -57,6 +59,8 @@ class LogState:
     """Of an operator's stream: what of the operator is not as stream.json says."""
     added: tuple[Mapping[str, Any], ...] = ()
     """Columns that came since the stream was created, in Spark's JSON."""
+    outage: Outage | None = None
+    """Of the stream of an operator that has, or ever had, a bound: how it is."""
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -92,6 +96,7 @@ class LogState:
                 finished=m.finished,
                 retention=m.retention,
                 revised=m.revised,
+                outage=m.outage,
             )
         if m.kind == "truncate":
             starts = tuple(max(old, new) for old, new in zip(self.starts, m.starts, strict=True))
@@ -128,6 +133,8 @@ class LogState:
             body["milestone"] = self.milestone.to_json()
         if self.added:
             body["added"] = list(self.added)
+        if self.outage is not None:
+            body["outage"] = self.outage.to_json()
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -153,15 +160,18 @@ class LogState:
             revised=body.get("revised"),
             milestone=Milestone.from_json(body["milestone"]) if "milestone" in body else None,
             added=tuple(body.get("added", ())),
+            outage=Outage.from_json(body["outage"]) if "outage" in body else None,
         )
 
     @property
     def format(self) -> int:
         """The version of files that tell of this state: the least whose readers understand them."""
+        if self.outage is not None:
+            return FORMAT_4
         return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 
 
-_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added", "revised")
+_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added", "revised", "outage")
 """Left out of a snapshot where there is nothing to say: most streams have none of it."""
 
 
@@ -191,7 +201,7 @@ def _problem(state: LogState, m: Manifest) -> str | None:
         for p, (before, after) in enumerate(zip(state.boundaries, m.boundaries, strict=True)):
             if before is not None and (after is None or after < before):
                 return f"the boundary of partition {p} went back from {before} to {after}"
-        if problem := _standing_problem(state, m):
+        if problem := _standing_problem(state, m) or outage_problem(state.outage, m.outage, state.ends, m.ends[:-1]):
             return problem
         if state.time_max is not None and (m.time_max is None or m.time_max < state.time_max):
             return "the largest time went back"
@@ -267,12 +277,18 @@ def _standing_problem(state: LogState, m: Manifest) -> str | None:
         )
     if len(m.standings) != len(m.boundaries):
         return f"it says for {len(m.standings)} of {plural(len(m.boundaries), 'partition')} where the operator stands"
+    new: Counter[int] = Counter()
+    for b in m.blocks:
+        new[b.partition] += b.results
     for p, now in enumerate(m.standings):
         before = state.standings[p].input if state.standings else 0
         if now.input < before:
             return f"in partition {p} the operator went back from input offset {before} to {now.input}"
         if not 0 <= now.extent <= m.ends[p] or not now.oldest <= now.input:
             return f"in partition {p} the operator stands nowhere: extent {now.extent}, oldest input {now.oldest}"
+        known = state.standings[p].results if state.standings else 0
+        if now.results is not None and now.results - new[p] != known:
+            return f"in partition {p} the operator had {known} results, {new[p]} are new, and it says {now.results}"
     return None
 
 

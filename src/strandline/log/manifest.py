@@ -25,6 +25,7 @@ import xxhash
 from strandline.errors import CorruptManifestError, FormatVersionError
 from strandline.log.block import Block
 from strandline.log.milestone import Milestone
+from strandline.log.outage import Outage
 from strandline.log.standing import Standing
 from strandline.log.storage.storage import Durability
 
@@ -34,7 +35,10 @@ FORMAT_2 = 2
 would see none, and all that tells of commits that are dropped."""
 FORMAT_3 = 3
 """Of whatever tells of columns that were added, which a reader of format 2 would leave out without a word."""
-_READABLE = (FORMAT, FORMAT_2, FORMAT_3)
+FORMAT_4 = 4
+"""Of whatever tells of outages: a reader of format 3 would take tentative tuples for footprints, and lose them when it
+compacts."""
+_READABLE = (FORMAT, FORMAT_2, FORMAT_3, FORMAT_4)
 CommitKind = Literal["append", "compact", "truncate", "collect", "consumer", "milestone", "schema"]
 
 
@@ -76,6 +80,8 @@ class Manifest:
     """append of an operator: what of it is not as stream.json says, since a later version of it was given."""
     retention: int | None = None
     """append: how long its writer keeps tuples, if that is not what stream.json says."""
+    outage: Outage | None = None
+    """append of an operator with a bound: whether inputs are missing, and what it does about it."""
     starts: tuple[int, ...] = ()
     """truncate: the first offset that is kept, per partition."""
     files: tuple[str, ...] = ()
@@ -175,6 +181,8 @@ def _body(m: Manifest) -> dict[str, Any]:
             body["retention"] = m.retention
         if m.revised:
             body["revised"] = dict(m.revised)
+        if m.outage is not None:
+            body["outage"] = m.outage.to_json()
         body["partitions"] = [
             _part(by_partition.get(p, ()), m.ends[p]) | {"boundary": m.boundaries[p]} | _operator(m.standings, p)
             for p in range(late)
@@ -204,6 +212,8 @@ def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
 def _format(m: Manifest) -> int:
     if m.kind == "schema":
         return FORMAT_3
+    if m.outage is not None:
+        return FORMAT_4
     has_several = m.kind == "append" and len({b.partition for b in m.blocks}) < len(m.blocks)
     return FORMAT_2 if has_several or m.kind == "milestone" else FORMAT
 
@@ -259,6 +269,7 @@ def _manifest(body: Mapping[str, Any]) -> Manifest:
             finished=body.get("finished", False),
             retention=body.get("retention"),
             revised=body.get("revised"),
+            outage=Outage.from_json(body["outage"]) if "outage" in body else None,
             standings=tuple(Standing.from_json(p["operator"]) for p in body["partitions"] if "operator" in p),
         )
     if kind == "compact":

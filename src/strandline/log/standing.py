@@ -65,6 +65,9 @@ class Standing:
     """Over several inputs: where in each. Offsets of the input are places in the serialised order then, and `commit`
     and `seen` say nothing. None over one stream."""
 
+    results: int | None = None
+    """The result ordinal: so many results were ever published. None if the stream began before they were counted."""
+
     @property
     def stands(self) -> Position:
         """The place behind what was taken in."""
@@ -112,6 +115,10 @@ class Standing:
         is_extent_known = not self.extent or self.extent_ns not in (0.0, EXTENT_NS)  # older versions wrote what they
         is_replay_known = not self.read_again or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
         return is_extent_known and is_replay_known and self.start_s > 0
+
+    def behind(self, tuples: int) -> Standing:
+        """The same when so many tuples of the output follow that are none of its footprints."""
+        return replace(self, extent=self.extent + tuples) if self.extent else self
 
     def started(self, seconds: float) -> Standing:
         """The same, after a new process has taken so long to start."""

@@ -131,7 +131,9 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     output.add(Kind.G_CHECK, saved.footprints.checked)
     blocks = output.finish()
     standing = standing_after(operator, element.policy, step.before, (step.output_end, output.end), saved)
-    standing = replace(standing, attempt=step.attempt, host=step.host)
+    counted = step.before.results if step.before else 0
+    results = None if counted is None else counted + output.count(Kind.RESULT)
+    standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
     image = operator.image()
     if step.marks is not None:
         marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))

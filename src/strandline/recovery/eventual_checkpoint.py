@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import CorruptManifestError, KeyMissingError
-from strandline.log.kinds import is_closed
+from strandline.log.kinds import is_closed, is_footprint
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.operator import TAKEN_IN, Definition, OnError, Operator, Saved
@@ -51,9 +51,8 @@ def _newest_first(
             table = log.read_block(block, columns).slice(begin - block.first, until - begin)
         except KeyMissingError:  # compacted and collected meanwhile: the same offsets lie elsewhere
             table = pa.concat_tables(log.read(partition, begin, until, columns))
-        closed = is_closed(table)
-        footprints = table.filter(pc.invert(closed))
+        footprints = table.filter(is_footprint(table))
         if whole_at is None:
-            yield Saved(table.filter(closed), footprints)
+            yield Saved(table.filter(is_closed(table)), footprints)
         else:
             yield Saved(table.slice(0, 0), footprints.filter(pc.equal(footprints.column(TAKEN_IN), whole_at)))

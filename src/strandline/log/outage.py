@@ -1,0 +1,101 @@
+"""What an append says of missing inputs: whether all is well, since when not, and how far a fork has come meanwhile.
+
+Part of every append of an operator with a bound, and from then on of every append of its stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+State = Literal["STABLE", "UP_FAILURE", "STABILIZATION"]
+"""Which lineage moves: only the stable one; only the fork, or none; the stable one while there is a fork."""
+STATES: tuple[State, ...] = ("STABLE", "UP_FAILURE", "STABILIZATION")
+
+
+@dataclass(frozen=True, slots=True)
+class ForkStanding:
+    """Where the fork of one partition stands after a commit."""
+
+    bound: int | None
+    """What was there before this time is in its state; None: it has not begun."""
+    ordinal: int
+    """So many tuples are, counted on from those of the stable lineage."""
+    boundary: int | None
+    """No tentative result before this time will follow from it."""
+    first: int
+    """The offset behind the last undo: tentative tuples before it are void."""
+    tuples: int = 0
+    """Tentative tuples that are not void."""
+    published: int = 0
+    """Tentative tuples since the last reconciliation, void or not."""
+    attempt: str = ""
+    """Which attempt made its state; empty if there is none to be found."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For manifests and snapshots."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """How an operator with a bound is, over all partitions."""
+
+    state: State = "STABLE"
+    since_us: int = 0
+    """When it came into this state, by the clock of its driver."""
+    missing: tuple[int, ...] = ()
+    """Numbers of the inputs that tuples of others have waited for, longer than the bound."""
+    target: int | None = None
+    """STABILIZATION: the time up to which the forks had come when it began."""
+    forks: tuple[ForkStanding, ...] = ()
+    """Per partition; none if there is no fork."""
+
+    @property
+    def tentative(self) -> int:
+        """How many tentative tuples are not void."""
+        return sum(fork.tuples for fork in self.forks)
+
+    def to_json(self) -> dict[str, Any]:
+        """For manifests and snapshots; what there is nothing to say of is left out."""
+        body: dict[str, Any] = {"state": self.state, "since_us": self.since_us}
+        if self.missing:
+            body["missing"] = list(self.missing)
+        if self.target is not None:
+            body["target"] = self.target
+        if self.forks:
+            body["forks"] = [fork.to_json() for fork in self.forks]
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Outage:
+        """What `to_json` wrote; ValueError if that is no state."""
+        if body["state"] not in STATES:
+            raise ValueError(f"unknown state {body['state']!r}")
+        return cls(
+            body["state"],
+            body["since_us"],
+            tuple(body.get("missing", ())),
+            body.get("target"),
+            tuple(ForkStanding(**fork) for fork in body.get("forks", ())),
+        )
+
+
+def outage_problem(before: Outage | None, now: Outage | None, begins: Sequence[int], ends: Sequence[int]) -> str | None:
+    """Why one cannot follow the other; `begins` and `ends` are where the partitions ended before and end now."""
+    if now is None:
+        return "an append to a stream whose operator has a bound does not say how it is" if before else None
+    if now.state == "STABLE" and (now.forks or now.missing or now.target is not None):
+        return "it says STABLE, and speaks of missing inputs or of a fork"
+    if now.state == "STABILIZATION" and not now.forks:
+        return "it says STABILIZATION, and there is no fork to be corrected"
+    if now.forks and len(now.forks) != len(ends):
+        return f"it speaks of {len(now.forks)} forks in {len(ends)} partitions"
+    for p, fork in enumerate(now.forks):
+        if not 0 <= fork.tuples <= min(fork.published, ends[p] - fork.first) or fork.first < 0:
+            return f"in partition {p} {fork.tuples} tentative tuples count from offset {fork.first} to {ends[p]}"
+        old = before.forks[p] if before and before.forks else None
+        if old is not None and old.first != fork.first and fork.first <= begins[p]:
+            return f"in partition {p} tentative tuples are void before {fork.first}, and no undo says so"
+    return None

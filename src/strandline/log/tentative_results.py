@@ -1,0 +1,70 @@
+"""What an operator with a bound has to say beside its results: tentative ones that count, and what became of others.
+
+A tentative tuple counts if no undo stands behind it and its time is not before the stable boundary, up to which all
+results are there. The state of the log knows both, so nothing is read to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.log.column_types import KIND
+from strandline.log.kinds import Kind, is_result, is_tentative
+from strandline.log.log import END, Log
+from strandline.log.results import result_blocks
+
+TENTATIVE = "_tentative"
+"""The column that says whether a result is only tentative."""
+CHANGES = {
+    Kind.RESULT: "stable",
+    Kind.TENTATIVE: "tentative",
+    Kind.UNDO: "undo",
+    Kind.REC_DONE: "rec_done",
+}
+"""What whoever follows a stream with its tentative results gets to see, and what that is called."""
+
+
+def with_tentative(log: Log, partition: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The results of a partition, and the tentative ones that count, in the order of their offsets.
+
+    The tables have the columns, then `_offset` and `_tentative`.
+    """
+    state = log.state
+    forks = state.outage.forks if state.outage else ()
+    end, boundary = state.ends[partition], state.boundaries[partition]
+    first = max(forks[partition].first, state.starts[partition]) if forks and forks[partition].tuples else end
+    for _, table in result_blocks(log, partition, columns, end=first):
+        yield table.append_column(TENTATIVE, pa.repeat(pa.scalar(False), len(table)))
+    wanted = list(dict.fromkeys([*columns, log.spec.time]))
+    for table in log.read(partition, first, end, wanted) if first < end else ():
+        tentative = is_tentative(table)
+        keep = tentative
+        if boundary is not None:
+            keep = pc.and_(keep, pc.greater_equal(table.column(log.spec.time).cast(pa.int64()), boundary))
+        keep = pc.or_(is_result(table), keep)
+        yield (
+            table.append_column(TENTATIVE, tentative)
+            .filter(keep)
+            .drop_columns([KIND, *(() if log.spec.time in columns else (log.spec.time,))])
+        )
+
+
+def changes(
+    log: Log, partition: int, first: int | None = None, end: int = END, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """All that happened to the results of a partition, in order: `_kind` is one of the words of `CHANGES`.
+
+    The tables have the columns, then `_offset` and `_kind`.
+    """
+    names = list(log.spec.columns if columns is None else columns)
+    words = pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
+    for table in log.read(partition, first, end, names):
+        kinds = table.column(KIND).to_numpy()
+        shown = np.isin(kinds, [int(kind) for kind in CHANGES])
+        told = words.take(pa.array(kinds[shown].astype(np.int64)))
+        found = table.filter(pa.array(shown))
+        yield found.set_column(found.column_names.index(KIND), KIND, told)

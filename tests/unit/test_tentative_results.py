@@ -1,0 +1,197 @@
+"""Tentative tuples, undo and reconciliation in a log: who gets to see them, and what an append may say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+import pytest
+
+from strandline.availability.plain_availability import Entry, counted
+from strandline.clock import ManualClock
+from strandline.errors import CorruptManifestError, FormatVersionError
+from strandline.log import manifest
+from strandline.log.block import Block
+from strandline.log.block_sequence import BlockSequence
+from strandline.log.bounds import Bounds
+from strandline.log.compaction import compact
+from strandline.log.control_tuples import control_block
+from strandline.log.kinds import Kind
+from strandline.log.log import Log
+from strandline.log.log_state import LogState
+from strandline.log.outage import ForkStanding, Outage
+from strandline.log.results import Results
+from strandline.log.standing import Standing
+from strandline.log.storage.storage import create_once
+from strandline.log.tentative_results import changes, with_tentative
+from strandline.testing import MemoryStorage
+from tests.operator_streams import PLANS, output_spec
+
+STABLE = Outage("STABLE", 5)
+Story = Sequence[tuple[Kind, int]]
+"""Kinds of tuples, each with the end of its window."""
+
+
+class Output:
+    """The stream of an operator that somebody writes by hand."""
+
+    def __init__(self) -> None:
+        self.log = Log.create(MemoryStorage(ManualClock(1)), output_spec(PLANS["tumbling time"]), ManualClock(1))
+
+    def block(self, kind: Kind, times: Sequence[int], first: int) -> Block:
+        """Tuples of one kind."""
+        if kind in (Kind.UNDO, Kind.REC_DONE):
+            return control_block(self.log, 0, first, [kind], f"{kind.name}{first}")
+        columns = [
+            pa.array(times, pa.int64()) if f.name == "window_end" else pa.nulls(len(times), f.type)
+            for f in self.log.spec.arrow
+        ]
+        create = partial(create_once, self.log.storage)
+        (block,) = BlockSequence(self.log.spec, 0, first, f"{kind.name}{first}", create).write([(kind, columns)])
+        return block
+
+    def append(self, story: Story, outage: Outage | None, boundary: int | None = None, results: int | None = 0) -> None:
+        """One commit; without `results` it counts them."""
+        state, blocks = self.log.state, []
+        first = state.ends[0]
+        for kind, time in story:
+            blocks.append(self.block(kind, [time], first))
+            first += 1
+        before = state.standings[0].results if state.standings else 0
+        new = sum(kind is Kind.RESULT for kind, _ in story)
+        known = (before or 0) + new if results == 0 else results
+        standing = Standing(0, -1, 0, 0, 0, 0, results=known)
+        self.log.append(blocks, standings=[standing], boundaries=[boundary], outage=outage)
+
+    def read(self) -> list[tuple[int, bool]]:
+        """What readers of tentative results get."""
+        tables = with_tentative(self.log, 0, ["window_end"])
+        return [(r["window_end"], r["_tentative"]) for table in tables for r in table.to_pylist()]
+
+    def stable(self) -> list[int]:
+        """What readers get."""
+        found = Results(self.log, Bounds({}, {}, None, None), ["window_end"], late=False, positions=False).table()
+        ends: list[int] = found.column("window_end").to_pylist()
+        return ends
+
+    def told(self) -> list[tuple[str, int]]:
+        """What followers get."""
+        tables = changes(self.log, 0, columns=["window_end"])
+        return [(r["_kind"], r["window_end"]) for table in tables for r in table.to_pylist()]
+
+
+def fork(first: int, tuples: int, published: int) -> tuple[ForkStanding, ...]:
+    return (ForkStanding(60, 9, 60, first, tuples, published, "attempt"),)
+
+
+def story() -> Output:
+    """A failure, its first correction and more guesses."""
+    output = Output()
+    output.append([(Kind.RESULT, 10), (Kind.G_OPEN, 20)], STABLE, 10)
+    failing = Outage("UP_FAILURE", 6, (1,), None, fork(0, 2, 2))
+    output.append([(Kind.TENTATIVE, 20), (Kind.TENTATIVE, 30)], failing, 10)
+    corrected = [(Kind.UNDO, 0), (Kind.RESULT, 20), (Kind.G_CHECK, 30), (Kind.TENTATIVE, 40), (Kind.TENTATIVE, 50)]
+    output.append(corrected, Outage("STABILIZATION", 7, (), 30, fork(5, 2, 4)), 20)
+    return output
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_readers_get_results_and_whoever_asks_the_tentative_ones_that_count(is_compacted: bool) -> None:
+    output = story()
+    if is_compacted:
+        assert compact(output.log, blocks_min=2).blocks_before == 9
+    assert output.stable() == [10, 20]
+    assert output.read() == [(10, False), (20, False), (40, True), (50, True)]
+
+
+def test_what_the_manifests_say_counts_is_what_undo_has_left() -> None:
+    output = story()
+    told = output.told()
+    assert [kind for kind, _ in told] == [
+        *("stable", "tentative", "tentative", "undo", "stable", "tentative", "tentative")
+    ]
+    stable, tentative = counted(Entry(kind, end) for kind, end in told)  # type: ignore[arg-type]
+    assert output.read() == [*((end, False) for end in stable), *((end, True) for end in tentative)]
+
+
+def test_a_tentative_result_is_gone_when_the_stable_one_is_there() -> None:
+    output = story()
+    outage = output.log.state.outage
+    output.append([(Kind.RESULT, 40)], outage, 41)
+    assert output.read() == [(10, False), (20, False), (50, True), (40, False)]
+
+
+def test_after_reconciliation_there_are_results_only() -> None:
+    output = story()
+    output.append([(Kind.RESULT, 30), (Kind.UNDO, 0), (Kind.REC_DONE, 0)], STABLE, 30)
+    assert output.read() == [(10, False), (20, False), (30, False)]
+    assert [kind for kind, _ in output.told()[-3:]] == ["stable", "undo", "rec_done"]
+    assert output.log.state.standings[0].results == 3
+
+
+def test_who_opens_the_stream_again_finds_the_same() -> None:
+    output = story()
+    output.log.fold()
+    again = Log.open(output.log.storage)
+    assert again.state == output.log.state
+    assert LogState.from_json(again.state.to_json()) == again.state
+    assert again.state.format == manifest.FORMAT_4
+    assert again.state.outage is not None
+    assert again.state.outage.tentative == 2
+
+
+def test_versions_that_know_no_outages_are_told_to_keep_away() -> None:
+    output = story()
+    data = output.log.storage.read(manifest.commit_key(1))
+    assert data.startswith(b'{"format":4,')
+    body = manifest.unseal(data, "here")
+    with pytest.raises(FormatVersionError):
+        manifest.decode(manifest.seal({**body, "format": 5}), "here")
+
+
+def test_streams_without_a_bound_keep_their_format() -> None:
+    output = Output()
+    output.append([(Kind.RESULT, 10)], None, 10)
+    assert output.log.storage.read(manifest.commit_key(0)).startswith(b'{"format":1,')
+    assert output.log.state.format == manifest.FORMAT
+
+
+@pytest.mark.parametrize(
+    ("outage", "problem"),
+    [
+        (None, "does not say how it is"),
+        (Outage("STABLE", 8, (1,)), "speaks of missing inputs"),
+        (Outage("STABLE", 8, forks=fork(5, 0, 0)), "speaks of missing inputs or of a fork"),
+        (Outage("STABILIZATION", 8), "no fork to be corrected"),
+        (Outage("UP_FAILURE", 8, (1,), None, fork(5, 2, 4) * 2), "2 forks in 1 partitions"),
+        (Outage("UP_FAILURE", 8, (1,), None, fork(5, 9, 9)), "9 tentative tuples count"),
+        (Outage("UP_FAILURE", 8, (1,), None, fork(5, 3, 2)), "3 tentative tuples count"),
+        (Outage("UP_FAILURE", 8, (1,), None, fork(4, 2, 4)), "no undo says so"),
+    ],
+)
+def test_an_append_that_contradicts_itself_is_refused(outage: Outage | None, problem: str) -> None:
+    output = story()
+    with pytest.raises(CorruptManifestError, match=problem):
+        output.append([], outage, 20)
+
+
+def test_results_are_counted_at_every_append() -> None:
+    output = story()
+    with pytest.raises(CorruptManifestError, match="had 2 results, 1 are new, and it says 7"):
+        output.append([(Kind.RESULT, 30)], STABLE, 30, results=7)
+
+
+def test_where_results_were_not_counted_from_the_start_they_never_are() -> None:
+    output = Output()
+    output.append([(Kind.RESULT, 10)], None, 10, results=None)
+    with pytest.raises(CorruptManifestError, match="had None results"):
+        output.append([(Kind.RESULT, 20)], None, 20, results=1)
+    output.append([(Kind.RESULT, 20)], None, 20, results=None)
+
+
+def test_a_standing_reaches_as_far_back_when_other_tuples_follow() -> None:
+    standing = Standing(7, -1, 2, 3, 5, 4)
+    assert standing.behind(3).extent == 8
+    assert replace(standing, extent=0).behind(3).extent == 0
