@@ -90,10 +90,10 @@ def story() -> Output:
     """A failure, its first correction and more guesses."""
     output = Output()
     output.append([(Kind.RESULT, 10), (Kind.G_OPEN, 20)], STABLE, 10)
-    failing = Outage("UP_FAILURE", 6, (1,), None, fork(0, 2, 2))
+    failing = Outage("UP_FAILURE", 6, (1,), forks=fork(0, 2, 2))
     output.append([(Kind.TENTATIVE, 20), (Kind.TENTATIVE, 30)], failing, 10)
     corrected = [(Kind.UNDO, 0), (Kind.RESULT, 20), (Kind.G_CHECK, 30), (Kind.TENTATIVE, 40), (Kind.TENTATIVE, 50)]
-    output.append(corrected, Outage("STABILIZATION", 7, (), 30, fork(5, 2, 4)), 20)
+    output.append(corrected, Outage("STABILIZATION", 7, (), (1,), 30, fork(5, 2, 4)), 20)
     return output
 
 
@@ -165,10 +165,10 @@ def test_streams_without_a_bound_keep_their_format() -> None:
         (Outage("STABLE", 8, (1,)), "speaks of missing inputs"),
         (Outage("STABLE", 8, forks=fork(5, 0, 0)), "speaks of missing inputs or of a fork"),
         (Outage("STABILIZATION", 8), "no fork to be corrected"),
-        (Outage("UP_FAILURE", 8, (1,), None, fork(5, 2, 4) * 2), "2 forks in 1 partitions"),
-        (Outage("UP_FAILURE", 8, (1,), None, fork(5, 9, 9)), "9 tentative tuples count"),
-        (Outage("UP_FAILURE", 8, (1,), None, fork(5, 3, 2)), "3 tentative tuples count"),
-        (Outage("UP_FAILURE", 8, (1,), None, fork(4, 2, 4)), "no undo says so"),
+        (Outage("UP_FAILURE", 8, (1,), forks=fork(5, 2, 4) * 2), "2 forks in 1 partitions"),
+        (Outage("UP_FAILURE", 8, (1,), forks=fork(5, 9, 9)), "9 tentative tuples count"),
+        (Outage("UP_FAILURE", 8, (1,), forks=fork(5, 3, 2)), "3 tentative tuples count"),
+        (Outage("UP_FAILURE", 8, (1,), forks=fork(4, 2, 4)), "no undo says so"),
     ],
 )
 def test_an_append_that_contradicts_itself_is_refused(outage: Outage | None, problem: str) -> None:

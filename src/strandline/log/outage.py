@@ -47,6 +47,8 @@ class Outage:
     """When it came into this state, by the clock of its driver."""
     missing: tuple[int, ...] = ()
     """Numbers of the inputs that tuples of others have waited for, longer than the bound."""
+    left_out: tuple[int, ...] = ()
+    """Numbers of the inputs that were missing while the forks moved: tuples of theirs may have come since."""
     target: int | None = None
     """STABILIZATION: the time up to which the forks had come when it began."""
     forks: tuple[ForkStanding, ...] = ()
@@ -62,6 +64,8 @@ class Outage:
         body: dict[str, Any] = {"state": self.state, "since_us": self.since_us}
         if self.missing:
             body["missing"] = list(self.missing)
+        if self.left_out:
+            body["left_out"] = list(self.left_out)
         if self.target is not None:
             body["target"] = self.target
         if self.forks:
@@ -77,6 +81,7 @@ class Outage:
             body["state"],
             body["since_us"],
             tuple(body.get("missing", ())),
+            tuple(body.get("left_out", ())),
             body.get("target"),
             tuple(ForkStanding(**fork) for fork in body.get("forks", ())),
         )

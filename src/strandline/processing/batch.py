@@ -25,6 +25,7 @@ from strandline.log.log import Log
 from strandline.log.log_errors import second_writer
 from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest, Writer
+from strandline.log.outage import Outage
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability, create_once
 from strandline.processing import input_marks
@@ -120,11 +121,13 @@ def publish(
     *,
     revised: Mapping[str, Any] | None = None,
     finished: bool = False,
+    outage: Outage | None = None,
     durability: Durability = "fsync",
 ) -> Manifest:
     """Publishes what the steps made of one batch; the results are `finished` if the input is.
 
-    `revised` is what a later version of the operator has changed of it.
+    `revised` is what a later version of the operator has changed of it. `outage` is how an operator with a bound is;
+    where it had one once, and nothing is tentative, it stays as it was.
     """
     failpoint("before-output")
     if base.writer is not None and output.state.writer != base.writer:
@@ -141,6 +144,7 @@ def publish(
         boundaries=boundaries,
         revised=revised,
         finished=finished,
+        outage=outage or (base.outage if base.outage and base.outage.state == "STABLE" else None),
         durability=durability,
     )
 

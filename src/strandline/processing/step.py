@@ -112,7 +112,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
     began_s = stopwatch_s()
     edges = Edges([])
-    operator, recovery = _operator(step, element, logs, cache, edges)
+    operator, recovery = operator_before(step, element, logs, cache, edges)
     operator.begin()
     recovered_s = stopwatch_s()
     first = operator.input_end
@@ -204,7 +204,7 @@ def _close(operator: Operator, boundary: int | None, before: int | None, output:
     return boundary
 
 
-def _operator(
+def operator_before(
     step: Step, element: Element, logs: Logs, cache: StateCache, edges: Edges
 ) -> tuple[Operator, Recovery | None]:
     """The operator as it stood before the step: new, from the local state, or recovered from the logs.

@@ -1,0 +1,176 @@
+"""The tentative lineage in one partition: the stable state, which takes in what is there. Its results are guesses.
+
+It begins with a private view of the state that the stable lineage has left on the machine, and leaves its own beside
+it. Nothing of it is ever recovered: what is not found is made anew, silently up to where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from strandline.clock import stopwatch_s
+from strandline.log.block import Block
+from strandline.log.input_mark import Position
+from strandline.log.kinds import Kind
+from strandline.log.log import Log
+from strandline.log.outage import ForkStanding
+from strandline.log.share import Share
+from strandline.operators.operator import Operator
+from strandline.processing.edges import Edges
+from strandline.processing.element import Element
+from strandline.processing.serialised_intake import SerialisedIntake
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, operator_before
+from strandline.processing.step_output import StepOutput
+
+
+class Caches(NamedTuple):
+    """Where the states of both lineages of a partition lie on this machine."""
+
+    stable: StateCache
+    fork: StateCache
+
+
+@dataclass(frozen=True, slots=True)
+class ForkStep:
+    """What a fork has to do: take in what is there before `until`, or a good part of it."""
+
+    stable: Step
+    """Where the stable lineage stands, before what it does in this tick."""
+    before: ForkStanding
+    until: int
+    silent_until: int | None
+    """What comes before this time is in the stable lineage, after what that does in this tick."""
+    attempt: str
+    """Used once: names the block and the state that this attempt leaves."""
+    unreachable: frozenset[int] = frozenset()
+    """The inputs that cannot be read."""
+
+    def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
+        """The inputs, without a tuple where they cannot be read."""
+        return tuple(
+            Share(log.storage, log.spec) if number in self.unreachable else log for number, log in enumerate(inputs)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """What a fork made of it."""
+
+    blocks: tuple[Block, ...]
+    standing: ForkStanding
+    began: Position
+    """Where it stood when it began to guess: what came before was not taken in in this step, or silently."""
+    results: int
+    is_anew: bool
+    """Whether it was made of the stable state, for the first time or again."""
+    state_bytes: int
+    seconds: float
+
+
+def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches) -> Forked:
+    """Runs the step: writes tentative tuples from the offset `first` on, leaves the state, publishes nothing."""
+    began_s = stopwatch_s()
+    operator, position = _found(fork, element, caches)
+    is_anew = operator is None
+    if operator is None:
+        operator, position = _anew(fork, element, logs, caches)
+    assert position is not None
+    operator.begin()
+    output = StepOutput(logs.output, fork.stable.partition, first, fork.attempt)
+    began = position
+    position = _take_in(fork, operator, position, fork.until, logs, lambda found: output.add(Kind.TENTATIVE, found))
+    operator.save_nothing()
+    operator.end()
+    blocks, results = output.finish(), output.count(Kind.TENTATIVE)
+    left = caches.fork.leave(fork.attempt, fork.before.attempt, operator.image(), whole=is_anew)
+    caches.stable.close()
+    standing = ForkStanding(
+        position.bound,
+        position.ordinal,
+        element.definition.result_boundary(position.bound, position.ordinal),
+        fork.before.first,
+        fork.before.tuples + results,
+        fork.before.published + results,
+        fork.attempt,
+    )
+    return Forked(blocks, standing, began, results, is_anew, left, stopwatch_s() - began_s)
+
+
+def _found(fork: ForkStep, element: Element, caches: Caches) -> tuple[Operator, Position] | tuple[None, None]:
+    """The fork as its last step has left it, if that is here and the stable lineage has not overtaken it."""
+    before = fork.before
+    if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
+        return None, None
+    arrays = caches.fork.open(before.attempt)
+    if arrays is not None:
+        try:
+            operator = element.definition.revived(arrays, "set_aside")
+        except ValueError:
+            pass  # the state of another operator, or of none
+        else:
+            if operator.input_end == before.ordinal:
+                operator.aside.ignore()
+                return operator, Position(before.ordinal, before.bound)
+    caches.fork.close()
+    return None, None
+
+
+def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> tuple[Operator, Position]:
+    """A fork of the stable state, silently brought to where it was, or to where the stable lineage goes by itself."""
+    edges = Edges([])
+    set_aside = replace(element, on_error="set_aside")
+    operator, _ = operator_before(fork.stable, set_aside, logs, caches.stable, edges)
+    assert fork.stable.marks is not None
+    position = fork.stable.marks.stands
+    known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
+    operator.begin()
+    if known and _is_before(position.bound, max(known)):
+        position = _take_in(fork, operator, position, max(known), logs, lambda _: None, at_once=True)
+    operator.save_nothing()
+    operator.end()
+    return operator, position
+
+
+def _take_in(
+    fork: ForkStep,
+    operator: Operator,
+    position: Position,
+    until: int,
+    logs: Logs,
+    emit: Callable[[list[pa.Array]], None],
+    *,
+    at_once: bool = False,
+) -> Position:
+    """Takes in what is there from a place on up to a time, or as much as a step may; where that has come to.
+
+    Tuples that come later with a time before that place are not taken in: the fork does not go back.
+    """
+    stable, definition = fork.stable, operator.definition
+    assert stable.marks is not None
+    operator.aside.ignore()
+    rows = min(operator.rows_at_once, max(stable.tuples_max, ROWS_MIN))
+    marks, first = replace(stable.marks, stands=position), position.ordinal
+    for piece in SerialisedIntake(definition, fork.there(logs.inputs)).ahead(stable.partition, marks, until, rows):
+        for columns in operator.feed(piece.tables):
+            emit(columns)
+        operator.input_end = piece.end
+        if not piece.is_edge:
+            continue
+        if definition.has_times and _is_before(position.bound, piece.boundary):
+            assert piece.boundary is not None
+            if due := operator.advance(piece.boundary):
+                emit(due)
+        position = piece.position
+        is_much = operator.opened >= WINDOWS_MAX or position.ordinal - first >= stable.tuples_max
+        if is_much and not at_once:
+            break
+    return position
+
+
+def _is_before(bound: int | None, until: int | None) -> bool:
+    return until is not None and (bound is None or bound < until)

@@ -1,0 +1,50 @@
+"""Seeded runs of operators with a bound, whose inputs fail and heal while they die and come back.
+
+See `availability_world`. A failure names its seed: `python -m pytest tests/simulation/test_availability_simulation.py
+--seed N` runs that one again.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import Executor
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import availability_world
+from tests.simulation.seeds import parametrize
+from tests.simulation.table_codec import table_codec
+
+SEEDS = (4, 160, 20_000)
+WORKERS = 2
+REAL_CODEC_EVERY = 25
+REAL_CACHE_EVERY = 4
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, SEEDS, a_test=200)
+
+
+def run_here(seeds: range) -> None:
+    """Runs the seeds one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in seeds:
+            with nullcontext() if seed % REAL_CODEC_EVERY == 7 else table_codec():
+                cache = Path(folder) / str(seed) if seed % REAL_CACHE_EVERY == 1 else None
+                try:
+                    availability_world.run(seed, cache)
+                except BaseException as problem:
+                    again = f"python -m pytest tests/simulation/test_availability_simulation.py --seed {seed}"
+                    raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem
+
+
+def test_whatever_fails_stable_results_are_right_and_tentative_ones_come_in_time_and_go(
+    seeds: range, workers: Executor
+) -> None:
+    if len(seeds) < 10:
+        run_here(seeds)
+        return
+    for done in [workers.submit(run_here, seeds[i::WORKERS]) for i in range(WORKERS)]:
+        done.result()
