@@ -29,6 +29,7 @@ from unittest import mock
 import pyarrow as pa
 
 from strandline.availability import tick as ticks
+from strandline.availability.decision import Decision, Situation, decide
 from strandline.availability.fork import Caches, Forked
 from strandline.availability.plain_availability import Entry, counted
 from strandline.availability.promise import Promise
@@ -135,10 +136,15 @@ class World:
         windows_max = 1 << 20 if self.is_fast else 5
         with (
             mock.patch.object(ticks, "uuid", unique),
+            mock.patch.object(ticks, "decide", self._decide),
             mock.patch.object(time_slices, "uuid", unique),
             mock.patch.object(step, "WINDOWS_MAX", windows_max),
         ):
             yield
+
+    def _decide(self, situation: Situation, promise: Promise) -> Decision:
+        self.decision = decide(situation, promise)
+        return self.decision
 
     def unique(self) -> str:
         self.names += 1
@@ -261,6 +267,10 @@ class World:
             if forked is not None:
                 stands = base.standings[p].stands.bound if base.standings else None
                 self._check_fork(p, forked, stands)
+                is_begun = before.forks and not self.decision.begins_anew
+                come = [ticked.done[p].standing.stands.bound, before.forks[p].bound if is_begun else None]
+                again = [bound for bound in come if bound is not None and bound > (forked.began.bound or bound - 1)]
+                require(not again, "a fork says again what came before", again, "it begins at", forked.began)
             elif not now.forks or now.forks[p].bound is None:
                 self.forks[p] = None
         if (before.forks and not now.forks) or any(fork.bound is None for fork in now.forks):

@@ -1,0 +1,70 @@
+"""Defects that are planted in the two lineages on purpose are found by `availability_world`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pyarrow.compute as pc
+import pytest
+
+from strandline.availability import fork, inputs_at_sight, tick
+from strandline.availability.watch import Watch
+from strandline.errors import StrandlineError
+from strandline.log import tentative_results
+from strandline.log.kinds import is_closed
+from strandline.log.log import END
+from strandline.log.standing import Standing
+from strandline.recovery import eventual_checkpoint
+from tests.simulation import availability_world
+from tests.simulation.table_codec import table_codec
+
+SEEDS = 60
+"""So many at the most until a planted defect is found."""
+
+
+def instead_of(owner: Any, name: str, change: Callable[..., Any]) -> AbstractContextManager[Any]:
+    """`change` gets what was there, then the arguments."""
+    before = getattr(owner, name)
+    return mock.patch.object(owner, name, lambda *args, **more: change(before, *args, **more))
+
+
+DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "the extent does not reach over tentative tuples": lambda: instead_of(
+        Standing, "behind", lambda _, standing, tuples: standing
+    ),
+    "tentative tuples are taken for footprints": lambda: mock.patch.object(
+        eventual_checkpoint, "is_footprint", lambda table: pc.invert(is_closed(table))
+    ),
+    "the last undo is forgotten": lambda: instead_of(tick._Tick, "_end_reconciliation", lambda *_: None),
+    "a fork that is made anew says all again": lambda: instead_of(
+        fork, "_anew", lambda before, step, *rest: before(replace(step, silent_until=None), *rest)
+    ),
+    "a fork stops a moment early": lambda: instead_of(
+        fork, "run", lambda before, step, *rest: before(replace(step, until=step.until - 1), *rest)
+    ),
+    "nobody is ever missing for the last tuple": lambda: instead_of(
+        Watch, "overdue", lambda before, *args: {i: time - 3 for i, time in before(*args).items()}
+    ),
+    "the driver does not see that tuples wait": lambda: mock.patch.object(
+        inputs_at_sight, "_latest", return_value=None
+    ),
+    "void results count": lambda: instead_of(
+        tentative_results, "is_result", lambda _, table: pc.less(table.column("_offset"), END)
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found(name: str) -> None:
+    for seed in range(SEEDS):
+        try:
+            with DEFECTS[name](), table_codec():
+                availability_world.run(seed)
+        except (StrandlineError, availability_world.Violation):
+            return
+    pytest.fail(f"{SEEDS} seeds did not find it")

@@ -1,0 +1,192 @@
+"""An operator with a bound at work: what it publishes when an input stays away and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from strandline.availability import tick as ticks
+from strandline.availability.fork import Caches
+from strandline.availability.promise import Promise
+from strandline.availability.tick import Operation, Ticked, Work, Worked
+from strandline.availability.watch import Watch
+from strandline.checkpoint.policy import cec
+from strandline.errors import CorruptManifestError
+from strandline.log import quiet
+from strandline.log.audit.stream_audit import verify
+from strandline.log.manifest import Writer
+from strandline.log.outage import Outage
+from strandline.log.tentative_results import changes
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import Logs
+from tests.operator_streams import PLANS
+from tests.union_streams import UnionStreams
+
+PLAN = replace(PLANS["tumbling time"], more_times=("t",))
+SECOND_US = 1_000_000
+
+
+class Case:
+    """Two inputs with a tuple every unit of time; windows have ten. A tick is a second, the bound three of them."""
+
+    def __init__(self, folder: Path, promise: Promise | None = None) -> None:
+        self._folder = folder
+        self.streams = UnionStreams(PLAN, 2, lambda p: StateCache(folder / f"stable{p}"))
+        self.promise = promise or Promise(3 * SECOND_US)
+        self.watch = Watch.fresh(2)
+        self.shown = 0
+
+    def feed(self, number: int, begin: int, end: int) -> None:
+        """Tuples of one input, and its boundary behind them."""
+        rows = [{"k": 1, "s": "a", "v": number, "x": 1.0, "t": t} for t in range(begin, end)]
+        self.streams.append(number, {0: rows})
+        quiet.pass_time(self.streams.inputs[number], end, "run")
+
+    def tick(self) -> Ticked:
+        """A second passes."""
+        streams = self.streams
+        streams.clock.advance(1)
+        element = Element(PLAN, cec())
+        operation = Operation(element, self.promise, streams.inputs, streams.output, streams.clock)
+        ticked = operation.tick(self.watch, lambda works: self._run(works, element), Writer("q", "r", 1))
+        self.watch = ticked.watch
+        return ticked
+
+    def _run(self, works: Sequence[Work], element: Element) -> list[Worked]:
+        logs = Logs(self.streams.output, self.streams.inputs)
+        return [ticks.run(work, element, logs, self.caches(work.partition), self.streams.clock) for work in works]
+
+    def caches(self, partition: int) -> Caches:
+        return Caches(self.streams.cache_of(partition), StateCache(self._folder / f"fork{partition}"))
+
+    def told(self) -> list[tuple[str, int]]:
+        """What a follower has got since it last looked: kinds, and ends of windows."""
+        log = self.streams.output
+        tables = changes(log, 0, self.shown, columns=["window_end", "n"])
+        self.shown = log.state.ends[0]
+        return [(r["_kind"], r["window_end"]) for table in tables for r in table.to_pylist()]
+
+    @property
+    def outage(self) -> Outage:
+        assert self.streams.output.state.outage is not None
+        return self.streams.output.state.outage
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def test_a_story_of_an_input_that_stays_away_and_comes_back(case: Case) -> None:
+    case.feed(0, 0, 20)
+    case.feed(1, 0, 20)
+    case.tick()
+    assert case.told() == [("stable", 10), ("stable", 20)]
+
+    case.feed(0, 20, 40)
+    for _ in range(3):  # the bound has not passed
+        case.tick()
+    assert (case.told(), case.outage.state) == ([], "STABLE")
+    case.tick()
+    assert case.told() == [("tentative", 30), ("tentative", 40)]
+    assert (case.outage.state, case.outage.missing, case.outage.tentative) == ("UP_FAILURE", (1,), 2)
+
+    case.feed(0, 40, 50)  # from now on at once
+    case.tick()
+    assert case.told() == [("tentative", 50)]
+
+    case.feed(1, 20, 35)  # not all of it
+    case.tick()
+    assert case.told() == [("undo", 20), ("stable", 30)]
+    assert (case.outage.state, case.outage.target, case.outage.tentative) == ("STABILIZATION", 50, 0)
+
+    case.feed(0, 50, 60)
+    case.feed(1, 35, 60)
+    case.tick()
+    assert case.told() == [("stable", 40), ("stable", 50), ("stable", 60), ("rec_done", 35)]
+    assert case.outage == Outage("STABLE", case.streams.clock.now_us())
+    assert not case.tick().done  # and then there is nothing to say
+
+
+def test_what_is_tentative_in_the_end_is_void_with_the_last_correction(case: Case) -> None:
+    case.feed(0, 0, 20)
+    case.feed(1, 0, 10)
+    for _ in range(4):
+        case.tick()
+    assert case.told() == [("stable", 10), ("tentative", 20)]
+    case.feed(1, 10, 15)
+    case.feed(0, 20, 30)
+    case.tick()
+    assert case.told() == [("undo", 10), ("tentative", 30)]
+    case.feed(1, 15, 30)
+    case.tick()
+    assert case.told() == [("stable", 20), ("stable", 30), ("undo", 15), ("rec_done", 15)]
+    assert case.streams.output.state.standings[0].results == 3
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_fork_goes_on_wherever_its_state_is(case: Case, is_lost: bool) -> None:
+    case.feed(0, 0, 25)
+    for _ in range(4):
+        case.tick()
+    case.told()
+    if is_lost:
+        case.caches(0).fork._base.unlink(missing_ok=True)
+        for path in (case._folder / "fork0").iterdir():
+            path.unlink()
+    case.feed(0, 25, 41)
+    forked = case.tick().forked[0]
+    assert forked is not None
+    assert forked.is_anew == is_lost
+    assert case.told() == [("tentative", 30), ("tentative", 40)]
+
+
+def test_tentative_tuples_are_no_part_of_the_checkpoint(case: Case) -> None:
+    case.feed(0, 0, 25)
+    case.feed(1, 0, 25)
+    case.tick()
+    case.feed(0, 25, 60)
+    for _ in range(4):
+        case.tick()
+    standing = case.streams.output.state.standings[0]
+    assert case.outage.tentative == 4
+    assert (standing.extent, standing.open) == (5, 1)
+    case.caches(0).stable._base.unlink()
+    for path in (case._folder / "stable0").iterdir():
+        path.unlink()
+    case.feed(1, 25, 60)
+    done = case.tick().done[0]
+    assert done.recovery is not None
+    assert done.recovery.open_windows == 1
+    assert case.streams.results(0).column("window_end").to_pylist() == [10, 20, 30, 40, 50, 60]
+
+
+def test_a_stream_with_all_of_it_verifies(case: Case) -> None:
+    case.feed(0, 0, 45)
+    case.feed(1, 0, 15)
+    for _ in range(4):
+        case.tick()
+    assert case.outage.tentative > 0
+    assert not verify(case.streams.output).problems
+    case.feed(1, 15, 45)
+    case.tick()
+    assert not verify(case.streams.output).problems
+
+
+def test_a_program_without_a_bound_does_not_go_on_over_tentative_results(case: Case) -> None:
+    case.feed(0, 0, 25)
+    for _ in range(4):
+        case.tick()
+    case.feed(1, 0, 25)
+    with pytest.raises(CorruptManifestError, match="does not say how it is"):
+        case.streams.batch()
+    case.tick()
+    assert case.outage.state == "STABLE"
+    case.feed(0, 25, 35)
+    case.feed(1, 25, 35)
+    assert case.streams.batch()
+    assert case.outage.state == "STABLE"
