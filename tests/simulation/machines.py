@@ -62,6 +62,9 @@ class KeptStates:
         arrays = self.states.get(attempt)
         return None if arrays is None else _copy(arrays)
 
+    def open_over(self, attempt: str, base: StateCache) -> Arrays | None:
+        return None  # there are whole states only
+
     def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
         self.states[attempt] = _copy(state.arrays)
         return 1

@@ -145,6 +145,26 @@ def test_the_fork_goes_on_wherever_its_state_is(case: Case, is_lost: bool) -> No
     assert case.told() == [("tentative", 30), ("tentative", 40)]
 
 
+def test_a_fork_begins_with_a_view_of_the_stable_state(case: Case) -> None:
+    case.feed(0, 0, 25)
+    case.feed(1, 0, 25)
+    case.tick()
+    case.feed(0, 25, 45)
+    for _ in range(4):
+        case.tick()
+    left = [sorted(path.suffix for path in (case._folder / "fork0").iterdir())]
+    for end in (55, 65, 75):
+        case.feed(0, end - 10, end)
+        forked = case.tick().forked[0]
+        assert forked is not None
+        assert not forked.is_anew
+        left.append(sorted(path.suffix for path in (case._folder / "fork0").iterdir()))
+    assert left[0] == [".delta"]  # what it touched, and nothing else
+    assert ".whole" in left[1]
+    assert case.told()[2:] == [("tentative", end) for end in (30, 40, 50, 60, 70)]
+    assert case.streams.cache_of(0).open(case.streams.output.state.standings[0].attempt) is not None
+
+
 def test_tentative_tuples_are_no_part_of_the_checkpoint(case: Case) -> None:
     case.feed(0, 0, 25)
     case.feed(1, 0, 25)

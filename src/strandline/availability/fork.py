@@ -20,7 +20,7 @@ from strandline.log.log import Log
 from strandline.log.outage import ForkStanding
 from strandline.log.share import Share
 from strandline.operators.operator import Operator
-from strandline.processing.edges import Edges
+from strandline.processing.edges import Edges, edges_and_others
 from strandline.processing.element import Element
 from strandline.processing.serialised_intake import SerialisedIntake
 from strandline.processing.state_cache import StateCache
@@ -75,19 +75,16 @@ class Forked:
 def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches) -> Forked:
     """Runs the step: writes tentative tuples from the offset `first` on, leaves the state, publishes nothing."""
     began_s = stopwatch_s()
-    operator, position = _found(fork, element, caches)
-    is_anew = operator is None
-    if operator is None:
-        operator, position = _anew(fork, element, logs, caches)
-    assert position is not None
-    operator.begin()
+    found = _found(fork, element, caches)
+    at_work = found or _anew(fork, element, logs, caches)
+    operator, position = at_work.operator, at_work.position
     output = StepOutput(logs.output, fork.stable.partition, first, fork.attempt)
     began = position
     position = _take_in(fork, operator, position, fork.until, logs, lambda found: output.add(Kind.TENTATIVE, found))
     operator.save_nothing()
     operator.end()
     blocks, results = output.finish(), output.count(Kind.TENTATIVE)
-    left = caches.fork.leave(fork.attempt, fork.before.attempt, operator.image(), whole=is_anew)
+    left = caches.fork.leave(fork.attempt, at_work.parent, operator.image(), whole=not at_work.parent)
     caches.stable.close()
     standing = ForkStanding(
         position.bound,
@@ -98,15 +95,27 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
         fork.before.published + results,
         fork.attempt,
     )
-    return Forked(blocks, standing, began, results, is_anew, left, stopwatch_s() - began_s)
+    return Forked(blocks, standing, began, results, found is None, left, stopwatch_s() - began_s)
 
 
-def _found(fork: ForkStep, element: Element, caches: Caches) -> tuple[Operator, Position] | tuple[None, None]:
+class _AtWork(NamedTuple):
+    """A fork that has begun a step."""
+
+    operator: Operator
+    position: Position
+    parent: str
+    """The attempt of whose state it notes the changes; empty if it has to leave all of its state."""
+
+
+def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     """The fork as its last step has left it, if that is here and the stable lineage has not overtaken it."""
     before = fork.before
     if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
-        return None, None
+        return None
+    parent = before.attempt
     arrays = caches.fork.open(before.attempt)
+    if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
+        parent, arrays = "", edges_and_others(arrays)[1]
     if arrays is not None:
         try:
             operator = element.definition.revived(arrays, "set_aside")
@@ -114,26 +123,28 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> tuple[Operator, 
             pass  # the state of another operator, or of none
         else:
             if operator.input_end == before.ordinal:
-                operator.aside.ignore()
-                return operator, Position(before.ordinal, before.bound)
+                operator.begin()
+                return _AtWork(operator, Position(before.ordinal, before.bound), parent)
     caches.fork.close()
-    return None, None
+    caches.stable.close()
+    return None
 
 
-def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> tuple[Operator, Position]:
-    """A fork of the stable state, silently brought to where it was, or to where the stable lineage goes by itself."""
-    edges = Edges([])
-    set_aside = replace(element, on_error="set_aside")
-    operator, _ = operator_before(fork.stable, set_aside, logs, caches.stable, edges)
-    assert fork.stable.marks is not None
-    position = fork.stable.marks.stands
+def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWork:
+    """A fork of the stable state, silently brought to where it was, or to where the stable lineage goes by itself.
+
+    If that state lies on this machine, nothing is read or copied of it but what is touched.
+    """
+    stable = fork.stable
+    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, caches.stable, Edges([]))
+    assert stable.marks is not None
+    position = stable.marks.stands
     known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
     operator.begin()
     if known and _is_before(position.bound, max(known)):
         position = _take_in(fork, operator, position, max(known), logs, lambda _: None, at_once=True)
-    operator.save_nothing()
-    operator.end()
-    return operator, position
+    is_view = recovery is None and stable.before is not None
+    return _AtWork(operator, position, stable.before.attempt if is_view and stable.before else "")
 
 
 def _take_in(

@@ -55,6 +55,22 @@ class StateCache:
             self.close()
             return None
 
+    def open_over(self, attempt: str, base: StateCache) -> Arrays | None:
+        """The state that this attempt left here as changes of one in another cache, to work on; None if it is gone.
+
+        Whoever works on it holds that other state: `base` is to be closed.
+        """
+        try:
+            meta, changes = state_file.read_changes(self._folder / f"{attempt}.delta")
+            arrays = base.open(meta["parent"])
+            if arrays is None:
+                return None
+            state_file.change(arrays, changes)
+        except (OSError, ValueError, KeyError):
+            base.close()
+            return None
+        return arrays
+
     def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
         """Leaves what this attempt changed since it began, or all of it; returns how many bytes that was.
 
