@@ -236,7 +236,10 @@ class World:
         for work in works:
             caches = Caches(*(machine.cache() for machine in self.machines[work.partition]))
             try:
-                found.append(ticks.run(work, element, Logs(self.output, self.inputs), caches, self.clock))
+                worked = ticks.run(work, element, Logs(self.output, self.inputs), caches, self.clock)
+                found.append(worked)
+                if work.fork is not None and worked.fork is None and work.fork.unreachable:
+                    self.excused = self.ticks + 2  # without the stable state, what cannot be read is needed
             finally:
                 for cache in caches:
                     cache.close()

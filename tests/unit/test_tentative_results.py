@@ -11,7 +11,7 @@ import pytest
 
 from strandline.availability.plain_availability import Entry, counted
 from strandline.clock import ManualClock
-from strandline.errors import CorruptManifestError, FormatVersionError
+from strandline.errors import CorruptManifestError, FormatVersionError, StreamMismatchError, TruncatedError
 from strandline.log import manifest
 from strandline.log.block import Block
 from strandline.log.block_sequence import BlockSequence
@@ -22,7 +22,9 @@ from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.outage import ForkStanding, Outage
+from strandline.log.result_ordinals import offset_of_result
 from strandline.log.results import Results
+from strandline.log.retention import truncate
 from strandline.log.standing import Standing
 from strandline.log.storage.storage import create_once
 from strandline.log.tentative_results import changes, with_tentative
@@ -195,3 +197,34 @@ def test_a_standing_reaches_as_far_back_when_other_tuples_follow() -> None:
     standing = Standing(7, -1, 2, 3, 5, 4)
     assert standing.behind(3).extent == 8
     assert replace(standing, extent=0).behind(3).extent == 0
+
+
+# ---------------------------------------------------------------------- the n-th result
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_the_nth_result_is_found_between_all_that_is_none(is_compacted: bool) -> None:
+    output = story()
+    output.append([(Kind.RESULT, 30), (Kind.RESULT, 40), (Kind.UNDO, 0), (Kind.REC_DONE, 0)], STABLE, 40)
+    if is_compacted:
+        compact(output.log, blocks_min=2)
+    ends = {r["_offset"]: r["window_end"] for table in output.log.read(0) for r in table.to_pylist()}
+    found = [offset_of_result(output.log, 0, n) for n in range(5)]
+    assert [ends.get(offset) for offset in found] == [10, 20, 30, 40, None]
+    assert found[4] == output.log.state.ends[0]
+
+
+def test_a_result_that_was_dropped_is_not_found() -> None:
+    output = story()
+    truncate(output.log, before_offset={0: 5})
+    assert offset_of_result(output.log, 0, 1) == 5
+    with pytest.raises(TruncatedError):
+        offset_of_result(output.log, 0, 0)
+
+
+def test_results_that_were_never_counted_have_no_number() -> None:
+    output = Output()
+    assert offset_of_result(output.log, 0, 3) == 0
+    output.append([(Kind.RESULT, 10)], None, 10, results=None)
+    with pytest.raises(StreamMismatchError, match="not counted"):
+        offset_of_result(output.log, 0, 0)

@@ -1,0 +1,57 @@
+"""Where the n-th result of a partition stands: what replicas of an operator have in common is numbers of results.
+
+Offsets differ from replica to replica, because footprints and tentative tuples take some up.
+"""
+
+from __future__ import annotations
+
+from strandline.errors import CorruptManifestError, KeyMissingError, StreamMismatchError
+from strandline.log.column_types import OFFSET
+from strandline.log.kinds import is_result
+from strandline.log.listing import listed
+from strandline.log.log import Log
+
+
+def offset_of_result(log: Log, partition: int, ordinal: int) -> int:
+    """The offset of the result before which there are `ordinal` others; the end of the partition if it is to come.
+
+    Raises `TruncatedError` if it was dropped, `StreamMismatchError` if the results of this stream were not counted. It
+    takes a list of the partition's blocks, and one of them.
+    """
+    counted = _counted(log, partition)
+    if ordinal >= counted:
+        return log.state.ends[partition]
+    try:
+        return _found(log, partition, ordinal, counted)
+    except KeyMissingError:  # compacted meanwhile, and collected
+        log.refresh()
+        return _found(log, partition, ordinal, _counted(log, partition))
+
+
+def _found(log: Log, partition: int, ordinal: int, counted: int) -> int:
+    before = counted
+    for block in reversed(listed(log, partition)):
+        before -= block.results
+        if before <= ordinal:
+            table = log.read_block(block, [])
+            offsets = table.filter(is_result(table)).column(OFFSET).to_numpy()
+            found = int(offsets[ordinal - before])
+            log.require_kept(partition, found)
+            return found
+    log.require_kept(partition, log.state.starts[partition] - 1)
+    raise CorruptManifestError(
+        f"partition {partition} counts {counted:,} results and holds {counted - before:,}",
+        where=log.storage.url,
+        todo="run `strandline verify` on the stream",
+    )
+
+
+def _counted(log: Log, partition: int) -> int:
+    counted = log.state.standings[partition].results if log.state.standings else 0
+    if counted is None:
+        raise StreamMismatchError(
+            "the results of this stream are not counted: an earlier version began it",
+            where=log.storage.url,
+            todo="let the operator begin anew with a new output stream, if it is to have replicas",
+        )
+    return counted
