@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline.availability import tick as ticks
+from strandline.availability.end_of_outage import end_outage
 from strandline.availability.fork import Caches
 from strandline.availability.promise import Promise
 from strandline.availability.tick import Operation, Ticked, Work, Worked
@@ -197,16 +198,19 @@ def test_a_stream_with_all_of_it_verifies(case: Case) -> None:
     assert not verify(case.streams.output).problems
 
 
-def test_a_program_without_a_bound_does_not_go_on_over_tentative_results(case: Case) -> None:
+def test_a_program_without_a_bound_undoes_what_is_tentative_before_it_goes_on(case: Case) -> None:
     case.feed(0, 0, 25)
     for _ in range(4):
         case.tick()
     case.feed(1, 0, 25)
     with pytest.raises(CorruptManifestError, match="does not say how it is"):
         case.streams.batch()
-    case.tick()
+    assert end_outage(case.streams.output) is not None
+    assert end_outage(case.streams.output) is None
+    case.streams.drain()
+    assert case.told() == [("tentative", 10), ("tentative", 20), ("undo", 0), ("stable", 10), ("stable", 20)]
     assert case.outage.state == "STABLE"
-    case.feed(0, 25, 35)
-    case.feed(1, 25, 35)
-    assert case.streams.batch()
-    assert case.outage.state == "STABLE"
+    case.feed(0, 25, 35)  # and with a bound again
+    for _ in range(4):
+        case.tick()
+    assert case.told() == [("tentative", 30)]
