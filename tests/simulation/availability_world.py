@@ -191,12 +191,11 @@ class World:
     def _open(self, storage: Storage) -> None:
         """A driver opens its inputs when it starts: how, if one cannot be reached, is a matter of Spark's part."""
         network = self.source.network
-        cut_off, network.cut_off = network.cut_off, set()
-        self.inputs = tuple(
-            Log.open(ReachableFolder(storage, log.spec.id, network), self.clock) for log in self.source.logs
-        )
-        self.output = Log.open(Folder(storage, "output"), self.clock)
-        network.cut_off = cut_off
+        with mock.patch.object(network, "cut_off", set()):
+            self.inputs = tuple(
+                Log.open(ReachableFolder(storage, log.spec.id, network), self.clock) for log in self.source.logs
+            )
+            self.output = Log.open(Folder(storage, "output"), self.clock)
 
     def _between_lives(self) -> None:
         for machine in (one for both in self.machines for one in both):
