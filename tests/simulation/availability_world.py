@@ -181,7 +181,8 @@ class World:
         storage = self.faulty.other_process(faults if self.may_die and rng.random() < 0.8 else FaultPlan())
         self._open(storage)
         outage = self.output.state.outage
-        self.watch = Watch.resumed(self.source.many, outage, self.clock.now_us(), self.promise.bound_us)
+        known = [log.state.boundary for log in self.inputs]
+        self.watch = Watch.resumed(known, outage, self.clock.now_us(), self.promise.bound_us)
         self.seen: list[list[tuple[int, int]]] = [[] for _ in self.inputs]
         """Of each input the boundaries that this process has seen, and in which tick."""
         self.forks, self.excused = [None] * self.partitions, self.ticks + 2

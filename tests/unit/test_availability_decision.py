@@ -101,10 +101,17 @@ def test_what_has_waited_is_not_forgotten_with_what_is_pruned() -> None:
 
 
 def test_a_driver_that_goes_on_counts_what_the_fork_had_as_waited_for() -> None:
-    watch = Watch.resumed(2, FAILING, 50_000, BOUND).looked([at(40, 35), at(10)], 50_000, 10, BOUND)
+    watch = Watch.resumed([40, 10], FAILING, 50_000, BOUND).looked([at(40, 35), at(10)], 50_000, 10, BOUND)
     assert watch.missing(50_000, BOUND, 10) == (1,)
     assert watch.overdue(50_000, BOUND, 10) == {0: 29}
-    assert Watch.resumed(2, Outage("UP_FAILURE", 2, (1,)), 50_000, BOUND) == Watch.fresh(2)
+    assert Watch.resumed([40, 10], Outage("UP_FAILURE", 2, (1,)), 50_000, BOUND) == Watch.fresh(2)
+
+
+def test_and_nothing_that_an_input_does_not_have() -> None:
+    healed = replace(FAILING, missing=(), left_out=())
+    watch = Watch.resumed([20, None], healed, 50_000, BOUND)
+    assert [watch.boundary(i) for i in range(2)] == [20, None]
+    assert watch.overdue(50_000, BOUND, 10) == {0: 19}
 
 
 # ---------------------------------------------------------------------- what is done

@@ -49,13 +49,22 @@ class Watch:
         return cls(((),) * inputs)
 
     @classmethod
-    def resumed(cls, inputs: int, outage: Outage | None, now_us: int, bound_us: int) -> Watch:
-        """Before the first look of a driver that goes on where another one died: what its fork had, has waited."""
+    def resumed(cls, boundaries: Sequence[int | None], outage: Outage | None, now_us: int, bound_us: int) -> Watch:
+        """Before the first look of a driver that goes on where another one died: what its fork had, has waited.
+
+        `boundaries` are those that the inputs have now. Those that the fork has left out have arrived with this look.
+        """
         reached = [fork.bound for fork in outage.forks if fork.bound is not None] if outage else []
         if outage is None or not reached:
-            return cls.fresh(inputs)
-        taken = (Arrival(max(reached), now_us - bound_us, max(reached) - 1),)
-        return cls(tuple(() if i in outage.missing else taken for i in range(inputs)))
+            return cls.fresh(len(boundaries))
+        found: list[tuple[Arrival, ...]] = []
+        for number, boundary in enumerate(boundaries):
+            if boundary is None or number in outage.missing or number in outage.left_out:
+                found.append(())
+            else:
+                until = min(boundary, max(reached))
+                found.append((Arrival(until, now_us - bound_us, until - 1),))
+        return cls(tuple(found))
 
     def boundary(self, number: int) -> int | None:
         """The last boundary that was seen of an input."""
