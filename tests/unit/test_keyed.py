@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pytest
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
 
-THRESHOLD = 2.0
 SCHEMA = "device long, at timestamp, value double, name string, note string"
 
 
@@ -26,18 +24,6 @@ def rows(*values: tuple[Any, ...]) -> list[dict[str, Any]]:
         {"device": d, "at": f"2026-01-01 00:{s // 60:02d}:{s % 60:02d}", "value": v, "name": more[0] if more else None}
         for d, s, v, *more in values
     ]
-
-
-@sl.keyed(state="n long, mean double, m2 double", output="z double")
-def zscore(state: Any, row: Any, out: Any) -> int:
-    state.n += 1
-    delta = row.value - state.mean
-    state.mean += delta / state.n
-    state.m2 += delta * (row.value - state.mean)
-    if state.n < 3 or state.m2 == 0:
-        return 0
-    out.z = delta / math.sqrt(state.m2 / (state.n - 1))
-    return sl.EMIT if abs(out.z) > THRESHOLD else 0
 
 
 def gone(state: Any, out: Any) -> int:
@@ -56,12 +42,12 @@ def sessions(state: Any, row: Any, out: Any) -> int:
 
 def test_a_function_is_called_once_a_tuple_with_the_state_of_its_key() -> None:
     readings = feed()
-    run = sl.testing.run(readings.apply(zscore))
-    readings.add(rows(*((d, i, float(i % 3 if i < 30 else 99)) for i in range(31) for d in (1, 2))))
+    run = sl.testing.run(readings.apply(sessions))
+    readings.add(rows((1, 0, 0.0), (2, 0, 0.0), (1, 1, 0.0), (2, 1, 0.0, "stop"), (1, 2, 0.0, "stop")))
     found = run.step()
-    assert found.column_names == ["device", "time", "z"]
-    assert found.column("device").to_pylist() == [1, 2]
-    assert found.column("z").to_pylist()[0] > THRESHOLD
+    assert found.column_names == ["device", "time", "n"]
+    assert found.column("device").to_pylist() == [2, 1]
+    assert found.column("n").to_pylist() == [-2, -3]
 
 
 def test_a_crash_changes_nothing() -> None:
