@@ -11,7 +11,7 @@ import pytest
 from pyspark import cloudpickle
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
-from strandline.errors import InputError, StreamMismatchError
+from strandline.errors import CorruptionError, InputError, StreamMismatchError
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
@@ -26,6 +26,9 @@ from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from tests.keyed_programs import scores
 from tests.operator_streams import COLUMNS, LATENESS, Row, Streams, input_spec, output_spec, uninterrupted
+
+RARELY = cec(extent=1_000)
+"""Keys have the footprint with which they opened."""
 
 
 @keyed(state="n long", output="n long", expire=1_000)
@@ -43,11 +46,11 @@ def definition(function: Any, key: str = "k") -> KeyedDefinition:
 class World:
     """Streams whose machine can be lost."""
 
-    def __init__(self, d: KeyedDefinition, folder: Path, *, on_disk: bool = False) -> None:
+    def __init__(self, d: KeyedDefinition, folder: Path, *, on_disk: bool = False, partitions: int = 1) -> None:
         self._folder = folder
         self._machine = 0
         storages = (LocalStorage(folder / "input"), LocalStorage(folder / "output")) if on_disk else None
-        self.streams = Streams(d, self._cache, storages=storages, on_error="set_aside")  # type: ignore[arg-type]
+        self.streams = Streams(d, self._cache, partitions, storages=storages, on_error="set_aside")  # type: ignore[arg-type]
 
     def _cache(self, partition: int) -> StateCache:
         return StateCache(self._folder / f"machine-{self._machine}-{partition}")
@@ -96,10 +99,12 @@ def changed(function: Any, **options: Any) -> KeyedDefinition:
     return definition(replace(function, **options))
 
 
-def continue_with(world: World, d: KeyedDefinition, policy: Policy, rows: Sequence[Row]) -> None:
-    world.streams.output.spec.require_same(output_spec(d), "output")  # type: ignore[arg-type]
+def continue_with(world: World, d: KeyedDefinition, policy: Policy, rows: Sequence[Row] | dict[int, list[Row]]) -> None:
+    asked = replace(output_spec(d), partitions=world.streams.input.spec.partitions)  # type: ignore[arg-type]
+    world.streams.output.spec.require_same(replace(asked, upstream=world.streams.output.spec.upstream), "output")
     world.streams.plan = d  # type: ignore[assignment]
-    world.streams.append(rows)
+    if rows:
+        world.streams.append(rows)
     world.streams.drain(policy)
 
 
@@ -130,6 +135,68 @@ def test_a_later_version_goes_on_with_the_state_and_is_recovered_as_it_was(polic
     world.lose_the_machine()
     continue_with(world, definition(tens), policy, [_row(1, 5)])
     assert world.streams.results().column("n").to_pylist() == [1, 2, 3, 13, 23, 33]
+
+
+@pytest.mark.parametrize("policy", [RARELY, instant("1 hour")])
+def test_what_an_earlier_version_took_in_is_not_replayed_into_a_later_one(policy: Policy, tmp_path: Path) -> None:
+    world = World(definition(count), tmp_path)
+    for second in range(3):
+        continue_with(world, definition(count), policy, [_row(1, second)])
+    world.lose_the_machine()
+    with pytest.raises(StreamMismatchError, match="version 1 of the function") as refused:
+        continue_with(world, definition(tens), policy, [_row(1, 3)])
+    assert "sl.instant" in refused.value.todo
+    world.streams.clock.sleep(1)
+    continue_with(world, definition(count), instant("1 ms"), [])  # as it says; then every key is saved
+    world.lose_the_machine()
+    continue_with(world, definition(tens), policy, [_row(1, 4)])
+    assert world.streams.results().column("n").to_pylist() == [1, 2, 3, 4, 14]
+
+
+@pytest.mark.parametrize("policy", [RARELY, instant("1 hour")])
+def test_a_whole_state_without_keys_tells_no_version(policy: Policy, tmp_path: Path) -> None:
+    world = World(definition(count), tmp_path)
+    continue_with(world, definition(count), policy, [_row(1, 0)])
+    continue_with(world, definition(count), policy, [_row(2, 5_000)])
+    world.streams.clock.sleep(1)
+    continue_with(world, definition(count), instant("1 ms"), [_row(3, 99_000)])
+    continue_with(world, definition(count), policy, [_row(3, 99_001)])
+    world.lose_the_machine()
+    with pytest.raises(StreamMismatchError, match="version 1 of the function"):
+        continue_with(world, definition(tens), policy, [_row(3, 99_002)])
+
+
+def test_a_partition_to_which_nothing_came_goes_over_to_the_later_version_with_the_others(tmp_path: Path) -> None:
+    world = World(definition(count), tmp_path, partitions=2)
+    for second in range(3):
+        continue_with(world, definition(count), RARELY, {0: [_row(2, second)], 1: [_row(1, second)]})
+    continue_with(world, definition(tens), RARELY, {0: [_row(2, 3)]})
+    world.lose_the_machine()
+    continue_with(world, definition(tens), RARELY, {0: [_row(2, 4)], 1: [_row(1, 4)]})
+    assert world.streams.results(0).column("n").to_pylist() == [1, 2, 3, 13, 23]
+    assert world.streams.results(1).column("n").to_pylist() == [1, 2, 3, 13]
+
+
+def test_an_older_checkpoint_of_an_earlier_version_does_not_take_the_place_of_a_rotten_one(tmp_path: Path) -> None:
+    world = World(definition(count), tmp_path, on_disk=True)
+    for second in range(3):
+        continue_with(world, definition(count), RARELY, [_row(1, second)])
+    continue_with(world, definition(tens), RARELY, [_row(1, 3)])
+    newest = max((tmp_path / "output" / "blocks" / "p00000").iterdir())
+    newest.write_bytes(newest.read_bytes()[:-9] + bytes(9))
+    world.lose_the_machine()
+    with pytest.raises(CorruptionError):
+        continue_with(world, definition(tens), RARELY, [_row(1, 4)])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_without_checkpoints_a_later_version_begins_anew_where_the_state_is_lost(version: int, tmp_path: Path) -> None:
+    world = World(definition(count), tmp_path)
+    continue_with(world, definition(count), none(), [_row(1, 0)])
+    if version == 2:
+        world.lose_the_machine()
+    continue_with(world, definition(tens), none(), [_row(1, 1)])
+    assert world.streams.results().column("n").to_pylist() == [1, 10 if version == 2 else 11]
 
 
 def test_without_checkpoints_a_lost_machine_forgets_its_keys(tmp_path: Path) -> None:

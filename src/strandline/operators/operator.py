@@ -154,6 +154,10 @@ class Definition(Protocol):
         """Whether windows that no footprint holds are got back by the replay; else every open window has one."""
 
     @property
+    def replays_versions(self) -> bool:
+        """Whether tuples that an earlier version of the operator has taken in may be replayed by this one."""
+
+    @property
     def can_compute(self) -> bool:
         """Whether tuples can be taken in: of a user's function, stream.json has no more than the text."""
 
@@ -269,3 +273,8 @@ class Operator(Protocol):
 
     def image(self) -> StateImage:
         """The state as arrays."""
+
+
+def version_in(stored: Mapping[str, Any] | None) -> int:
+    """The version of an operator of which stream.json, or a manifest, says this."""
+    return int((stored or {}).get("version", 1))

@@ -28,6 +28,7 @@ from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability, create_once
 from strandline.processing import input_marks
+from strandline.operators.operator import version_in
 from strandline.processing.element import Element
 from strandline.processing.put_back import require_reached, require_seen
 from strandline.processing.step import Done, Step, unchanged
@@ -237,9 +238,12 @@ def run_batch(
         return []
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
     steps = batch.steps(element, output, elapsed_us)
-    idle = {s.partition: d for s in steps if (d := unchanged(s, element)) is not None}
+    revised = element.definition.revised
+    # The first batch of a later version is one of all partitions: none of them goes back behind it.
+    is_revision = version_in(revised) != version_in(base.revised)
+    idle = {} if is_revision else {s.partition: d for s in steps if (d := unchanged(s, element)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
-    revised, is_last = element.definition.revised, batch.is_last(done)
+    is_last = batch.is_last(done)
     publish(output, base, done, writer, revised=revised, finished=is_last, durability=element.durability)
     return done

@@ -6,13 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from strandline.clock import stopwatch_s
-from strandline.errors import CorruptBlockError, CorruptManifestError, StrandlineError, TruncatedError
+from strandline.errors import (
+    CorruptBlockError,
+    CorruptManifestError,
+    StrandlineError,
+    StreamMismatchError,
+    TruncatedError,
+)
 from strandline.failpoint import failpoint
 from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
-from strandline.operators.operator import Definition, OnError, Operator
+from strandline.operators.operator import Definition, OnError, Operator, version_in
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import Intake, Stretch
 from strandline.wording import plural
@@ -67,6 +73,8 @@ def recover(
     partition, standing = stand.partition, stand.standing
     began_s, kernels_s = stopwatch_s(), TALLY.seconds
     found = _checkpoint(output, definition, stand)
+    if not standing.lets_go and found.standing.oldest < standing.input:
+        _require_same_version(output, definition, partition)
     operator = found.operator
     failpoint("during-recovery")
     loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
@@ -94,6 +102,19 @@ def recover(
     )
     operator.on_error = on_error
     return operator, done
+
+
+def _require_same_version(output: Log, definition: Definition, partition: int) -> None:
+    """Raises StreamMismatchError if tuples that another version has taken in would be replayed by this one."""
+    taken_by, asked = version_in(output.spec.operator), version_in(definition.revised)
+    if taken_by != asked and not definition.replays_versions:
+        raise StreamMismatchError(
+            f"the local state is lost, and tuples that version {taken_by} of the function has taken in would have to be "
+            f"replayed by version {asked}",
+            where=f"{output.storage.url}, partition {partition}",
+            todo=f'run version {taken_by} once more, with checkpoint(sl.instant("1 ms")): its next batch saves every '
+            f"key. Then start version {asked}",
+        )
 
 
 def _take_in_again(found: _Checkpoint, intake: Intake, stand: Stand) -> None:
@@ -168,6 +189,8 @@ def _older_checkpoint(
             continue  # others have gone on since: this attempt is not the newest
         if older.standing.lets_go:
             return None
+        if not definition.replays_versions and version_in(m.revised) != version_in(definition.revised):
+            return None
         first = older.end - older.standing.extent
         if first < output.state.starts[partition]:
             return None  # from here on back all is gone
@@ -181,7 +204,8 @@ def _older_checkpoint(
             return _load(output, definition, older)
         except (CorruptManifestError, CorruptBlockError) as another:
             rotten += _rotten(another)
-    return _Checkpoint(definition.fresh("set_aside"), _beginning(stand.standing)) if output.kept == 0 else None
+    is_whole = output.kept == 0 and (definition.replays_versions or version_in(definition.revised) == 1)
+    return _Checkpoint(definition.fresh("set_aside"), _beginning(stand.standing)) if is_whole else None
 
 
 def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:

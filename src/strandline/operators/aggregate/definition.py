@@ -57,6 +57,7 @@ class AggregateDefinition:
 
     kind: ClassVar[str] = "aggregate"
     replays_windows: ClassVar[bool] = False
+    replays_versions: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
     window: Window

@@ -54,6 +54,7 @@ class BarrierDefinition:
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
+    replays_versions: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
     key: tuple[tuple[str, str], ...]

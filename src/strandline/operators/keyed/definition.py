@@ -53,6 +53,7 @@ class KeyedDefinition:
     kind: ClassVar[str] = "keyed"
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = False
+    replays_versions: ClassVar[bool] = False
     result_time: ClassVar[str] = RESULT_TIME
 
     function: KeyedFunction
