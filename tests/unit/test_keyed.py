@@ -165,6 +165,11 @@ def test_what_does_not_compile_is_refused_with_its_line() -> None:
         ("print(row)", "row is used as a whole"),
         ("out.n = out.set_null('n')", "set_null(…) inside of an expression"),
         ("out.n = 'text'", "does not compile"),
+        ("out.n = 1 if row.value is None else 2", 'write row.is_null("value")'),
+        ("out.n = 1 if None != state.n else 2", 'write state.is_null("n")'),
+        ("out.n = None", 'write out.set_null("n")'),
+        ("out.n = row.name in ('a', 'b')", 'row.name == "a" or row.name == "b"'),
+        ("state.s = row.name + 'x'", "nothing can be computed"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_its_line(body: str, message: str, tmp_path: Any) -> None:
@@ -172,7 +177,7 @@ def test_what_cannot_be_said_is_refused_with_its_line(body: str, message: str, t
     file.write_text(f"def wrong(state, row, out):\n    state.n += 1\n    {body}\n    return 1\n")
     names: dict[str, Any] = {}
     exec(compile(file.read_text(), str(file), "exec"), names)
-    made = sl.keyed(state="n long", output="n long")(names["wrong"])
+    made = sl.keyed(state="n long, s string", output="n long")(names["wrong"])
     assert f"{file}, line 3" in raises(message, made)
 
 
@@ -182,6 +187,44 @@ def test_functions_return_numbers() -> None:
         state.n += 1
 
     raises("nothing: it returns nothing", nothing)
+
+    @sl.keyed(state="n long", output="n long")
+    def sometimes(state: Any, row: Any, out: Any) -> Any:
+        state.n += 1
+        if state.n > 1:
+            return sl.EMIT
+
+    raises("sometimes: it returns nothing at one of its ends", sometimes)
+
+
+def test_a_function_is_shown_by_its_name() -> None:
+    assert repr(divides) == "<keyed function divides>"
+    with pytest.raises(OptionError, match="keyed: <keyed function divides> is one already"):
+        sl.keyed(state="n long", output="n long")(divides)
+
+
+class Rules:
+    @staticmethod
+    def twice(n: int) -> int:
+        return 2 * n
+
+
+def test_functions_may_stand_in_functions_and_use_what_is_there() -> None:
+    step = 5
+
+    def stepped(n: int) -> int:
+        return n + step
+
+    class Inside:
+        @sl.keyed(state="n long", output="n long")
+        def count(state: Any, row: Any, out: Any) -> int:
+            state.n = stepped(state.n) + Rules.twice(0)
+            return 0
+
+    step = 7
+    assert "n + 5" in Inside.count.main.text
+    with pytest.raises(OptionError, match="does not have 3 parameters"):
+        sl.keyed(state="n long", output="n long")(lambda state, row, out, by=1: 0)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability, create_once
-from strandline.processing import input_marks
 from strandline.operators.operator import version_in
+from strandline.processing import input_marks
 from strandline.processing.element import Element
 from strandline.processing.put_back import require_reached, require_seen
 from strandline.processing.step import Done, Step, unchanged

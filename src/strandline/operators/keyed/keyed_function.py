@@ -39,6 +39,8 @@ class UserFunction:
     def of(cls, function: Any, parameters: Sequence[str], what: str) -> UserFunction:
         """The function, whose parameters are called so where it is compiled; OptionError if it cannot be one."""
         shown = f"f({', '.join(parameters)})"
+        if isinstance(function, KeyedFunction):
+            raise OptionError(f"{what}: {function!r} is one already", todo="write @sl.keyed(…) once")
         if not isinstance(function, types.FunctionType):
             raise OptionError(f"{what}: {function!r} is not a function", todo=f"write def {shown}: …")
         code = function.__code__
@@ -84,7 +86,7 @@ class UserFunction:
         return UserFunction, (self.identity, self.function)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KeyedFunction:
     """What `keyed` makes of a function: `stream.apply(…)` takes it."""
 
@@ -102,6 +104,9 @@ class KeyedFunction:
     def name(self) -> str:
         """For messages."""
         return self.main.name
+
+    def __repr__(self) -> str:
+        return f"<keyed function {self.name}>"
 
     @property
     def nulls(self) -> dict[str, set[str]]:
