@@ -224,7 +224,7 @@ def test_a_name_that_is_defined_later_is_refused_because_its_value_would_not_cou
             text(function)
 
 
-@pytest.mark.parametrize("draw", [random.random, np.random.rand])
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])  # noqa: TID251
 def test_what_comes_out_otherwise_each_time_is_refused(draw: Any) -> None:
     def luck(row: Any) -> bool:
         return bool(row > draw())
@@ -232,7 +232,7 @@ def test_what_comes_out_otherwise_each_time_is_refused(draw: Any) -> None:
     with pytest.raises(OptionError, match="draw comes out otherwise each time"):
         text(luck)
     with pytest.raises(OptionError, match=r"np.random.rand comes out otherwise each time"):
-        text(lambda row: row > np.random.rand())
+        text(lambda row: row > np.random.rand())  # noqa: NPY002
 
 
 def module_of(file: Path, source: str) -> Any:

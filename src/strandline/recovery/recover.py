@@ -109,8 +109,8 @@ def _require_same_version(output: Log, definition: Definition, partition: int) -
     taken_by, asked = version_in(output.spec.operator), version_in(definition.revised)
     if taken_by != asked and not definition.replays_versions:
         raise StreamMismatchError(
-            f"the local state is lost, and tuples that version {taken_by} of the function has taken in would have to be "
-            f"replayed by version {asked}",
+            f"the local state is lost, and tuples that version {taken_by} of the function has taken in would have to "
+            f"be replayed by version {asked}",
             where=f"{output.storage.url}, partition {partition}",
             todo=f'run version {taken_by} once more, with checkpoint(sl.instant("1 ms")): its next batch saves every '
             f"key. Then start version {asked}",
