@@ -59,11 +59,13 @@ from strandline.operators.aggregate.aggregates import (
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
+from strandline.operators.partition_wide.user_operator import UserOperator as Operator
 from strandline.spark.aggregation import Aggregation, Windowed
 from strandline.spark.barrier import Barrier, barrier
 from strandline.spark.entry import Entry, persist, source
 from strandline.spark.joining import Join
 from strandline.spark.keyed import Keyed
+from strandline.spark.partition_wide import PartitionWide
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped
@@ -96,7 +98,9 @@ __all__ = [
     "NoSpaceError",
     "NotAStreamError",
     "NullTimeError",
+    "Operator",
     "OptionError",
+    "PartitionWide",
     "Policy",
     "Query",
     "SchemaError",

@@ -77,9 +77,9 @@ def standing_after(
 def _since_the_last_whole(standing: Standing, before: Standing | None, written: int, saved: Checkpoint) -> Standing:
     """The standing of an operator that gets back from its whole state, `written` tuples after the standing before."""
     if saved.whole_us is not None:
-        windows = standing.open
+        rows = saved.footprints.rows
         return replace(
-            standing, oldest=standing.input, extent=windows, replay=0, saved=windows, saved_us=saved.whole_us
+            standing, oldest=standing.input, extent=rows, replay=0, saved=standing.open, saved_us=saved.whole_us
         )
     assert before is not None  # else the whole state would have been due
     return replace(

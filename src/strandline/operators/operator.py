@@ -57,6 +57,11 @@ class Footprints:
     opened: list[pa.Array]
     checked: list[pa.Array]
 
+    @property
+    def rows(self) -> int:
+        """How many there are of both."""
+        return len(self.opened[0]) + len(self.checked[0])
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -156,6 +161,10 @@ class Definition(Protocol):
     @property
     def replays_versions(self) -> bool:
         """Whether tuples that an earlier version of the operator has taken in may be replayed by this one."""
+
+    @property
+    def lives_in_process(self) -> bool:
+        """Whether a partition is an object that stays in its process between batches: no arrays, no kernels."""
 
     @property
     def can_compute(self) -> bool:

@@ -70,6 +70,8 @@ class Kernels:
     @property
     def names(self) -> Sequence[str] | None:
         """Under which they are kept on this machine; None if one of them is not."""
+        if self.definition.lives_in_process:
+            return ()
         return kept_names(self._purpose)
 
     def compile(self) -> None:

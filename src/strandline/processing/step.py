@@ -23,6 +23,7 @@ from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
 from strandline.operators.operator import Operator, OtherVersionError
 from strandline.processing.edges import Edges, edges_and_others, with_edges
 from strandline.processing.element import Element
+from strandline.processing.live_operators import LiveOperator
 from strandline.processing.serialised_intake import EdgeKeeping, intake_of
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step_output import StepOutput
@@ -114,6 +115,8 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     edges = Edges([])
     operator, recovery = _operator(step, element, logs, cache, edges)
     operator.begin()
+    if element.definition.lives_in_process and step.closed_until is not None:
+        operator.advance(step.closed_until)  # time may have passed without a step
     recovered_s = stopwatch_s()
     first = operator.input_end
     output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
@@ -132,12 +135,10 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     blocks = output.finish()
     standing = standing_after(operator, element.policy, step.before, (step.output_end, output.end), saved)
     standing = replace(standing, attempt=step.attempt, host=step.host)
-    image = operator.image()
     if step.marks is not None:
         marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))
-        standing, image = replace(standing, marks=marks), with_edges(image, edges)
-    whole = recovery is not None or step.before is None
-    left = cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
+        standing = replace(standing, marks=marks)
+    left = _leave(operator, step, cache, edges, whole=recovery is not None or step.before is None)
     failpoint("after-state")
     tuples = operator.input_end - first
     work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
@@ -156,6 +157,15 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         operator.aside.tables,
         taken,
     )
+
+
+def _leave(operator: Operator, step: Step, cache: StateCache, edges: Edges, *, whole: bool) -> int:
+    """Leaves the operator for the next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    if operator.definition.lives_in_process:
+        cache.leave_operator(LiveOperator(step.attempt, operator, tuple(edges), stopwatch_s()))
+        return 0
+    image = operator.image() if step.marks is None else with_edges(operator.image(), edges)
+    return cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
 
 
 def _feed(
@@ -216,6 +226,10 @@ def _operator(
         if step.marks is not None:
             edges.add(step.marks.stands)
         return operator, None
+    if definition.lives_in_process:
+        if (operator_here := _in_process(step, element, cache, edges)) is not None:
+            return operator_here, None
+        return _recovered(step, element, logs, edges)
     try:
         if (arrays := cache.open(before.attempt)) is not None:
             kept, arrays = edges_and_others(arrays)
@@ -233,6 +247,28 @@ def _operator(
     except ValueError:
         pass  # the state of another operator, or of none
     cache.close()
+    return _recovered(step, element, logs, edges)
+
+
+def _in_process(step: Step, element: Element, cache: StateCache, edges: Edges) -> Operator | None:
+    """The operator that the step before left in this process; None if there is none."""
+    before = step.before
+    found = None if before is None else cache.take_operator(before.attempt)
+    if before is None or found is None:
+        return None
+    operator = found.operator
+    if operator.definition != element.definition or operator.input_end != before.input:
+        return None
+    operator.on_error = element.on_error
+    if before.marks is not None:
+        edges.add_all([*found.edges, before.stands])
+    return operator
+
+
+def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[Operator, Recovery]:
+    """The operator as the logs have it."""
+    before, definition = step.before, element.definition
+    assert before is not None
     began_s = stopwatch_s()
     output, inputs = logs.whole()
     open_s = stopwatch_s() - began_s

@@ -60,6 +60,7 @@ class AggregateDefinition:
     replays_versions: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
+    lives_in_process: ClassVar[bool] = False
     window: Window
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""

@@ -53,6 +53,7 @@ class JoinDefinition:
     replays_windows: ClassVar[bool] = True
     replays_versions: ClassVar[bool] = True
     can_compute: ClassVar[bool] = True
+    lives_in_process: ClassVar[bool] = False
 
     key: tuple[tuple[str, str], ...]
     times: tuple[str, str]

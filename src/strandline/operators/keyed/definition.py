@@ -54,6 +54,7 @@ class KeyedDefinition:
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = False
     replays_versions: ClassVar[bool] = False
+    lives_in_process: ClassVar[bool] = False
     result_time: ClassVar[str] = RESULT_TIME
 
     function: KeyedFunction
@@ -82,7 +83,7 @@ class KeyedDefinition:
         if not isinstance(function, KeyedFunction):
             raise OptionError(
                 f"apply({function!r}) is not an operator",
-                todo='write @sl.keyed(state="…", output="…") in front of the function',
+                todo='write @sl.keyed(state="…", output="…") in front, or derive a class from sl.Operator',
             )
         _require_names(function, given)
         if function.expire is not None and given.lateness is None:
