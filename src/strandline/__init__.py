@@ -10,7 +10,7 @@
 
 import importlib
 
-from strandline.checkpoint.policy import Policy, cec, instant, none
+from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import (
     AggregateOverflowError,
     CollectedError,
@@ -137,6 +137,7 @@ __all__ = [
     "max",
     "min",
     "none",
+    "partial",
     "percentile",
     "persist",
     "register",

@@ -1,4 +1,8 @@
-"""Checkpoint policies: what recovery may cost, and what may be spent on it. Results never depend on them."""
+"""Checkpoint policies: what recovery may cost, and what may be spent on it.
+
+Two questions: what a recovery starts from, and whether it replays what came since. Results never depend on policies
+that replay; after a failure under the others something is missing, and it is on record what.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,9 @@ FOOTPRINT_NS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to save and when. Made by `cec`, `instant` and `none`."""
+    """What to save and when. Made by `cec`, `instant`, `partial` and `none`."""
 
-    kind: Literal["cec", "instant", "none"]
+    kind: Literal["cec", "instant", "partial", "none"]
     extent: int | None = None
     extent_ratio: float | None = None
     replay: int | None = None
@@ -36,7 +40,7 @@ class Policy:
     def __repr__(self) -> str:
         """The call that makes it."""
         if self.kind != "cec":
-            return "none()" if self.every_us is None else f'instant("{exact_duration(self.every_us)}")'
+            return "none()" if self.every_us is None else f'{self.kind}("{exact_duration(self.every_us)}")'
         given = {
             "extent": f'"{self.extent_ratio:g}x"' if self.extent_ratio is not None else self.extent,
             "replay": None if self.replay is None else f"{self.replay:_}",
@@ -62,12 +66,12 @@ class Policy:
     @property
     def replays(self) -> bool:
         """Whether it then takes in again what came since."""
-        return self.kind != "none"
+        return self.kind in ("cec", "instant")
 
     @property
     def mode(self) -> Mode:
         """Both answers, as standings have them."""
-        return _MODES[self.starts_from]
+        return _MODES[self.starts_from, self.replays]
 
     def limits(self, open_windows: int, elapsed_us: int, costs: Standing | None) -> Limits:
         """When G-checks are due at the end of a step, `elapsed_us` after the one before."""
@@ -114,8 +118,8 @@ class Policy:
         )
 
     def whole_is_due(self, standing: Standing | None, now_us: int) -> bool:
-        """instant: whether the whole state is to be saved now."""
-        if standing is None or standing.mode != "instant" or self.every_us is None:
+        """instant, partial: whether the whole state is to be saved now."""
+        if standing is None or standing.mode != self.mode or self.every_us is None:
             return True
         return now_us - standing.saved_us >= self.every_us
 
@@ -123,13 +127,20 @@ class Policy:
 _STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
     "cec": "footprints",
     "instant": "whole state",
+    "partial": "whole state",
     "none": "nothing",
 }
-_MODES: Mapping[str, Mode] = {"footprints": "eventual", "whole state": "instant", "nothing": "none"}
+_MODES: Mapping[tuple[str, bool], Mode] = {
+    ("footprints", True): "eventual",
+    ("whole state", True): "instant",
+    ("whole state", False): "partial",
+    ("nothing", False): "none",
+}
 _RECOVERIES = {
     "eventual": "reads the newest footprints of open windows, and replays what came since the oldest of them",
     "instant": "reads the last whole checkpoint, and replays what came since",
-    "none": "begins anew: windows that were open are lost",
+    "partial": "reads the last whole checkpoint; what came since is lost, and stream.losses() says what",
+    "none": "begins anew: windows that were open are lost, and stream.losses() says how many",
 }
 _MARGIN = 0.7
 """Measured costs are averages; a recovery must stay within the target nine times of ten."""
@@ -179,6 +190,15 @@ def cec(
 def instant(every: Duration) -> Policy:
     """Checkpoint roll-backward: the whole state at once, every so often; the baseline that CEC is compared with."""
     return Policy("instant", every_us=_positive(every, "instant: every"))
+
+
+def partial(every: Duration = "10 s") -> Policy:
+    """Partial fault tolerance: the whole state every so often, and a recovery that replays nothing.
+
+    What was taken in since then is missing in the windows that were open: never more than that, and every gap is on
+    record, see `Stream.losses`. For state that forgets its past by itself, such as a model that is learnt on line.
+    """
+    return Policy("partial", every_us=_positive(every, "partial: every"))
 
 
 def none() -> Policy:

@@ -19,7 +19,8 @@ class Occasion:
     elapsed_us: int
     """Since the step before."""
     is_older: bool = False
-    """Whether the step began with a recovery from an older checkpoint than the standing speaks of."""
+    """Whether the step began with a recovery to another state than the standing speaks of: from an older checkpoint, or
+    without a replay. What is lost must not be lost twice."""
 
     @property
     def needs_all(self) -> bool:
@@ -45,8 +46,7 @@ def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) 
             operator.mark_unsaved(every=needs_all)
         limits = policy.limits(operator.open_windows, occasion.elapsed_us, before)
         return Checkpoint(operator.save(position, limits))
-    is_due = policy.starts_from == "whole state" and policy.whole_is_due(before, occasion.now_us)
-    if is_due or (needs_all and policy.replays):
+    if policy.starts_from == "whole state" and (needs_all or policy.whole_is_due(before, occasion.now_us)):
         return Checkpoint(operator.save_all(position), occasion.now_us)
     return Checkpoint(operator.save_nothing())
 
@@ -66,6 +66,7 @@ def standing_after(
         replay=operator.input_end - extent.oldest_input,
         mode=policy.mode,
         due=operator.due,
+        losses=before.losses if before else None,
     )
     if policy.starts_from == "footprints":
         return standing

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from strandline.errors import CorruptManifestError
-from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, Manifest, Writer
+from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, Manifest, Writer, tells_of_losses
 from strandline.log.milestone import Milestone
 from strandline.log.standing import Standing
 from strandline.log.storage.storage import Durability
@@ -158,6 +158,8 @@ class LogState:
     @property
     def format(self) -> int:
         """The version of files that tell of this state: the least whose readers understand them."""
+        if tells_of_losses(self.standings):
+            return FORMAT_4
         return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 
 

@@ -34,7 +34,10 @@ FORMAT_2 = 2
 would see none, and all that tells of commits that are dropped."""
 FORMAT_3 = 3
 """Of whatever tells of columns that were added, which a reader of format 2 would leave out without a word."""
-_READABLE = (FORMAT, FORMAT_2, FORMAT_3)
+FORMAT_4 = 4
+"""Of whatever tells of an operator that does not replay, or has lost something: a reader of format 3 would not know how
+to recover it, and would forget what was lost."""
+_READABLE = (FORMAT, FORMAT_2, FORMAT_3, FORMAT_4)
 CommitKind = Literal["append", "compact", "truncate", "collect", "consumer", "milestone", "schema"]
 
 
@@ -201,7 +204,14 @@ def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
     return {"operator": standings[partition].to_json()} if standings else {}
 
 
+def tells_of_losses(standings: Sequence[Standing]) -> bool:
+    """Whether only readers of format 4 understand these standings."""
+    return any(s.mode == "partial" or s.losses is not None for s in standings)
+
+
 def _format(m: Manifest) -> int:
+    if tells_of_losses(m.standings):
+        return FORMAT_4
     if m.kind == "schema":
         return FORMAT_3
     has_several = m.kind == "append" and len({b.partition for b in m.blocks}) < len(m.blocks)

@@ -15,6 +15,7 @@ from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
+from strandline.log import loss_record
 from strandline.log.block import Block
 from strandline.log.input_mark import Marks, Position
 from strandline.log.kinds import Kind
@@ -29,6 +30,7 @@ from strandline.processing.state_cache import StateCache
 from strandline.processing.step_output import StepOutput
 from strandline.recovery.intake import Intake, Piece, StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
+from strandline.recovery.without_replay import recover_without_replay
 from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
@@ -125,8 +127,8 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     for columns in operator.aside.closed:
         output.add(Kind.CLOSED, columns)
     fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
-    is_older = recovery is not None and recovery.is_older
-    occasion = Occasion(step.before, clock.now_us(), step.elapsed_us, is_older)
+    now_us, is_other = clock.now_us(), recovery is not None and recovery.is_other
+    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other)
     saved = save(operator, element.policy, occasion, output.end)
     operator.end()
     saved_s = stopwatch_s()
@@ -138,6 +140,11 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     if step.marks is not None:
         marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))
         standing = replace(standing, marks=marks)
+    aside = _with(operator.aside.tables, recovery)
+    if recovery is not None and recovery.losses:
+        losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
+        recovery = replace(recovery, losses=tuple(losses), aside={})
+        standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
     left = _leave(operator, step, cache, edges, whole=recovery is not None or step.before is None)
     failpoint("after-state")
     tuples = operator.input_end - first
@@ -154,7 +161,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         stopwatch_s() - began_s,
         saved_s - fed_s,
         recovery,
-        operator.aside.tables,
+        aside,
         taken,
     )
 
@@ -166,6 +173,14 @@ def _leave(operator: Operator, step: Step, cache: StateCache, edges: Edges, *, w
         return 0
     image = operator.image() if step.marks is None else with_edges(operator.image(), edges)
     return cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
+
+
+def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
+    """What the step has set aside, and before it what came out of the recovery it began with."""
+    if recovery is None or not recovery.aside:
+        return aside
+    before = recovery.aside
+    return {reason: [*before.get(reason, ()), *aside.get(reason, ())] for reason in {**before, **aside}}
 
 
 def _feed(
@@ -239,7 +254,7 @@ def _operator(
                     edges.add_all([*kept, before.stands])  # time may have passed without a step
                 return operator, None
     except OtherVersionError as other:
-        if before.lets_go and before.open:
+        if not before.replays and before.open:
             cache.close()
             raise _nothing_to_judge_by(
                 before, f"{logs.output.storage.url}, partition {step.partition}", other
@@ -273,10 +288,13 @@ def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[
     output, inputs = logs.whole()
     open_s = stopwatch_s() - began_s
     stand = Stand(step.partition, before, step.output_end, step.output_boundary)
-    intake: Intake = intake_of(definition, inputs)
-    if before.marks is not None:
-        intake = EdgeKeeping(intake, edges)
-    operator, done = recover(output, intake, definition, stand, element.on_error)
+    if before.replays:
+        intake: Intake = intake_of(definition, inputs)
+        if before.marks is not None:
+            intake = EdgeKeeping(intake, edges)
+        operator, done = recover(output, intake, definition, stand, element.on_error)
+    else:
+        operator, done = recover_without_replay(output, definition, stand, element.on_error)
     if before.marks is not None:
         edges.add(before.stands)
     return operator, replace(done, open_s=open_s)
@@ -285,7 +303,7 @@ def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[
 def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError) -> StreamMismatchError:
     return StreamMismatchError(
         f"{plural(before.open, 'tuple')} that the operator keeps cannot be taken over by another version: {other}, and "
-        "with none() nothing is saved from which to judge anew",
+        f"with {before.mode}() there is no replay in which to judge anew",
         where=where,
         todo="run the version before once with cec() or instant(): its next batch saves what it keeps; then change it",
     )
@@ -296,7 +314,7 @@ def unchanged(step: Step, element: Element) -> Done | None:
     before, boundary = step.before, step.closed_until
     if before is None or step.input_end != before.input:
         return None
-    if before.lets_go and element.policy.replays:
+    if element.policy.replays and not before.replays:
         return None  # from now on a failure must do no harm
     if step.boundary is not None and (boundary is None or step.boundary > boundary):
         if before.open and (before.due is None or before.due <= step.boundary):
@@ -347,6 +365,7 @@ class _Work:
                 "replay_s": round(r.replay_s, 4),
                 "open_s": round(r.open_s, 4),
                 "kernels_s": round(r.kernels_s, 4),
+                **({"skipped": sum(loss.tuples for loss in r.losses)} if r.losses else {}),
             }
             open_s = round(r.open_s, 4) if r.open_s else open_s
         if extent >= _SAMPLE_MIN:

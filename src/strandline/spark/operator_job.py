@@ -6,13 +6,14 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError
 from strandline.log import consumer_registry
 from strandline.log.log import Log
+from strandline.log.loss import total_losses
 from strandline.log.manifest import Writer
 from strandline.log.standing import Standing
 from strandline.processing.batch import run_batch
@@ -22,11 +23,11 @@ from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.job_group import job_group
 from strandline.spark.kernel_shipping import KernelShipping
-from strandline.spark.older_checkpoint import warn_of_older
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
 from strandline.spark.recovery_target import RecoveryTarget
+from strandline.spark.recovery_warnings import warn_of_losses, warn_of_older
 from strandline.spark.running_steps import RunningSteps
 from strandline.spark.side_log_watch import SideLogWatch
 
@@ -51,6 +52,7 @@ def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
         "replay": {p: s.replay for p, s in enumerate(standings)},
         "predicted_recovery_s": round(max(s.predicted_s for s in standings), 3),
         "predicted_cold_recovery_s": round(max(s.predicted_cold_s for s in standings), 3),
+        **({"losses": asdict(total)} if (total := total_losses(s.losses for s in standings)) else {}),
     }
 
 
@@ -145,6 +147,7 @@ class OperatorJob:
             tell(self._report(done, stopwatch_s() - began_s))
             self._look_aside(done)
             warn_of_older(done, self._output_place.url)
+            warn_of_losses(done, self._output_place.url)
             self._target.look(d.standing for d in done)
             if not no_more:
                 self._keep_registered()
@@ -208,6 +211,7 @@ class OperatorJob:
                 "open_s": round(d.recovery.open_s, 4),
                 "kernels_s": round(d.recovery.kernels_s, 4),
                 **({"problem": d.recovery.problem} if d.recovery.is_older else {}),
+                **({"lost": [loss.text for loss in d.recovery.losses]} if d.recovery.losses else {}),
             }
             for p, d in enumerate(done)
             if d.recovery is not None
