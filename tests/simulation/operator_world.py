@@ -598,8 +598,8 @@ class World:
 
 def _set_aside(log: Log) -> dict[int, Row]:
     """What the side log holds, by offset."""
-    rows = (row for block in log.blocks(log.spec.late) for row in log.read_block(block).to_pylist())
-    return {row.pop("_offset"): row for row in rows}
+    found = ((row, block.reason) for block in log.blocks(log.spec.late) for row in log.read_block(block).to_pylist())
+    return {row.pop("_offset"): {**row, "_reason": reason} for row, reason in found}
 
 
 def _difference(partition: int, found: pa.Table, expected: pa.Table) -> str:
