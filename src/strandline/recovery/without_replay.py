@@ -109,7 +109,7 @@ def _losses(
     )
 
 
-@dataclass(slots=True)
+@dataclass
 class _Salvage:
     """The last whole checkpoint, as far as it can be read, and what became of its windows since."""
 
@@ -117,16 +117,20 @@ class _Salvage:
     definition: Definition
     stand: Stand
     missing: int = field(default=0, init=False)
-    """Footprints that cannot be read."""
+    """Windows of the checkpoint whose footprints cannot be read."""
+    _rows: int = field(default=0, init=False)
+    _is_torn: bool = field(default=False, init=False)
 
     def loaded(self, operator: Operator) -> Operator:
         """The operator with the windows that are left; a fresh one if it can make nothing of a part of them."""
-        self.missing = self.stand.standing.saved
+        saved = self.stand.standing.saved
         try:
             operator.load(self._newest_first())
-        except (CorruptionError, TruncatedError, ValueError):
-            self.missing = self.stand.standing.saved
+        except (CorruptionError, TruncatedError):
+            self.missing = saved
             return self.definition.fresh("set_aside")
+        if self._is_torn:
+            self.missing = max(0, saved - self._rows)
         return operator
 
     def _newest_first(self) -> Iterator[Saved]:
@@ -137,9 +141,10 @@ class _Salvage:
             try:
                 table = part_of(self.output, block, (first, end), columns)
             except (CorruptBlockError, KeyMissingError):
+                self._is_torn = True
                 continue
             closed = is_closed(table)
             footprints = table.filter(pc.invert(closed))
             footprints = footprints.filter(pc.equal(footprints.column(TAKEN_IN), standing.oldest))
-            self.missing -= footprints.num_rows
+            self._rows += footprints.num_rows
             yield Saved(table.filter(closed), footprints)
