@@ -21,6 +21,7 @@ from strandline.operators.keyed.keyed_operator import KeyedOperator
 from strandline.operators.keyed.plain_keyed import PlainKeyed
 from strandline.operators.operator import Limits, Saved
 from tests import keyed_programs
+from tests.slow_limits import slow_from, some_slow
 
 Row = dict[str, Any]
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -111,6 +112,7 @@ class Pair:
 
     def save(self, limits: Limits | None) -> None:
         at = len(self.output)
+        limits = limits and slow_from(limits, self.fast.input_end, at)
         saved = self.fast.save_all(at) if limits is None else self.fast.save(at, limits)
         opened, checked = self.plain.save_all(at) if limits is None else self.plain.save(at, limits)
         assert plain(saved.opened, self.names) == [bits(row) for row in opened]
@@ -142,7 +144,10 @@ def random_limits(rng: Random) -> Limits | None:
     if rng.random() < 0.1:
         return None
     return Limits(
-        extent=rng.choice([INF, 0, 5, 30]), replay=rng.choice([INF, 0, 10, 40]), budget=rng.choice([2, 1 << 62])
+        extent=rng.choice([INF, 0, 5, 30]),
+        replay=rng.choice([INF, 0, 10, 40]),
+        budget=rng.choice([2, 1 << 62]),
+        slow=some_slow(rng),
     )
 
 

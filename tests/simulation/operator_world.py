@@ -351,6 +351,8 @@ class World:
             cec(extent=rng.choice(["1x", "1.5x"]), replay=rng.choice([20, 200])),
             cec(extent=5, interval=rng.choice([1, 3]), period=1_000),
             cec(recover_within="160 ms"),
+            cec(slow=rng.choice([1, 5, 20]), every=rng.choice([1, 3, 15]), at_most=rng.choice([1, 5, 1_000])),
+            cec(replay=rng.choice([20, 100]), slow=rng.choice([2, 10]), every=rng.choice([1, 10])),
             instant(rng.choice([1, 10_000, 100_000])),
         ]
         if self.is_calm:

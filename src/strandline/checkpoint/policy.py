@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.card import card
+from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
 from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Mode, Standing
 from strandline.operators.operator import Limits
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, positive_us
 from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
@@ -36,6 +37,7 @@ class Policy:
     period_us: int | None = None
     recover_within_us: int | None = None
     every_us: int | None = None
+    slow: SlowWindows | None = None
 
     def __repr__(self) -> str:
         """The call that makes it."""
@@ -53,7 +55,8 @@ class Policy:
                 )
             },
         }
-        return f"cec({', '.join(f'{name}={value}' for name, value in given.items() if value is not None)})"
+        parts = [f"{name}={value}" for name, value in given.items() if value is not None]
+        return f"cec({', '.join([*parts, *([] if self.slow is None else [str(self.slow)])])})"
 
     def _repr_html_(self) -> str:
         return card(repr(self), {"a recovery": _RECOVERIES[self.mode]})
@@ -73,8 +76,9 @@ class Policy:
         """Both answers, as standings have them."""
         return _MODES[self.starts_from, self.replays]
 
-    def limits(self, open_windows: int, elapsed_us: int, costs: Standing | None) -> Limits:
-        """When G-checks are due at the end of a step, `elapsed_us` after the one before."""
+    def limits(self, open_windows: int, elapsed_us: int, before: Standing | None, time: int | None = None) -> Limits:
+        """When G-checks are due at the end of a step, `elapsed_us` after the one before, at this time of the input."""
+        slow = None if self.slow is None else self.slow.limits(before, time)
         extent = math.inf if self.extent is None else float(self.extent)
         if self.extent_ratio is not None:
             extent = self.extent_ratio * open_windows
@@ -84,9 +88,9 @@ class Policy:
             share = self.interval_us / self.period_us
             budget = int(share * max(elapsed_us, self.period_us) * 1_000 / FOOTPRINT_NS)
         if self.recover_within_us is None:
-            return Limits(extent, replay, budget=budget)
-        extent_ns, replay_ns = costs.unit_costs if costs else (EXTENT_NS, REPLAY_NS)
-        return Limits(extent, replay, self.allowed_s(costs) * 1e9, extent_ns, replay_ns, budget)
+            return Limits(extent, replay, budget=budget, slow=slow)
+        extent_ns, replay_ns = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
+        return Limits(extent, replay, self.allowed_s(before) * 1e9, extent_ns, replay_ns, budget, slow)
 
     def allowed_s(self, costs: Standing | None) -> float:
         """recover_within: how long the reading and replaying of a recovery may take.
@@ -155,13 +159,19 @@ def cec(
     interval: Duration | None = None,
     period: Duration | None = None,
     recover_within: Duration | None = None,
+    slow: Duration | None = None,
+    every: Duration | None = None,
+    at_most: int | None = None,
 ) -> Policy:
     """Continuous eventual checkpointing: footprints between the results, oldest window first, as the targets ask.
 
     `extent` (Q) bounds the output tuples and `replay` (U) the input tuples that a recovery reads; "2x" is twice the
     number of open windows. `interval` of every `period` (CI, CP) bounds the time that goes into footprints.
-    `recover_within="2 s"` sets both targets by itself, from measured costs. Without any, extent="2x" and
-    replay=1,000,000.
+    `recover_within="2 s"` sets both targets by itself, from measured costs.
+    `slow` (H) gives G-checks to windows that have been open for longer, in the time of the input: each within `every`
+    (T; by default H again), at most `at_most` (M; 100,000) a step. Beside the targets it only adds; alone, other
+    windows get none, and a recovery replays them from their opening.
+    Without any, extent="2x" and replay=1,000,000.
 
     >>> cec(extent="2x", replay=500_000).extent_ratio
     2.0
@@ -172,24 +182,25 @@ def cec(
         raise OptionError(
             "cec: recover_within= sets extent and replay by itself", todo="pass either it or the two, not both"
         )
-    interval_us = None if interval is None else _positive(interval, "cec: interval")
-    period_us = None if period is None else _positive(period, "cec: period")
+    interval_us = None if interval is None else positive_us(interval, "cec: interval")
+    period_us = None if period is None else positive_us(period, "cec: period")
     if interval_us is not None and period_us is not None and interval_us > period_us:
         raise OptionError("cec: interval= is longer than period=", todo='write interval="5 ms", period="100 ms"')
+    checked = slow_windows(slow, every, at_most)
     if recover_within is not None:
-        target = _positive(recover_within, "cec: recover_within")
-        return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target)
-    if extent is None and replay is None:
+        target = positive_us(recover_within, "cec: recover_within")
+        return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target, slow=checked)
+    if extent is None and replay is None and slow is None:
         extent, replay = "2x", 1_000_000
     absolute, ratio = _extent(extent)
     if replay is not None and (isinstance(replay, bool) or not isinstance(replay, int) or replay < 0):
         raise OptionError(f"cec: replay={replay!r} is not a number of tuples", todo="use for example replay=500_000")
-    return Policy("cec", absolute, ratio, replay, interval_us, period_us)
+    return Policy("cec", absolute, ratio, replay, interval_us, period_us, slow=checked)
 
 
 def instant(every: Duration) -> Policy:
     """Checkpoint roll-backward: the whole state at once, every so often; the baseline that CEC is compared with."""
-    return Policy("instant", every_us=_positive(every, "instant: every"))
+    return Policy("instant", every_us=positive_us(every, "instant: every"))
 
 
 def partial(every: Duration = "10 s") -> Policy:
@@ -198,7 +209,7 @@ def partial(every: Duration = "10 s") -> Policy:
     What was taken in since then is missing in the windows that were open: never more than that, and every gap is on
     record, see `Stream.losses`. For state that forgets its past by itself, such as a model that is learnt on line.
     """
-    return Policy("partial", every_us=_positive(every, "partial: every"))
+    return Policy("partial", every_us=positive_us(every, "partial: every"))
 
 
 def none() -> Policy:
@@ -217,10 +228,3 @@ def _extent(extent: int | str | None) -> tuple[int | None, float | None]:
         f"cec: extent={extent!r} is not understood",
         todo='use a number of tuples, or a multiple of the open windows such as "2x" (at least "1x")',
     )
-
-
-def _positive(value: Duration, option: str) -> int:
-    amount = duration_us(value, option)
-    if amount < 1:
-        raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
-    return amount

@@ -67,6 +67,8 @@ class Standing:
     and `seen` say nothing. None over one stream."""
     losses: Losses | None = None
     """What failures have cost so far, under policies that do not replay; None if nothing."""
+    times: tuple[int, ...] = ()
+    """Where some steps ended, and at which time of the input, if the policy has to know how long windows are open."""
 
     @property
     def stands(self) -> Position:
@@ -140,6 +142,8 @@ class Standing:
             body["marks"] = self.marks.to_json()
         if self.losses is not None:
             body["losses"] = asdict(self.losses)
+        if self.times:
+            body["times"] = list(self.times)
         return body
 
     @classmethod
@@ -150,10 +154,12 @@ class Standing:
             found["marks"] = Marks.from_json(found["marks"])
         if "losses" in found:
             found["losses"] = Losses(**found["losses"])
+        if "times" in found:
+            found["times"] = tuple(found["times"])
         return cls(**found)
 
 
-_PARTS = ("marks", "losses")
+_PARTS = ("marks", "losses", "times")
 """Said only where there is something to say."""
 
 

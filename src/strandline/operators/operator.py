@@ -39,6 +39,18 @@ Rows = npt.NDArray[np.integer[Any]] | slice
 
 
 @dataclass(frozen=True, slots=True)
+class SlowLimits:
+    """Which windows have been open for long, and when one of those has been without a G-check for too long."""
+
+    opened_before: int
+    """Those that were opened before this place of the input."""
+    written_before: int
+    """If their last footprint lies before this output offset."""
+    at_most: int
+    """So many G-checks for that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """When a G-check is due: the oldest window gets one while any of these is exceeded, at most `budget` of them."""
 
@@ -48,6 +60,12 @@ class Limits:
     extent_cost: float = 0.0
     replay_cost: float = 0.0
     budget: int = 1 << 62
+    slow: SlowLimits | None = None
+    """Windows that get a G-check beside those; None if how long they have been open does not matter."""
+
+    def slow_budget(self, written: int) -> int:
+        """How many G-checks of slow windows may follow so many others."""
+        return 0 if self.slow is None else max(0, min(self.slow.at_most, self.budget - written))
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class Taken:
     boundaries: tuple[int | None, ...]
     finished: bool
     """Nothing will follow."""
+    time: int | None = None
+    """The largest time in the input."""
 
 
 def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None:
@@ -53,7 +55,7 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
     taken: Taken | None = None
     for m in appends_after(input_, done):
-        found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
+        found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished, m.time_max)
         is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
         if is_enough and sum(found.ends) - sum(before) > tuples_max:
             break  # at least as far as any partition has come already, part of a commit as it may be
@@ -84,6 +86,7 @@ def steps_of(
             boundary=taken.boundaries[p] if timed else None,
             attempt=f"{name}-{p}",
             elapsed_us=elapsed_us,
+            time=taken.time,
         )
         for p in range(input_.spec.partitions)
     ]

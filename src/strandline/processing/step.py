@@ -31,6 +31,7 @@ from strandline.processing.step_output import StepOutput
 from strandline.recovery.intake import Intake, Piece, StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
 from strandline.recovery.without_replay import recover_without_replay
+from strandline.units import END_OF_TIME
 from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
@@ -68,6 +69,8 @@ class Step:
     """Over several inputs: where the operator stands in them."""
     until: int | None = None
     """Over several inputs: the time up to which tuples are taken in; None: there is none yet."""
+    time: int | None = None
+    """Over one input: the largest time in it, as of the commits that are taken in."""
 
     @property
     def closed_until(self) -> int | None:
@@ -128,7 +131,8 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         output.add(Kind.CLOSED, columns)
     fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
     now_us, is_other = clock.now_us(), recovery is not None and recovery.is_other
-    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other)
+    largest = step.time if step.marks is None or time == END_OF_TIME else time
+    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other, largest)
     saved = save(operator, element.policy, occasion, output.end)
     operator.end()
     saved_s = stopwatch_s()
