@@ -7,6 +7,7 @@ must be there.
 """
 
 import argparse
+import math
 import os
 import shutil
 
@@ -29,11 +30,49 @@ arguments.add_argument("--tasks-die", nargs="*", default=[], metavar="FAILPOINT:
 arguments.add_argument("--dies", action="store_true", help="it is meant to die before it comes to the comparison")
 
 
+def last_step(state, out):
+    out[0].n = -state.n
+    out[0].before = state.value
+    out[0].name = "gone"
+    return sl.EMIT if state.n % 2 else 0
+
+
+@sl.keyed(
+    state="n long, value double",
+    output="n long, before double, name string",
+    expire="900 ms",
+    on_expire=last_step,
+    emit=2,
+)
+def steps(state, row, out):
+    """How much a value goes up or down; two results now and then, keys that close by themselves and that expire."""
+    state.n += 1
+    if row.is_null("v"):
+        state.set_null("value")
+        return 0
+    out[0].n = state.n
+    if state.is_null("value"):
+        out[0].set_null("before")
+    else:
+        out[0].before = row.v - state.value
+    out[1].n = 1000 * state.n
+    out[1].before = math.sqrt(row.v)
+    out[1].name = "root"
+    state.value = row.v
+    if row.v > 0.95:
+        return sl.EMIT + sl.CLOSE
+    return 2 * sl.EMIT if state.n % 5 == 0 else sl.EMIT
+
+
 def built(name, left, right):
     if name == "full":
         return left.join(right, within=("-300 ms", "1 s"), how="full").where(lambda left, right: left.v <= right.v)
     if name == "counts":
         return left.join(right, left=sl.count_window(4), right=sl.count_window(2))
+    if name == "keyed":
+        return left.apply(steps)
+    if name == "keyed-union":
+        return sl.union(left, right).apply(steps)
     if name == "barrier":
         return sl.barrier(a=left, b=right)
     return (
