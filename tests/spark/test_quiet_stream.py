@@ -133,7 +133,7 @@ def test_a_heartbeat_that_cannot_work_is_refused(feed: Any, tmp_path: Path, opti
 def test_the_clock_says_nothing_about_times_without_a_zone(spark: Any, tmp_path: Path, kind: str) -> None:
     df = spark.readStream.format("rate").load().selectExpr("value AS k", f"CAST(timestamp AS {kind}) AS at")
     with pytest.raises(sl.OptionError, match="type timestamp"):
-        sl.persist(df, str(tmp_path / "x"), key="k", time="at", lateness=10, heartbeat="1 s")
+        sl.persist(df, str(tmp_path / "x"), key="k", time="at", lateness="10 us", heartbeat="1 s")
 
 
 def test_a_clock_that_is_set_forward_is_not_followed() -> None:

@@ -259,6 +259,12 @@ def test_functions_have_three_parameters() -> None:
         sl.keyed(state="n long", output="n long")(lambda state, row: 0)
 
 
+def test_a_number_without_a_unit_says_nothing_of_timestamps() -> None:
+    made = sl.keyed(state="n long", output="n long", expire=5)(lambda state, row, out: 0)
+    raises("expire=5 has no unit", made)
+    sl.testing.stream("device long, at long", key="device", time="at", lateness=1).apply(made)
+
+
 def test_keys_of_a_stream_without_lateness_would_never_expire() -> None:
     raises("would never expire", sessions, on=feed(lateness=None))
 

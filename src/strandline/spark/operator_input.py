@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.join.join_windows import join_windows, require_unit
+from strandline.operators.join.join_windows import join_windows
 from strandline.operators.keyed.keyed_function import KeyedFunction
 from strandline.operators.partition_wide.user_operator import UserOperator, is_class
 from strandline.operators.shape import AS_IS, Shape
@@ -18,7 +18,7 @@ from strandline.spark.keyed import Keyed, applied
 from strandline.spark.partition_wide import PartitionWide, applied_class
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
-from strandline.units import Duration
+from strandline.units import Duration, require_unit
 
 if TYPE_CHECKING:
     from strandline.spark.shaped import Shaped
@@ -82,7 +82,7 @@ class OperatorInput:
         partitions, and `lateness` set. `group` is how many tuples are saved at a time.
         """
         if self.input_spec.time_is_timestamp:
-            require_unit(within)
+            require_unit(within, "join: within")
         made = joined(self, other, join_windows(within, left, right, per, how), group)
         return made if where is None else made.where(where)
 

@@ -23,6 +23,7 @@ from strandline.operators.keyed.returned import EMIT
 from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.units import require_unit
 
 if TYPE_CHECKING:
     from strandline.operators.keyed.keyed_operator import KeyedOperator
@@ -86,6 +87,8 @@ class KeyedDefinition:
                 todo='write @sl.keyed(state="…", output="…") in front, or derive a class from sl.Operator',
             )
         _require_names(function, given)
+        if not function.expire_has_unit and str(given.columns[given.time]).startswith("timestamp"):
+            require_unit(function.expire, f"{function.name}: expire")
         if function.expire is not None and given.lateness is None:
             raise OptionError(
                 f"{function.name}: keys of a stream in which nothing is ever late would never expire",

@@ -16,7 +16,7 @@ from strandline.operators.keyed.function_rewrite import Use, use_of
 from strandline.operators.keyed.record_layout import Columns, is_computable
 from strandline.operators.keyed.returned import EMIT_MAX
 from strandline.schema_text import columns_of
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, duration_us, has_unit
 
 Function = Callable[..., Any]
 PARAMETERS: Final = ("state", "row", "out")
@@ -99,6 +99,8 @@ class KeyedFunction:
     emit: int = 1
     """Results of one call at most."""
     version: int = 1
+    expire_has_unit: bool = field(default=True, compare=False)
+    """Whether `expire` was written with a unit of time; a plain number means one only over integer times."""
 
     @property
     def name(self) -> str:
@@ -152,7 +154,7 @@ def keyed(
     def decorate(function: Function) -> KeyedFunction:
         main = UserFunction.of(function, PARAMETERS, "keyed")
         last = None if on_expire is None else UserFunction.of(on_expire, EXPIRY_PARAMETERS, "keyed: on_expire")
-        return KeyedFunction(main, *names, reach, last, emit, version)
+        return KeyedFunction(main, *names, reach, last, emit, version, has_unit(expire))
 
     return decorate
 
