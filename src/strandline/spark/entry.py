@@ -202,6 +202,7 @@ class Entry(OperatorInput):
         log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:
             raise finished(self._place.url)
+        checkpoint.claim(log)
         mended = checkpoint.reconcile(log)
         retention = log.retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
         heartbeat = None

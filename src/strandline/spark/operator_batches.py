@@ -7,6 +7,7 @@ while Spark is at the next one already.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -231,16 +232,21 @@ class FusedBatches(BatchWriter):
         failpoint("before-spark-commit")
 
 
-def ticking_checkpoint(place: Place) -> Place:
-    """Where Spark keeps what it thinks of this run. Nothing in it is needed again, so every run has its own."""
-    storage = place.storage()
+def ticking_checkpoint(place: Place, stream: Place) -> Place:
+    """Returns a new folder for what Spark notes of this run of the stream's operator; deletes those of old runs.
+
+    Nothing in them is needed again. Operators may be given one place: each deletes its own folders, for a run of
+    another that has been quiet for long looks like an old one.
+    """
+    storage, own = place.storage(), hashlib.sha256(stream.url.encode()).hexdigest()[:12]
     folders: dict[str, Any] = {}
     for listed in storage.list(FOLDER):
         run = listed.key.split("/")[1]
-        folders.setdefault(run, []).append(listed)
+        if run.startswith(f"{own}-") or place.url == stream.url:
+            folders.setdefault(run, []).append(listed)
     newest = max((file.modified_us for files in folders.values() for file in files), default=0)
     for files in folders.values():
         if max(file.modified_us for file in files) < newest - _OLD_US:
             for file in files:
                 storage.delete(file.key)
-    return place.below(f"{FOLDER}/{uuid.uuid4().hex}")
+    return place.below(f"{FOLDER}/{own}-{uuid.uuid4().hex}")
