@@ -10,12 +10,12 @@ import pytest
 from tests.simulation.operator_runs import run_all, run_here
 from tests.simulation.seeds import parametrize
 
-SEEDS = (9, 1_200, 12_000)
+SEEDS = (9, 600, 12_000)
 FEW = 9
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    parametrize(metafunc, SEEDS, a_test=400)
+    parametrize(metafunc, SEEDS, a_test=300)
 
 
 def test_results_are_those_of_the_specification_without_what_is_on_record(seeds: range, workers: Executor) -> None:

@@ -15,6 +15,7 @@ from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli import inspect_parts
 from strandline.errors import CorruptManifestError, StrandlineWarning
 from strandline.log import block_sequence, loss_record
+from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
@@ -203,6 +204,19 @@ def test_a_record_that_is_rotten_or_gone_is_named() -> None:
         [*loss_record.newest_first(storage, losses)]
     with pytest.raises(CorruptManifestError, match="what the operator has lost"):
         [*loss_record.newest_first(storage, replace(losses, record="losses/other.json"))]
+
+
+def test_verify_misses_what_is_not_on_record_any_more() -> None:
+    case = Case()
+    case.go_on(none(), 1)
+    case.crash()
+    case.go_on(none(), 1)
+    assert verify(case.output).is_good
+    losses = case.output.state.standings[0].losses
+    assert losses is not None
+    case.output.storage.delete(losses.record)
+    (problem,) = verify(case.output).problems
+    assert (problem.file, problem.partition) == (losses.record, 0)
 
 
 def test_a_stream_that_may_lose_something_is_of_a_format_that_older_versions_refuse() -> None:
