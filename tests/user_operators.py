@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,13 @@ from strandline.operators.partition_wide.definition import PartitionInput, Parti
 from strandline.operators.partition_wide.user_operator import UserOperator
 from tests.operator_streams import COLUMNS, LATENESS
 
-SEVEN = -7
-"""The value of v over which `Running` raises."""
+POISON = 1009
+"""A value of v that no test has by chance."""
+
+
+def is_poison(row: Mapping[str, Any], poison: int) -> bool:
+    """Whether `Running(poison=…)` raises over such a tuple."""
+    return bool(poison and row["v"] and row["v"] % poison == 0)
 
 
 class Running(UserOperator):
@@ -22,9 +28,9 @@ class Running(UserOperator):
     output = "k long, t long, weight double, n long"
     time = "t"
 
-    def __init__(self, rate: float = 0.25, raises: bool = False) -> None:
+    def __init__(self, rate: float = 0.25, poison: int = 0) -> None:
         self.rate = rate
-        self.raises = raises
+        self.poison = poison
         self.weights = np.zeros((3, 2))
         self.n = 0
 
@@ -34,8 +40,8 @@ class Running(UserOperator):
             self.n += 1
             place = (row["k"] or 0) % 3
             self.weights[place, self.n % 2] += self.rate * ((row["x"] or 0.0) - self.weights.sum())
-            if self.raises and row["v"] == SEVEN:
-                raise ValueError("seven")
+            if is_poison(row, self.poison):
+                raise ValueError("poison")
             if self.n % 3:
                 found.append({"k": row["k"], "t": row["t"], "weight": self.weights[place].sum(), "n": self.n})
         return pa.Table.from_pylist(found, schema=_schema()) if found else None

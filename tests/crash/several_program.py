@@ -11,12 +11,16 @@ import math
 import os
 import shutil
 
+import numpy as np
+import pyarrow as pa
+
 import strandline as sl
 
 POLICIES = {
     "cec": sl.cec(extent="2x", replay=1_000),
     "tight": sl.cec(extent=200, replay=40),
     "instant": sl.instant("1 hour"),
+    "often": sl.instant("1 s"),
 }
 SCHEMA = "k long, at timestamp, v double, more struct<name: string, tags: array<int>>"
 
@@ -64,7 +68,36 @@ def steps(state, row, out):
     return 2 * sl.EMIT if state.n % 5 == 0 else sl.EMIT
 
 
+class Smoothed(sl.Operator):
+    """A weight for all keys of a partition, in the order of its tuples."""
+
+    output = "k long, at timestamp, weight double, n long"
+    time = "at"
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.weights = np.zeros(7)
+        self.n = 0
+
+    def process(self, tuples):
+        found = np.empty(tuples.num_rows)
+        for i, (k, v) in enumerate(zip(*(tuples.column(c).to_pylist() for c in ("k", "v")), strict=True)):
+            self.weights[(k or 0) % 7] += self.rate * ((v or 0.0) - self.weights.sum())
+            found[i] = self.weights.sum()
+        numbers = np.arange(self.n, self.n + len(found))
+        self.n += len(found)
+        return pa.table({"k": tuples.column("k"), "at": tuples.column("at"), "weight": found, "n": numbers})
+
+    def get_checkpoint(self):
+        return {"weights": self.weights, "n": self.n}
+
+    def restore_checkpoint(self, state):
+        self.weights, self.n = state["weights"], state["n"]
+
+
 def built(name, left, right):
+    if name == "smoothed":
+        return sl.union(left, right).apply(Smoothed(rate=0.3))
     if name == "full":
         return left.join(right, within=("-300 ms", "1 s"), how="full").where(lambda left, right: left.v <= right.v)
     if name == "counts":

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.simulation import lossy_world, operator_world
 from tests.simulation.table_codec import table_codec
 
-Inputs = Literal["one", "several", "keyed", "lossy"]
+Inputs = Literal["one", "several", "keyed", "lossy", "class"]
 WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
@@ -22,6 +22,7 @@ FILES = {
     "several": "test_several_inputs_simulation.py",
     "keyed": "test_keyed_simulation.py",
     "lossy": "test_lossy_simulation.py",
+    "class": "test_class_simulation.py",
 }
 
 

@@ -28,7 +28,7 @@ from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
 from tests.operator_streams import Row, Streams, Tuples, output_spec, set_aside, uninterrupted, uninterrupted_and_aside
-from tests.user_operators import SEVEN, Running, Sorted, definition
+from tests.user_operators import POISON, Running, Sorted, definition
 
 POLICIES = [instant("1 hour"), instant("1 s"), instant("10 s")]
 
@@ -51,12 +51,12 @@ class World:
         self._process += 1
 
 
-def some_rows(rng: Random, many: int, sevens: float = 0.0) -> list[list[Row]]:
+def some_rows(rng: Random, many: int, poisonous: float = 0.0) -> list[list[Row]]:
     source = Tuples(rng)
     found = [source.rows(rng.randint(1, 12)) for _ in range(many)]
     for row in (row for rows in found for row in rows):
-        if rng.random() < sevens:
-            row["v"] = SEVEN
+        if rng.random() < poisonous:
+            row["v"] = POISON
     return found
 
 
@@ -85,8 +85,8 @@ def test_tuples_over_which_it_raises_are_set_aside_and_leave_no_trace(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_at_work, "REPEATED_BYTES_MIN", 300)
-    rng, d = Random(seed), definition(Running(raises=True))
-    world, batches = World(d, tmp_path, on_error="set_aside"), some_rows(rng, 25, sevens=0.1)
+    rng, d = Random(seed), definition(Running(poison=POISON))
+    world, batches = World(d, tmp_path, on_error="set_aside"), some_rows(rng, 25, poisonous=0.1)
     for rows in batches:
         world.streams.append(rows)
         if rng.random() < 0.6:
@@ -97,13 +97,13 @@ def test_tuples_over_which_it_raises_are_set_aside_and_leave_no_trace(
     every = [row for rows in batches for row in rows]
     results, aside = uninterrupted_and_aside(d, every, None)  # type: ignore[arg-type]
     plain = definition(Running())
-    kept = [row for row in every if row["v"] != SEVEN]
+    kept = [row for row in every if row["v"] != POISON]
     assert results.equals(uninterrupted(plain, kept, None))  # type: ignore[arg-type]
     assert world.streams.results().equals(results)
     found = set_aside(world.streams.output)["process"]
     assert [row["_input"] for row in found] == [row["_input"] for row in aside]
-    assert [row["_input"] for row in found] == [i for i, row in enumerate(every) if row["v"] == SEVEN]
-    assert [row["t"] for row in found] == [row["t"] for row in every if row["v"] == SEVEN]
+    assert [row["_input"] for row in found] == [i for i, row in enumerate(every) if row["v"] == POISON]
+    assert [row["t"] for row in found] == [row["t"] for row in every if row["v"] == POISON]
 
 
 class Counted(Running):
@@ -160,16 +160,16 @@ def test_an_object_that_an_attempt_touched_which_was_not_accepted_is_thrown_away
 
 
 def test_a_step_that_fails_leaves_no_object(tmp_path: Path) -> None:
-    world = World(definition(Running(raises=True)), tmp_path)
+    world = World(definition(Running(poison=POISON)), tmp_path)
     world.streams.append([_row(1, 0, 1.0)])
     world.streams.drain(instant("1 hour"))
-    world.streams.append([_row(1, 1, 1.0), {**_row(2, 1, 1.0), "v": SEVEN}])
+    world.streams.append([_row(1, 1, 1.0), {**_row(2, 1, 1.0), "v": POISON}])
     with pytest.raises(InputError) as caught:
         world.streams.drain(instant("1 hour"))
-    assert caught.value.what == "Running.process raised ValueError: seven"
+    assert caught.value.what == "Running.process raised ValueError: poison"
     assert caught.value.where.startswith("input offsets 1 to 2; ")
     assert "user_operators.py, line" in caught.value.where
-    assert 'raise ValueError("seven")' in caught.value.where
+    assert 'raise ValueError("poison")' in caught.value.where
     world.streams.on_error = "set_aside"
     ((done,),) = world.streams.drain(instant("1 hour"))
     assert done.recovery is not None
@@ -259,7 +259,7 @@ def test_stream_json_says_what_the_operator_is() -> None:
     assert known.to_json() == d.to_json()
     assert not known.can_compute
     assert operator_text(d.to_json(), is_timestamp=False) == (
-        "class Running(raises=False, rate=0.5): output k long, t long, weight double, n long"
+        "class Running(poison=0, rate=0.5): output k long, t long, weight double, n long"
     )
 
 
@@ -277,9 +277,7 @@ def test_a_later_version_takes_the_state_over_and_an_earlier_one_is_refused(tmp_
     world.streams.drain(instant("1 hour"))
     with pytest.raises(StreamMismatchError, match="version = 2 in the class") as caught:
         world.streams.output.spec.require_same(output_spec(definition(Running(0.75))), "output")  # type: ignore[arg-type]
-    assert "it is Running(raises=False, rate=0.25), in this program Running(raises=False, rate=0.75)" in str(
-        caught.value
-    )
+    assert "it is Running(poison=0, rate=0.25), in this program Running(poison=0, rate=0.75)" in str(caught.value)
     later = definition(Louder())
     world.streams.output.spec.require_same(output_spec(later), "output")  # type: ignore[arg-type]
     world.streams.plan = later  # type: ignore[assignment]

@@ -47,6 +47,12 @@ class LiveOperators:
             found = self._kept.pop(place, None)
         return found if found is not None and found.attempt == attempt else None
 
+    def holds(self, place: str, attempt: str) -> bool:
+        """Whether the operator that this attempt left is here."""
+        with self._lock:
+            found = self._kept.get(place)
+        return found is not None and found.attempt == attempt
+
     def leave(self, place: str, left: LiveOperator) -> None:
         """Keeps an operator for the next step of its partition."""
         with self._lock:

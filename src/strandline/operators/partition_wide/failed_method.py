@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from pathlib import Path
 
 from strandline.errors import InputError
 
+_OURS = Path(__file__).parent
 _LINES_MAX = 3
 """So many of the user's own calls are shown, the innermost last."""
 
@@ -22,7 +24,7 @@ def raised(method: str, problem: Exception, where: str, *, may_set_aside: bool =
 
 def _lines(problem: Exception) -> str:
     """Where it was raised, in the user's own words: files, lines, functions and what stands there."""
-    frames = traceback.extract_tb(problem.__traceback__)[1:]  # the first one is ours
+    frames = [f for f in traceback.extract_tb(problem.__traceback__) if Path(f.filename).parent != _OURS]
     shown = frames[-_LINES_MAX:] if len(frames) > _LINES_MAX else frames
     own = frames[:1] if frames and frames[0] not in shown else []
     texts = [f"{f.filename}, line {f.lineno}, in {f.name}" + (f": {f.line}" if f.line else "") for f in [*own, *shown]]
