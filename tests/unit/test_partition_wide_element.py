@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.checkpoint.policy import Policy, instant, none
+from strandline.checkpoint.policy import Policy, instant, none, partial
 from strandline.errors import CorruptManifestError, InputError, NullTimeError, SchemaError, StreamMismatchError
+from strandline.log.kinds import only_results
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
@@ -201,6 +202,43 @@ def test_none_begins_anew_after_a_failure(tmp_path: Path) -> None:
     world.streams.append([_row(1, 4, 1.0), _row(1, 5, 1.0)])
     world.streams.drain(instant("1 hour"))
     assert world.streams.results().column("n").to_pylist() == [1, 2, 1, 2, 4]
+
+
+def test_partial_goes_on_from_the_last_saved_state_and_says_what_was_left_out(tmp_path: Path) -> None:
+    world = World(definition(Running()), tmp_path)
+    for number in range(4):  # only the first of these batches saves
+        world.streams.append([_row(1, number, 1.0)])
+        world.streams.drain(partial("1 hour"))
+    assert world.streams.results().column("n").to_pylist() == [1, 2, 4]
+    world.lose_the_process()
+    world.streams.append([_row(1, 4, 1.0)])
+    ((done,),) = world.streams.drain(partial("1 hour"))
+    assert world.streams.results().column("n").to_pylist() == [1, 2, 4, 2]  # as if tuples 1 to 3 had never come
+    assert done.recovery is not None
+    assert [(loss.first, loss.until) for loss in done.recovery.losses] == [(1, 4)]
+    world.lose_the_process()  # the step after a loss has saved what was left
+    world.streams.append([_row(1, 5, 1.0), _row(1, 6, 1.0)])
+    world.streams.drain(partial("1 hour"))
+    assert world.streams.results().column("n").to_pylist() == [1, 2, 4, 2, 4]
+
+
+def test_a_rotten_state_is_dropped_by_partial_and_replayed_by_instant(tmp_path: Path) -> None:
+    for policy, expected in ((partial("1 s"), [1, 2, 1]), (instant("1 s"), [1, 2, 4])):
+        world = World(definition(Running()), tmp_path / policy.kind)
+        for number in range(3):
+            world.streams.append([_row(1, number, 1.0)])
+            world.streams.drain(policy)
+            world.streams.clock.advance(2.0)  # type: ignore[attr-defined]
+        (*_, last) = world.streams.output.blocks(0)
+        storage: Any = world.streams.output_storage
+        data = storage.read(last.file)
+        storage.put(last.file, data[:100] + bytes([data[100] ^ 1]) + data[101:])
+        world.lose_the_process()
+        world.streams.append([_row(1, 4, 1.0)])
+        world.streams.drain(policy)
+        sound = [block for block in world.streams.output.blocks(0) if block.file != last.file]
+        found = [only_results(world.streams.output.read_block(block)).column("n").to_pylist() for block in sound]
+        assert [n for numbers in found for n in numbers] == expected, policy
 
 
 def test_the_saved_state_is_told_and_checked(tmp_path: Path) -> None:
