@@ -107,6 +107,24 @@ def test_tuples_over_which_it_raises_are_set_aside_and_leave_no_trace(
     assert [row["t"] for row in found] == [row["t"] for row in every if row["v"] == POISON]
 
 
+class Unsaved(Running):
+    """Its state cannot be saved."""
+
+    def get_checkpoint(self) -> dict[str, Any]:
+        return {"model": object()}
+
+
+def test_a_state_that_cannot_be_copied_is_no_reason_to_set_tuples_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_at_work, "REPEATED_BYTES_MIN", 1)
+    world = World(definition(Unsaved()), tmp_path, on_error="set_aside")
+    world.streams.append([_row(1, 0, 1.0), _row(1, 1, 1.0)])
+    with pytest.raises(InputError, match=r"Unsaved.get_checkpoint: 'model' is of type object"):
+        world.streams.drain(none())
+    assert set_aside(world.streams.output) == {}
+
+
 class Counted(Running):
     """Counts its objects and their checkpoints."""
 

@@ -20,6 +20,10 @@ REPEATED_BYTES_MIN = 16 << 20
 """Going back repeats calls with about so many bytes of tuples, or as many as the state has."""
 
 
+class CallRaisedError(Exception):
+    """The user's `process` raised what is the cause of this; the object may be half-way."""
+
+
 class ObjectAtWork:
     """An object of a user's class: as it was made, or as a saved state has it; made when it is first called."""
 
@@ -33,13 +37,18 @@ class ObjectAtWork:
         self._live: UserOperator | None = None
 
     def process(self, tuples: pa.Table, *, is_noted: bool) -> Any:
-        """What `process` returns; whatever it raises is raised.
+        """What `process` returns; raises CallRaisedError if it raises.
 
         If calls are noted, it can be brought back to before this one; if not, it cannot be brought back any more.
         """
         live = self.awake()
         self._prepare(is_noted)
-        value = live.process(tuples)
+        try:
+            value = live.process(tuples)
+        except MemoryError:
+            raise  # which is nobody's fault, least of all that of a tuple
+        except Exception as problem:
+            raise CallRaisedError from problem
         self._note(tuples, is_noted)
         return value
 

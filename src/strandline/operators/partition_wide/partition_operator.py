@@ -12,7 +12,7 @@ from strandline.operators.one_table import in_first_columns
 from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.failed_method import raised
-from strandline.operators.partition_wide.object_at_work import ObjectAtWork
+from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork
 from strandline.operators.partition_wide.partition_aside import PROCESS, PartitionAside
 from strandline.operators.partition_wide.returned_table import ReturnedTable
 from strandline.operators.partition_wide.state_rows import NO_STATE, SavedState, footprints, loaded
@@ -107,22 +107,19 @@ class PartitionWideOperator:
 
     def _results(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
         """What `process` makes of the tuples; raises InputError if it raises, or returns what it must not."""
-        self._object.awake()
         try:
             value = self._object.process(self._given(piece), is_noted=False)
-        except Exception as problem:
-            method = f"{self.definition.of.name}.process"
+        except CallRaisedError as call:
+            method, problem = f"{self.definition.of.name}.process", call.__cause__
+            assert isinstance(problem, Exception)
             raise raised(method, problem, _offsets(piece), may_set_aside=True) from problem
         yield from self._checked(value, piece)
 
     def _taken_in(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
         """The same; tuples over which `process` raises are set aside, one by one, and leave no trace in the object."""
-        self._object.awake()
         try:
             value = self._object.process(self._given(piece), is_noted=True)
-        except MemoryError:
-            raise
-        except Exception:
+        except CallRaisedError:
             self._object.go_back()
             if piece.num_rows == 1:
                 return self.aside.add_tuples(PROCESS, piece)
