@@ -116,6 +116,34 @@ def test_unions_are_taken_in_in_the_order_of_time() -> None:
     assert run.step().to_pylist()[0]["n"] == 2
 
 
+def test_a_function_over_a_union_is_told_of_which_input_a_tuple_is() -> None:
+    @sl.keyed(state="n long", output="n long")
+    def whose(state: Any, row: Any, out: Any) -> int:
+        state.n = 10 * state.n + row._input + 1
+        out.n = state.n
+        return sl.EMIT
+
+    inputs = [feed(), feed(), feed()]
+    run = sl.testing.run(sl.union(*inputs).apply(whose))
+    for number, second in ((2, 0), (0, 1), (2, 2), (1, 3)):
+        inputs[number].add(rows((1, second, 0.0)))
+        if second == 2:
+            run.step()
+            run.crash()
+    for one in inputs:
+        one.finish()
+    run.step()
+    assert [row["n"] for row in run.rows] == [3, 31, 313, 3132]
+    raises("row has no column '_input'", whose)
+    own = [
+        sl.testing.stream(
+            "device long, at timestamp, _input int", key="device", time="at", lateness="1 s", partitions=1
+        )
+        for _ in range(2)
+    ]
+    raises("a column of the stream is called '_input'", whose, on=sl.union(*own), error=SchemaError)
+
+
 def test_what_is_done_before_a_function_is_done_in_a_replay_as_well() -> None:
     readings = feed()
     good = readings.where(pc.field("value") > 0).select("device", "at", "name")

@@ -110,6 +110,10 @@ class KeyedFunction:
     def __repr__(self) -> str:
         return f"<keyed function {self.name}>"
 
+    def names(self, column: str) -> bool:
+        """Whether the function names this column of rows."""
+        return column in self.main.use.columns["row"]
+
     @property
     def nulls(self) -> dict[str, set[str]]:
         """The columns of which either function asks or says that they are null, by parameter."""
