@@ -20,7 +20,7 @@ from tests.operator_streams import bits
 from tests.simulation.simulated_operators import SimulatedAggregate
 from tests.simulation.specifications import Gap, with_gaps
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "11_policies_side_by_side.py"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "13_policies_side_by_side.py"
 
 
 @pytest.mark.long

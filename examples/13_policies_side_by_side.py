@@ -1,6 +1,6 @@
 """Three operators over one input, each with a policy of its own, in a program that is killed half-way.
 
-    python examples/11_policies_side_by_side.py
+    python examples/13_policies_side_by_side.py
 
 All of them count and average the same items by the same rule. The program dies by SIGKILL, and what its tasks had left
 on the machine is gone, too. Started again, the operator under `cec` gives what it would have given without the kill.
