@@ -9,9 +9,9 @@ import pytest
 from tests.crash.two_inputs import Deaths, Life, write_files
 
 LIVES = [
-    Life("smoothed", "after-manifest@2", tasks_die=("before-block:smoothed",), policy="instant"),
-    Life("smoothed", "before-output@2", tasks_die=("during-recovery:smoothed", "after-state:smoothed"), policy="often"),
-    Life("smoothed", "before-block@3", lost="state and spark checkpoint", policy="instant", retried=True),
+    Life("after-manifest@2", "smoothed", tasks_die=("before-block:smoothed",), policy="instant"),
+    Life("before-output@2", "smoothed", tasks_die=("during-recovery:smoothed", "after-state:smoothed"), policy="often"),
+    Life("before-block@3", "smoothed", lost="state and spark checkpoint", policy="instant", retried=True),
 ]
 
 
