@@ -118,7 +118,9 @@ def child(folder: str) -> None:
 
 def done(folder: str, name: str) -> int:
     """How many wafers an operator has taken in."""
-    return sum(p["input"] for p in sl.stream(f"{folder}/{name}").recovery()) if Path(folder, name).exists() else 0
+    if not Path(folder, name, "stream.json").exists():
+        return 0
+    return sum(p["input"] for p in sl.stream(f"{folder}/{name}").recovery())
 
 
 def live(folder: str, kills: int) -> list[int]:
@@ -131,14 +133,22 @@ def live(folder: str, kills: int) -> list[int]:
         environment = {**os.environ, "STRANDLINE_STATE_DIR": f"{folder}/state-{life}"}
         command = [sys.executable, __file__, "child", folder]
         process = subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
-        while moment is not None and process.poll() is None:
-            time.sleep(0.2)
-            if min(done(folder, name) for name in POLICIES) >= moment * WAFERS:
+        try:
+            while moment is not None and process.poll() is None:
+                time.sleep(0.2)
+                if min(done(folder, name) for name in POLICIES) >= moment * WAFERS:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    killed.append(min(done(folder, name) for name in POLICIES))
+            process.wait()
+        finally:
+            if process.poll() is None:  # whatever happens to this program, the other one ends with it
                 os.killpg(process.pid, signal.SIGKILL)
-                killed.append(min(done(folder, name) for name in POLICIES))
-        if process.wait() == 0:
+        if process.returncode == 0:
             print("all wafers are predicted", flush=True)
             break
+        if len(killed) <= life:
+            sys.exit(f"the program has ended by itself, with {process.returncode}")
         print(f"killed after {killed[-1]:,} of {WAFERS:,} wafers", flush=True)
     return killed
 
@@ -201,7 +211,7 @@ def parent(kills: int, folder: str) -> None:
     persist_wafers(spark, folder)
     model(folder).start(spark, f"{folder}/undisturbed", trigger="available-now").await_termination()
     spark.stop()
-    print(f"{WAFERS:,} wafers; three models at work, {kills} kills", flush=True)
+    print(f"{WAFERS:,} wafers; three models at work, {kills} {'kill' if kills == 1 else 'kills'}", flush=True)
 
     killed = live(folder, kills)
     expected = predictions(folder, "undisturbed")[killed[0] :]
