@@ -127,6 +127,11 @@ class Policy:
             return True
         return now_us - standing.saved_us >= self.every_us
 
+    def is_overdue(self, standing: Standing, now_us: int) -> bool:
+        """partial: whether tuples that no checkpoint holds have been at risk for longer than the policy says."""
+        is_at_risk = self.starts_from == "whole state" and not self.replays and standing.input > standing.oldest
+        return is_at_risk and self.whole_is_due(standing, now_us)
+
 
 _STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
     "cec": "footprints",

@@ -30,6 +30,7 @@ from strandline.log.storage.storage import Durability, create_once
 from strandline.operators.operator import version_in
 from strandline.processing import input_marks
 from strandline.processing.element import Element
+from strandline.processing.overdue_save import OverdueSave, overdue
 from strandline.processing.put_back import require_reached, require_seen
 from strandline.processing.step import Done, Step, unchanged
 from strandline.processing.time_slices import marks_of, next_slices
@@ -234,9 +235,13 @@ def run_batch(
     writer: Writer,
     clock: Clock,
 ) -> list[Done]:
-    """Takes in some of what is new in the inputs and publishes the results; empty if nothing is new."""
+    """Takes in some of what is new in the inputs and publishes the results; empty if nothing is new.
+
+    Nor is there anything to save by now, see `overdue_save`.
+    """
     base = output.state
-    batch = next_batch(element, inputs, base)
+    must_save = overdue(element.policy, base, clock.now_us())
+    batch = next_batch(element, inputs, base) or (OverdueSave(tuple(inputs)) if must_save else None)
     if batch is None:
         return []
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
@@ -244,7 +249,8 @@ def run_batch(
     revised = element.definition.revised
     # The first batch of a later version is one of all partitions: none of them goes back behind it.
     is_revision = version_in(revised) != version_in(base.revised)
-    idle = {} if is_revision else {s.partition: d for s in steps if (d := unchanged(s, element)) is not None}
+    resting = [] if is_revision else [s for s in steps if s.partition not in must_save]
+    idle = {s.partition: d for s in resting if (d := unchanged(s, element)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
     is_last = batch.is_last(done)

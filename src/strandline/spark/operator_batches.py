@@ -195,6 +195,14 @@ class FusedBatches(BatchWriter):
         self.operators = []
 
     @property
+    def tick_every_s(self) -> float | None:
+        """As often as there is a heartbeat; without one, as an operator needs that is to save its state in time."""
+        every_s = super().tick_every_s
+        if every_s is None and any(operator.is_at_risk for operator in self.operators):
+            return _ASK_AFTER_S
+        return every_s
+
+    @property
     def input_housekeeping(self) -> Mapping[str, Any]:
         """What was done for this stream, by the name it has beside what was done for an operator's."""
         return {f"input_{name}": done for name, done in self._housekeeping.report.items()}
@@ -210,11 +218,13 @@ class FusedBatches(BatchWriter):
         operator.hand_over(self.last_writer)
 
     def idle(self) -> None:
-        """A heartbeat, which the operators take in; none while one is still at work."""
+        """A heartbeat, which the operators take in; none while one is at work. Then what must be saved."""
         operators = list(self.operators)
         if not any(operator.is_busy for operator in operators) and self._beat():
             for operator in operators:
                 operator.notice_time(self.last_writer)
+        for operator in operators:
+            operator.save_in_time(self.last_writer)
 
     def complete(self, *, when_done: bool) -> None:
         """Finishes the stream, and lets the operators take that in."""

@@ -18,6 +18,7 @@ from strandline.log.manifest import Writer
 from strandline.log.standing import Standing
 from strandline.processing.batch import run_batch
 from strandline.processing.element import Element
+from strandline.processing.overdue_save import overdue
 from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
@@ -161,8 +162,20 @@ class OperatorJob:
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
     def time_has_passed(self) -> bool:
-        """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`."""
-        return self.inputs.time_has_passed(self._work.element, self.output.state)
+        """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`, or
+        to be saved by now."""
+        return self.must_save or self.inputs.time_has_passed(self._work.element, self.output.state)
+
+    @property
+    def must_save(self) -> bool:
+        """Whether the state is to be saved although nothing has come."""
+        return bool(overdue(self._work.element.policy, self.output.state, SYSTEM_CLOCK.now_us()))
+
+    @property
+    def is_at_risk(self) -> bool:
+        """Whether there is a time by which the state has to be saved, whatever comes."""
+        policy = self._work.element.policy
+        return policy.starts_from == "whole state" and not policy.replays
 
     def cancellable(self) -> AbstractContextManager[None]:
         """Lets `cancel` end what this thread does inside: Spark cancels jobs of its queries' threads, not of ours."""
