@@ -12,7 +12,7 @@ import pyarrow as pa
 import xxhash
 
 import strandline as sl
-from strandline.clock import SYSTEM_CLOCK
+from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.log import block as blocks_
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
@@ -66,11 +66,20 @@ class Items:
 class Averages:
     """The operator over a log of items, with a log and a state cache of its own."""
 
-    def __init__(self, items: Items, storage: Storage, cache: Path, plan: int | Definition, policy: sl.Policy) -> None:
+    def __init__(
+        self,
+        items: Items,
+        storage: Storage,
+        cache: Path,
+        plan: int | Definition,
+        policy: sl.Policy,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.plan: Definition = plan_of(plan) if isinstance(plan, int) else plan
         self.policy = policy
         self.cache = StateCache(cache)
         self._items = items
+        self._clock = clock
         spec = StreamSpec(
             id="averages",
             schema=_schema(self.plan.result_columns),
@@ -80,17 +89,17 @@ class Averages:
             lateness=0,
             operator={**self.plan.to_json(), "footprints": [list(c) for c in self.plan.control_columns]},
         )
-        self.log = Log.create(storage, spec)
+        self.log = Log.create(storage, spec, clock)
 
     def step(self, tuples_max: int = 1) -> Done:
         """Takes in the next commit of the items (or more, up to `tuples_max` tuples) and publishes what came of it."""
         writer = Writer("bench", "bench", self.log.state.seq + 1)
         element = Element(self.plan, self.policy, tuples_max=tuples_max)
-        return run_batch(element, (self._items.log,), self.log, self._run, writer, SYSTEM_CLOCK)[0]
+        return run_batch(element, (self._items.log,), self.log, self._run, writer, self._clock)[0]
 
     def _run(self, todo: Sequence[Step]) -> list[Done]:
         element, logs = Element(self.plan, self.policy), Logs(self.log, (self._items.log,))
-        return [steps.run(step, element, logs, self.cache, SYSTEM_CLOCK) for step in todo]
+        return [steps.run(step, element, logs, self.cache, self._clock) for step in todo]
 
 
 def _schema(columns: Sequence[tuple[str, str]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@
 
 import importlib
 
-from strandline.checkpoint.policy import Policy, cec, instant, none
+from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import (
     AggregateOverflowError,
     CollectedError,
@@ -26,6 +26,7 @@ from strandline.errors import (
     NoAccessError,
     NoSpaceError,
     NotAStreamError,
+    NotRepeatableError,
     NullTimeError,
     OptionError,
     SchemaError,
@@ -59,11 +60,13 @@ from strandline.operators.aggregate.aggregates import (
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
+from strandline.operators.partition_wide.user_operator import UserOperator as Operator
 from strandline.spark.aggregation import Aggregation, Windowed
 from strandline.spark.barrier import Barrier, barrier
 from strandline.spark.entry import Entry, persist, source
 from strandline.spark.joining import Join
 from strandline.spark.keyed import Keyed
+from strandline.spark.partition_wide import PartitionWide
 from strandline.spark.query import Query
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped
@@ -95,8 +98,11 @@ __all__ = [
     "NoAccessError",
     "NoSpaceError",
     "NotAStreamError",
+    "NotRepeatableError",
     "NullTimeError",
+    "Operator",
     "OptionError",
+    "PartitionWide",
     "Policy",
     "Query",
     "SchemaError",
@@ -131,6 +137,7 @@ __all__ = [
     "max",
     "min",
     "none",
+    "partial",
     "percentile",
     "persist",
     "register",

@@ -5,7 +5,8 @@
     │   ├── OptionError          an argument has a value that cannot work
     │   ├── SchemaError          a column is missing, has the wrong type, or differs from the stream's
     │   ├── NullTimeError        tuples without a time arrived
-    │   └── AggregateOverflowError  a sum does not fit its 64 bits, or 38 digits
+    │   ├── AggregateOverflowError  a sum does not fit its 64 bits, or 38 digits
+    │   └── NotRepeatableError   an operator's results depend on how its input is cut, or on a restore
     ├── StreamError              ask for another stream, or for another part of it
     │   ├── StreamNotFoundError  there is no stream at this path
     │   ├── NotAStreamError      the path holds something else
@@ -81,6 +82,10 @@ class NullTimeError(InputError):
 
 class AggregateOverflowError(InputError):
     """A sum does not fit its 64 bits, or 38 digits; nothing of its batch was published."""
+
+
+class NotRepeatableError(InputError, AssertionError):
+    """An operator's results depend on how its input is cut, on a restore or on other objects: see `check_operator`."""
 
 
 class StreamError(StrandlineError):

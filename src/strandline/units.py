@@ -61,6 +61,30 @@ def duration_us(value: Duration, option: str) -> int:
     return round(amount)
 
 
+def positive_us(value: Duration, option: str) -> int:
+    """The same of a duration that is longer than none; raises OptionError otherwise."""
+    amount = duration_us(value, option)
+    if amount < 1:
+        raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
+    return amount
+
+
+def has_unit(value: Duration | None) -> bool:
+    """Whether a duration, if there is one, was given with a unit: a plain number is for integer time columns."""
+    return whole_number(value) is None
+
+
+def require_unit(value: Duration | tuple[Duration, Duration] | None, spelling: str) -> None:
+    """Raises OptionError for a plain number where times are timestamps: nobody means so many microseconds."""
+    for one in value if isinstance(value, (tuple, list)) else (value,):
+        if whole_number(one):
+            raise OptionError(
+                f"{spelling}={value!r} has no unit, and the times are timestamps",
+                todo=f'write "{one} s", or whatever unit it is: "{one} ms", "{one} min"; a stream that was made with '
+                f'this number has "{one} us"',
+            )
+
+
 def _span_us(value: dt.timedelta | np.timedelta64) -> int | None:
     """Whole microseconds; None of no time at all (NaT), and of months, which have no length."""
     if isinstance(value, np.timedelta64):

@@ -7,8 +7,12 @@ must be there.
 """
 
 import argparse
+import math
 import os
 import shutil
+
+import numpy as np
+import pyarrow as pa
 
 import strandline as sl
 
@@ -16,6 +20,7 @@ POLICIES = {
     "cec": sl.cec(extent="2x", replay=1_000),
     "tight": sl.cec(extent=200, replay=40),
     "instant": sl.instant("1 hour"),
+    "often": sl.instant("1 s"),
 }
 SCHEMA = "k long, at timestamp, v double, more struct<name: string, tags: array<int>>"
 
@@ -29,11 +34,78 @@ arguments.add_argument("--tasks-die", nargs="*", default=[], metavar="FAILPOINT:
 arguments.add_argument("--dies", action="store_true", help="it is meant to die before it comes to the comparison")
 
 
+def last_step(state, out):
+    out[0].n = -state.n
+    out[0].before = state.value
+    out[0].name = "gone"
+    return sl.EMIT if state.n % 2 else 0
+
+
+@sl.keyed(
+    state="n long, value double",
+    output="n long, before double, name string",
+    expire="900 ms",
+    on_expire=last_step,
+    emit=2,
+)
+def steps(state, row, out):
+    """How much a value goes up or down; two results now and then, keys that close by themselves and that expire."""
+    state.n += 1
+    if row.is_null("v"):
+        state.set_null("value")
+        return 0
+    out[0].n = state.n
+    if state.is_null("value"):
+        out[0].set_null("before")
+    else:
+        out[0].before = row.v - state.value
+    out[1].n = 1000 * state.n
+    out[1].before = math.sqrt(row.v)
+    out[1].name = "root"
+    state.value = row.v
+    if row.v > 0.95:
+        return sl.EMIT + sl.CLOSE
+    return 2 * sl.EMIT if state.n % 5 == 0 else sl.EMIT
+
+
+class Smoothed(sl.Operator):
+    """A weight for all keys of a partition, in the order of its tuples."""
+
+    output = "k long, at timestamp, weight double, n long"
+    time = "at"
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.weights = np.zeros(7)
+        self.n = 0
+
+    def process(self, tuples):
+        found = np.empty(tuples.num_rows)
+        for i, (k, v) in enumerate(zip(*(tuples.column(c).to_pylist() for c in ("k", "v")), strict=True)):
+            self.weights[(k or 0) % 7] += self.rate * ((v or 0.0) - self.weights.sum())
+            found[i] = self.weights.sum()
+        numbers = np.arange(self.n, self.n + len(found))
+        self.n += len(found)
+        return pa.table({"k": tuples.column("k"), "at": tuples.column("at"), "weight": found, "n": numbers})
+
+    def get_checkpoint(self):
+        return {"weights": self.weights, "n": self.n}
+
+    def restore_checkpoint(self, state):
+        self.weights, self.n = state["weights"], state["n"]
+
+
 def built(name, left, right):
+    if name == "smoothed":
+        return sl.union(left, right).apply(Smoothed(rate=0.3))
     if name == "full":
         return left.join(right, within=("-300 ms", "1 s"), how="full").where(lambda left, right: left.v <= right.v)
     if name == "counts":
         return left.join(right, left=sl.count_window(4), right=sl.count_window(2))
+    if name == "keyed":
+        return left.apply(steps)
+    if name == "keyed-union":
+        return sl.union(left, right).apply(steps)
     if name == "barrier":
         return sl.barrier(a=left, b=right)
     return (

@@ -13,17 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.crash.conftest import finish, processes
-from tests.crash.two_inputs import Deaths, Life, write_files
+from tests.crash.lives import Life
+from tests.crash.two_inputs import Deaths, write_files
 
 LIVES = [  # whichever of the three queries is ahead: each life comes by its failpoint, and leaves work for the next
-    Life("full", "after-seal"),  # an input has not published what it wrote
-    Life("full", "before-output"),  # both inputs are published, the join is not
-    Life("full", "after-manifest@5", policy="tight"),  # of an input or of the join
-    Life("full", "before-output@2", lost="state"),
-    Life("full", "before-spark-commit@3", policy="instant"),
-    Life("full", "during-recovery", lost="state", retried=True),
+    Life("after-seal", "full"),  # an input has not published what it wrote
+    Life("before-output", "full"),  # both inputs are published, the join is not
+    Life("after-manifest@5", "full", policy="tight"),  # of an input or of the join
+    Life("before-output@2", "full", lost="state"),
+    Life("before-spark-commit", "full", policy="instant"),  # the first: it may have taken in all there is
+    Life("during-recovery", "full", lost="state", retried=True),
 ]
-CLUSTER = Life("full", master="local-cluster[2,1,1024]")
+CLUSTER = Life(operators="full", master="local-cluster[2,1,1024]")
 
 
 @pytest.mark.long
@@ -40,7 +41,7 @@ def test_a_join_of_two_sources_is_the_same_after_many_deaths(tmp_path: Path) -> 
 def test_an_executor_killed_under_a_join_changes_no_result(tmp_path: Path) -> None:
     write_files(tmp_path)
     deaths = Deaths(tmp_path, "sources")
-    child = deaths.start(0, CLUSTER)
+    child = deaths.program.start(CLUSTER, tmp_path / "nobody")
     while not list((tmp_path / "full").glob("commits/*.json")) and child.poll() is None:
         time.sleep(0.05)
     running = [pid for pid, command in processes(child.pid) if "CoarseGrainedExecutorBackend" in command]

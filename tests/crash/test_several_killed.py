@@ -1,4 +1,4 @@
-"""Joins, a barrier and a union over the same two streams; workers and drivers die at every failpoint, state is lost.
+"""Joins, a barrier, a union, keyed functions over the same two streams; workers and drivers die at every failpoint.
 
 One set of streams goes through all deaths, because every start of Spark costs seconds.
 """
@@ -9,18 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.two_inputs import Deaths, Life, write_files
+from tests.crash.lives import Life
+from tests.crash.two_inputs import Deaths, write_files
 
-ALL = "full counts barrier union"
+ALL = "full counts barrier union keyed keyed-union"
+RECOVERING = f"during-recovery:{ALL.replace(' ', ',')}"
 LIVES = [
-    Life("full", "after-manifest", tasks_die=("before-block:full,barrier",)),  # nothing was ever published
-    Life("counts", "before-output@2"),
-    Life("barrier", "after-manifest@2", policy="tight"),
-    Life("union", "before-manifest@3"),
-    Life("full", "before-output@3", tasks_die=("during-recovery:full,counts,barrier,union",), policy="instant"),
-    Life("counts", "after-manifest@2", tasks_die=("after-block:full,counts", "after-state:full,union"), policy="tight"),
-    Life("barrier", "before-output", lost="state and spark checkpoint", tasks_die=("task-begins:counts",)),
-    Life(ALL, "before-block", lost="state and spark checkpoint", retried=True),
+    Life("after-manifest", "full", tasks_die=("before-block:full,barrier",)),  # nothing was ever published
+    Life("before-output@2", "counts"),
+    Life("after-manifest@2", "barrier", policy="tight"),
+    Life("before-manifest@3", "union"),
+    Life("after-manifest@2", "keyed", tasks_die=("before-block:keyed-union",)),
+    Life("before-output@3", "keyed-union", policy="tight"),
+    Life("before-output@3", "full", tasks_die=(RECOVERING,), policy="instant"),
+    Life(
+        "after-manifest@2",
+        "counts",
+        tasks_die=("after-block:full,counts,keyed", "after-state:full,union,keyed-union"),
+        policy="tight",
+    ),
+    Life("before-output", "barrier", lost="state and spark checkpoint", tasks_die=("task-begins:counts",)),
+    Life("before-block", ALL, lost="state and spark checkpoint", retried=True),
 ]
 
 

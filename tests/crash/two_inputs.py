@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.log.audit.stream_audit import verify
-from strandline.log.kinds import only_results
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
-from tests.crash.conftest import finish, output_of
+from tests.crash.lives import Life, Program, results
 
 PROGRAM = Path(__file__).with_name("several_program.py")
-RETRYING = "local[2,4]"
 FILES, ROWS = 5, 500
 
 
@@ -53,27 +47,6 @@ def write_files(root: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Life:
-    """One start of the program, what it dies of, and what was lost before."""
-
-    operators: str
-    """What runs in the end, one after the other."""
-    failpoint: str = ""
-    """Where the driver dies; with `retried`, where a worker dies and its task is run again."""
-    lost: str = ""
-    """What somebody deletes before: "state", "spark checkpoint", or both."""
-    policy: str = "cec"
-    tasks_die: tuple[str, ...] = ()
-    """Before, `failpoint:operators`: a query each that fails because a worker dies there."""
-    retried: bool = False
-    master: str = "local[2]"
-
-    @property
-    def dies(self) -> bool:
-        return bool(self.failpoint) and not self.retried
-
-
-@dataclass(frozen=True)
 class Deaths:
     """Streams under a folder, and the lives of who works on them."""
 
@@ -89,35 +62,12 @@ class Deaths:
         if "spark checkpoint" in life.lost:
             for name in life.operators.split():
                 shutil.rmtree(self.root / name / "spark_checkpoint")
-        child = self.start(number, life)
-        try:
-            finish(child, self.root / self.how, -signal.SIGKILL if life.dies else 0)
-        except AssertionError as problem:
-            problem.add_note(f"{self.how}, life {number}: {life}")
-            raise
-        if life.retried:
-            assert self._marker(number).exists(), f"nobody came by {life.failpoint}"
+        self.program.live(life, number)
 
-    def _marker(self, number: int) -> Path:
-        return self.root / f"{self.how}-{number}-died"
-
-    def start(self, number: int, life: Life) -> subprocess.Popen[bytes]:
-        """The program, in a session of its own."""
-        environment = {**os.environ, "STRANDLINE_STATE_DIR": str(self.root / "state")}
-        if life.failpoint:
-            environment["STRANDLINE_FAILPOINT"] = life.failpoint
-        if life.retried:
-            environment["STRANDLINE_FAILPOINT_ONCE"] = str(self._marker(number))
-        options = [f"--policy={life.policy}", f"--master={RETRYING if life.retried else life.master}"]
-        options += ["--dies"] * life.dies + ["--tasks-die", *life.tasks_die]
-        with output_of(self.root / self.how).open("ab") as output:
-            return subprocess.Popen(
-                [sys.executable, str(PROGRAM), self.how, str(self.root), *life.operators.split(), *options],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
+    @property
+    def program(self) -> Program:
+        """Who works on them."""
+        return Program(PROGRAM, (self.how, str(self.root)), self.root, self.root / self.how)
 
     def check(self, *operators: str) -> None:
         """The results of each are those of the same one to which nothing happened: bit by bit, in their order."""
@@ -131,23 +81,3 @@ class Deaths:
         """How many recoveries the manifests of a stream speak of."""
         standings = [enumerate(m.standings) for m in Log.open(LocalStorage(self.root / name)).since(-1)]
         return len({(p, s.recovered["at_input"]) for found in standings for p, s in found if s.recovered is not None})
-
-
-def results(stream: Path) -> list[pa.Table]:
-    """The results of each partition in their order, doubles as their bits; the stream must be whole."""
-    log = Log.open(LocalStorage(stream))
-    report = verify(log)
-    assert report.is_good, report.problems
-    names = list(log.spec.columns)
-    found = []
-    for p in range(log.spec.partitions):
-        parts = [only_results(t).select(names) for t in log.read(p, columns=names)]
-        table = pa.concat_tables([log.spec.arrow.empty_table(), *parts]).combine_chunks()
-        found.append(pa.table([_bits(table.column(n)) for n in names], names=names))
-    return found
-
-
-def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    if not pa.types.is_float64(column.type):
-        return column
-    return pa.concat_arrays([chunk.view(pa.int64()) for chunk in column.chunks] or [pa.array([], pa.int64())])

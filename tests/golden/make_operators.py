@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from strandline.checkpoint.policy import cec
+from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -75,9 +75,9 @@ def append(log: Log, first: int, end: int) -> None:
     append_rows(log, {0: rows(first, end)})
 
 
-def work(p: AggregateDefinition, input_: Log, output: Log, cache: Path) -> None:
-    """Takes in all that the input has."""
-    clock, element = ManualClock(1_767_268_800_000_000), Element(p, cec(extent=6), tuples_max=1)
+def work(p: AggregateDefinition, input_: Log, output: Log, cache: Path, policy: Policy | None = None) -> None:
+    """Takes in all that the input has. Every step begins with a recovery."""
+    clock, element = ManualClock(1_767_268_800_000_000), Element(p, policy or cec(extent=6), tuples_max=1)
 
     def run(steps: list[step.Step]) -> list[step.Done]:
         return [step.run(s, element, Logs(output, (input_,)), StateCache(cache / s.attempt), clock) for s in steps]

@@ -17,6 +17,7 @@ from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier, result_row
 from strandline.operators.operator import Limits, Saved
+from tests.slow_limits import slow_from, some_slow
 
 NESTED = {
     "type": "struct",
@@ -129,7 +130,7 @@ def some_limits(rng: Random) -> Limits:
     if rng.random() < 0.3:
         return Limits(cost=rng.choice([0, 20, 300]), extent_cost=rng.choice([0, 1, 3]), replay_cost=rng.choice([0, 2]))
     pick = [math.inf, 0, 3, 30, 200]
-    return Limits(rng.choice(pick), rng.choice(pick), budget=rng.choice([1 << 62, 1 << 62, 2]))
+    return Limits(rng.choice(pick), rng.choice(pick), budget=rng.choice([1 << 62, 1 << 62, 2]), slow=some_slow(rng))
 
 
 @pytest.mark.parametrize("seed", [*range(20), *(pytest.param(s, marks=pytest.mark.long) for s in range(20, 400))])
@@ -166,11 +167,12 @@ def test_sets_footprints_extent_and_recovered_state_are_those_of_the_specificati
         assert sorted(padded, key=lambda row: [row[name] is None for name in definition.at_columns]) == wanted
         plain.dropped.clear()
         position = len(output.rows)
-        saved = operator.save(position, limits)
+        asked = slow_from(limits, operator.input_end, position)
+        saved = operator.save(position, asked)
         assert len(saved.opened[0]) == 0
         rows = output.add(saved.checked, is_footprint=True)
         by_place = {one.place: one for one in plain.waiting}
-        chosen = plain.save(position, began, limits)
+        chosen = plain.save(position, began, asked)
         assert [{n: v for n, v in row.items() if n not in ("_input", "_open")} for row in rows] == [
             result_row(definition, [by_place[at]]) for at in chosen
         ]

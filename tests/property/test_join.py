@@ -26,6 +26,7 @@ from strandline.operators.join.plain_join import PlainJoin, Row
 from strandline.operators.join.tuple_record import BYTES_END, HEAD, TAIL
 from strandline.operators.open_windows import payloads
 from strandline.operators.operator import Limits, Saved
+from tests.slow_limits import slow_from, some_slow
 
 INF = math.inf
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -248,6 +249,7 @@ class World:
             elif self.rng.random() < 0.05:
                 self.fast.mark_unsaved(every=True)
                 self.plain.mark_unsaved(every=True)
+            limits = slow_from(limits, self.fast.input_end, at)
             fast, plain = self.fast.save(at, limits), self.plain.save(at, limits)
         assert rows_from(fast.opened, self.names) == []
         assert rows_from(fast.checked, self.names) == plain
@@ -333,6 +335,7 @@ def random_limits(rng: Random) -> Limits | None:
         extent_cost=rng.random(),
         replay_cost=rng.random(),
         budget=rng.choice([0, 2, 7, 1 << 62, 1 << 62]),
+        slow=some_slow(rng),
     )
 
 

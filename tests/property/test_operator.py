@@ -31,7 +31,8 @@ from strandline.operators.expressions import schema_of
 from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of
 from strandline.operators.open_windows.record import BYTES_END, TIMERS
-from strandline.operators.operator import Limits
+from strandline.operators.operator import Limits, SlowLimits
+from tests.slow_limits import slow_from, some_slow
 
 NAN, INF = math.nan, math.inf
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -251,6 +252,7 @@ class Pair:
 
     def save(self, limits: Limits | None) -> None:
         at = self.position
+        limits = limits and slow_from(limits, self.fast.input_end, at)
         saved = self.fast.save_all(at) if limits is None else self.fast.save(at, limits)
         opened, checked = self.plain.save_all(at) if limits is None else self.plain.save(at, limits)
         names = [*self.plan.result_columns, *self.plan.control_columns]
@@ -295,6 +297,7 @@ def one_step(pair: Pair, rows: Sequence[Row], pieces: int, boundary: int, limits
 
 FIRST_TIME = -30
 small = st.integers(0, 12)
+slow_limits = st.builds(SlowLimits, st.integers(0, 30), st.integers(0, 30), st.sampled_from([1, 3, 1 << 40]))
 limits = st.builds(
     Limits,
     extent=st.one_of(st.just(INF), small),
@@ -303,6 +306,7 @@ limits = st.builds(
     extent_cost=st.sampled_from([0.0, 0.5, 1.0]),
     replay_cost=st.sampled_from([0.0, 0.5, 1.0]),
     budget=st.one_of(st.just(1 << 62), st.integers(0, 4)),
+    slow=st.none() | slow_limits,
 )
 steps = st.lists(
     st.builds(Step, st.integers(0, 25), st.integers(1, 3), st.integers(0, 20), st.one_of(limits, limits, st.none())),
@@ -369,6 +373,7 @@ def random_step(rng: Random) -> Step:
         extent_cost=rng.random(),
         replay_cost=rng.random(),
         budget=rng.choice([0, 2, 1 << 62]),
+        slow=some_slow(rng),
     )
     return Step(rng.randrange(40), rng.randint(1, 3), rng.randrange(30), save if rng.random() < 0.8 else None)
 

@@ -10,6 +10,7 @@ from random import Random
 from strandline.log.storage.storage import Listed, Storage
 from strandline.operators.operator import StateImage
 from strandline.processing import state_file
+from strandline.processing.live_operators import LIVE, LiveOperator, LiveOperators
 from strandline.processing.state_cache import StateCache
 from strandline.processing.state_file import Arrays
 
@@ -57,6 +58,7 @@ class KeptStates:
 
     def __init__(self) -> None:
         self.states: dict[str, Arrays] = {}
+        self.live = LiveOperators()
 
     def open(self, attempt: str) -> Arrays | None:
         arrays = self.states.get(attempt)
@@ -68,6 +70,12 @@ class KeptStates:
     def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
         self.states[attempt] = _copy(state.arrays)
         return 1
+
+    def take_operator(self, attempt: str) -> LiveOperator | None:
+        return self.live.take("", attempt)
+
+    def leave_operator(self, left: LiveOperator) -> None:
+        self.live.leave("", left)
 
     def close(self) -> None:
         pass
@@ -99,7 +107,14 @@ class Machine:
             shutil.rmtree(self._folder / "old", ignore_errors=True)
             shutil.copytree(self._folder / "now", self._folder / "old")
 
+    def end_processes(self) -> None:
+        """Objects that live in processes of this machine are gone."""
+        self._kept.live.drop("")
+        if self._folder is not None:
+            LIVE.drop(str(self._folder / "now"))
+
     def lose(self) -> None:
+        self.end_processes()
         self._kept.states = {}
         if self._folder is not None:
             shutil.rmtree(self._folder / "now", ignore_errors=True)

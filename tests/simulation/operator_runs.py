@@ -10,10 +10,10 @@ from typing import Literal
 
 import pyarrow as pa
 
-from tests.simulation import operator_world
+from tests.simulation import lossy_world, operator_world
 from tests.simulation.table_codec import table_codec
 
-Inputs = Literal["one", "several", "keyed"]
+Inputs = Literal["one", "several", "keyed", "lossy", "class"]
 WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
@@ -21,6 +21,8 @@ FILES = {
     "one": "test_operator_simulation.py",
     "several": "test_several_inputs_simulation.py",
     "keyed": "test_keyed_simulation.py",
+    "lossy": "test_lossy_simulation.py",
+    "class": "test_class_simulation.py",
 }
 
 
@@ -46,7 +48,7 @@ def run(seed: int, folder: Path, inputs: Inputs) -> list[pa.Table]:
     with nullcontext() if seed % REAL_CODEC_EVERY == 0 else table_codec():
         cache = folder if seed % REAL_CACHE_EVERY == 0 else None
         try:
-            return operator_world.run(seed, cache, inputs)
+            return lossy_world.run(seed, cache) if inputs == "lossy" else operator_world.run(seed, cache, inputs)
         except BaseException as problem:
             # As text, because it may come from another process.
             again = f"python -m pytest tests/simulation/{FILES[inputs]} --seed {seed}"

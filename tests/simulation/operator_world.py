@@ -4,6 +4,7 @@ What may happen, as often as the seed says:
 
     a process dies before or after any storage call, at a named failpoint, twice in a row, or gets an error it dies of
     the state cache of a partition is kept, lost, or an old copy comes back
+    the process of a worker, with the objects of users' classes in it, dies or lives on when the driver does not
     an attempt runs again and leaves its files without being accepted, before the batch is published or much later
     a driver freezes with its work done, and wants to publish when others have gone on
     input and output are compacted, collected, and truncated as far as the registered consumer and the operator allow;
@@ -64,6 +65,7 @@ from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.barrier import barrier_operator, waiting_state
 from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.open_windows import payloads
+from strandline.operators.partition_wide import object_at_work, state_values
 from strandline.processing import batch as batches_
 from strandline.processing import edges, serialised_input, step, step_output, time_slices
 from strandline.processing.batch import publish
@@ -77,6 +79,7 @@ from strandline.spark.operator_inputs import OperatorInputs
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.operator_streams import Row, bits, published_results
 from tests.simulation.machines import Folder, Machine
+from tests.simulation.simulated_classes import some_class
 from tests.simulation.simulated_inputs import SimulatedInputs
 from tests.simulation.simulated_keyed import some_keyed
 from tests.simulation.simulated_operators import (
@@ -101,7 +104,9 @@ def require(holds: bool, *what: object) -> None:
         raise Violation(" ".join(str(w) for w in what))
 
 
-def run(seed: int, folder: Path | None = None, inputs: Literal["one", "several", "keyed"] = "one") -> list[pa.Table]:
+def run(
+    seed: int, folder: Path | None = None, inputs: Literal["one", "several", "keyed", "class"] = "one"
+) -> list[pa.Table]:
     """Runs the seed; with a folder, the state cache is the real one. Returns the results of each partition."""
     rng = Random(seed)
     is_compared_with_plain = seed % PLAIN_EVERY == 0
@@ -109,6 +114,8 @@ def run(seed: int, folder: Path | None = None, inputs: Literal["one", "several",
         operator: SimulatedOperator
         if inputs == "keyed":
             operator = some_keyed(rng)
+        elif inputs == "class":
+            operator = some_class(rng)
         elif inputs == "several":
             operator = some_operator_over_several(rng, is_compared_with_plain)
         else:
@@ -171,6 +178,8 @@ def small_state(rng: Random) -> Iterator[None]:
         mock.patch.object(waiting_state, "_GARBAGE_MIN", 8 if few else 1 << 10),
         mock.patch.object(edges, "EDGES_MAX", 6 if few else 256),
         mock.patch.object(serialised_input, "_EDGE_EVERY", rng.choice([5, 1 << 14])),
+        mock.patch.object(state_values, "CELL_BYTES_MAX", 20 if few else 1 << 20),
+        mock.patch.object(object_at_work, "REPEATED_BYTES_MIN", 200 if few else 1 << 24),
     ):
         yield
 
@@ -275,7 +284,8 @@ class World:
 
     def _live_and_perhaps_die(self) -> None:
         rng = self.rng
-        if not self.is_calm and not self.may_rot and rng.random() < 0.15:
+        may_let_go = not self.definition.lives_in_process  # a second attempt would take the object with it
+        if not self.is_calm and not self.may_rot and may_let_go and rng.random() < 0.15:
             self._let_go_for_a_while()
         policy = self._policy()
         chance = 1.0 if self.is_calm else rng.random()
@@ -303,6 +313,8 @@ class World:
     def _start(self, faults: FaultPlan) -> None:
         """A new process, which knows what is on the disk."""
         block_slice._known.clear()
+        if self.definition.lives_in_process:
+            self._lose_objects()
         self.process = self.faulty.other_process(faults)
         self.inputs = self._open_inputs(self.process)
         self.output = Log.open(Folder(self.process, "output"), self.clock)
@@ -310,6 +322,12 @@ class World:
         asked = self.operator.again_over([log.spec for log in self.inputs])
         require(asked.continuing(self.output.spec.operator) == self.definition, "another operator with another column")
         self._register()
+
+    def _lose_objects(self) -> None:
+        """Workers die with the process, or live on; some of them do."""
+        for machine in self.machines:
+            if self.rng.random() < 0.5:
+                machine.end_processes()
 
     def _open_inputs(self, storage: Storage) -> tuple[Log, ...]:
         return tuple(Log.open(Folder(storage, log.spec.id), self.clock) for log in self.inputs)
@@ -344,6 +362,8 @@ class World:
 
     def _policy(self) -> Policy:
         rng = self.rng
+        if self.definition.lives_in_process:
+            return instant(rng.choice([1, 10_000, 100_000, 1_000_000]))
         choices = [
             cec(),
             cec(extent=rng.choice([0, 7, 30])),
@@ -351,6 +371,8 @@ class World:
             cec(extent=rng.choice(["1x", "1.5x"]), replay=rng.choice([20, 200])),
             cec(extent=5, interval=rng.choice([1, 3]), period=1_000),
             cec(recover_within="160 ms"),
+            cec(slow=rng.choice([1, 5, 20]), every=rng.choice([1, 3, 15]), at_most=rng.choice([1, 5, 1_000])),
+            cec(replay=rng.choice([20, 100]), slow=rng.choice([2, 10]), every=rng.choice([1, 10])),
             instant(rng.choice([1, 10_000, 100_000])),
         ]
         if self.is_calm:
@@ -598,8 +620,8 @@ class World:
 
 def _set_aside(log: Log) -> dict[int, Row]:
     """What the side log holds, by offset."""
-    rows = (row for block in log.blocks(log.spec.late) for row in log.read_block(block).to_pylist())
-    return {row.pop("_offset"): row for row in rows}
+    found = ((row, block.reason) for block in log.blocks(log.spec.late) for row in log.read_block(block).to_pylist())
+    return {row.pop("_offset"): {**row, "_reason": reason} for row, reason in found}
 
 
 def _difference(partition: int, found: pa.Table, expected: pa.Table) -> str:

@@ -7,10 +7,12 @@ from concurrent.futures import Executor
 
 import pytest
 
-from tests.simulation.operator_runs import run_all
+from tests.simulation.operator_runs import run_all, run_here
 from tests.simulation.seeds import parametrize
 
-SEEDS = (150, 2_000, 15_000)
+SEEDS = (40, 2_000, 15_000)
+FEW = 40
+"""They are run here: every process has to compile the functions."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -18,4 +20,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_whatever_happens_results_are_those_of_an_uninterrupted_run(seeds: range, workers: Executor) -> None:
-    run_all(seeds, "keyed", workers)
+    if len(seeds) <= FEW:
+        run_here(seeds, "keyed")
+    else:
+        run_all(seeds, "keyed", workers)

@@ -167,7 +167,10 @@ SMALL = (pytest.param(kind, marks=pytest.mark.long) for kind in (pa.int16(), pa.
 def test_the_time_may_be_an_integer_or_a_local_timestamp(kind, spark, feed, drain, tmp_path):
     schema = pa.schema([("k", pa.int64()), ("at", kind)])
     source = feed(*[[{"k": 1, "at": t} for t in times] for times in ([-5, 0, 9], [10, 1, -7], [3, 100])], schema=schema)
-    progress = drain(source.df, tmp_path / "s", lateness=10)
+    if kind == pa.timestamp("us"):
+        with pytest.raises(sl.OptionError, match="lateness=10 has no unit"):
+            drain(source.df, tmp_path / "s", lateness=10)
+    progress = drain(source.df, tmp_path / "s", lateness="10 us" if kind == pa.timestamp("us") else 10)
     assert progress["late_total"] == 1
     assert progress["boundary"] == 90
     stream = sl.stream(str(tmp_path / "s"))

@@ -11,6 +11,8 @@ import pytest
 
 import strandline as sl
 from strandline.clock import ManualClock
+from strandline.log.log import Log
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.heartbeat import Heartbeat
 from strandline.units import END_OF_TIME
@@ -38,6 +40,37 @@ def source(feed: Any, path: Path, **options: Any) -> sl.Entry:
 
 
 # ---------------------------------------------------------------------- heartbeats
+
+
+@pytest.mark.long
+def test_a_quiet_stream_is_saved_as_often_as_partial_says(
+    spark: Any, feed: Any, tmp_path: Path, eventually: Any
+) -> None:
+    """Fused without heartbeats, and over the stream: what came last would be at risk for as long as nothing comes."""
+    items, fused, over = (tmp_path / name for name in ("items", "fused", "over"))
+    given = feed(rows_at([now_us()]))
+    policy = sl.partial(every="2 s")
+    counting = source(given, items, heartbeat=None).window(sl.count_window(10)).aggregate(n=sl.count_all())
+    queries = [counting.checkpoint(policy).start(spark, str(fused))]
+    try:
+        eventually(lambda: "input_commit" in queries[0].progress)
+        again = sl.stream(str(items)).window(sl.count_window(10)).aggregate(n=sl.count_all())
+        queries.append(again.checkpoint(policy).start(spark, str(over)))
+        eventually(lambda: "input_commit" in queries[1].progress)
+        for _ in range(3):  # batches that come closer together than saves: the last ones do not save
+            given.add(rows_at([now_us()]))
+        for path in (fused, over):
+            eventually(lambda at=path: standing(at) == (4, 4), seconds=30)
+    finally:
+        for query in reversed(queries):
+            query.stop()
+    assert sl.stream(str(fused)).losses().num_rows == 0
+
+
+def standing(path: Path) -> tuple[int, int]:
+    """Tuples that were taken in, and that are saved, of the partition that has any."""
+    found = Log.open(LocalStorage(path)).state.standings
+    return max((s.input, s.oldest) for s in found) if found else (0, 0)
 
 
 @pytest.mark.long
@@ -133,7 +166,7 @@ def test_a_heartbeat_that_cannot_work_is_refused(feed: Any, tmp_path: Path, opti
 def test_the_clock_says_nothing_about_times_without_a_zone(spark: Any, tmp_path: Path, kind: str) -> None:
     df = spark.readStream.format("rate").load().selectExpr("value AS k", f"CAST(timestamp AS {kind}) AS at")
     with pytest.raises(sl.OptionError, match="type timestamp"):
-        sl.persist(df, str(tmp_path / "x"), key="k", time="at", lateness=10, heartbeat="1 s")
+        sl.persist(df, str(tmp_path / "x"), key="k", time="at", lateness="10 us", heartbeat="1 s")
 
 
 def test_a_clock_that_is_set_forward_is_not_followed() -> None:

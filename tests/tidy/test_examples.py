@@ -1,11 +1,14 @@
 """What the documentation shows is true: its programs run and print what it says, its links lead somewhere."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import strandline as sl
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -169,3 +172,24 @@ def test_alarms_of_a_function_that_was_killed_are_those_of_plain_python(tmp_path
     before, after = (int(n) for n in re.findall(r"(\d+) alarms", output))
     assert 0 <= before < after
     assert "just those of plain Python, bit by bit" in output
+
+
+def test_the_model_of_the_yield_gives_the_same_however_wafers_come() -> None:
+    example = runpy.run_path(str(EXAMPLES / "09_yield_prediction.py"))
+    sl.testing.check_operator(example["YieldModel"](rate=0.05), example["wafers"]().slice(0, 120), key="tool", runs=8)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_model_that_was_killed_is_off_by_what_its_policy_lets_it_lose(tmp_path: Path) -> None:
+    command = [sys.executable, EXAMPLES / "09_yield_prediction.py", "1", tmp_path]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = re.findall(r"^(instant|partial|none) +([\d,]+) +([\d.]+)", done.stdout, re.MULTILINE)
+    lost = {name: int(tuples.replace(",", "")) for name, tuples, _ in rows}
+    rmse = {name: float(off) for name, _, off in rows}
+    assert lost["instant"] == rmse["instant"] == 0
+    assert 0 <= lost["partial"] < lost["none"]
+    assert rmse["partial"] < rmse["none"] / 2
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert (tmp_path / "errors.svg").read_text().startswith("<svg")

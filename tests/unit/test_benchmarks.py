@@ -49,6 +49,20 @@ def test_recovery_finds_the_state_that_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_policies_stand_side_by_side_and_give_the_same_results(tmp_path: Path) -> None:
+    result = bench("policies")
+    assert result["results_match"]
+    table = {(row["regime"], row["policy"]): row for row in result["table"]}
+    assert {regime for regime, _ in table} == {"fast", "slow", "mixed"}
+    for (_, policy), row in table.items():
+        assert row["lost"] == 0 or policy in ('partial("10 s")', "none()")
+        assert row["lost"] > 0 or row["replays"] or not row["open_windows"]
+        assert ("slow=" not in policy) or row["replay"] <= 11_000, "what came within H and an eighth, at most"
+    checks = {policy: row["g_check"] for (regime, policy), row in table.items() if regime == "mixed"}
+    assert 0 < checks['cec(slow="10 s")'] < checks["cec()"], "only windows that stay open are saved again"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_join_matches_what_numpy_finds_and_recovers_what_it_kept(tmp_path: Path) -> None:
     result = bench("join")
     assert result["results_match"]

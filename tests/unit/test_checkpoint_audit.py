@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from strandline.checkpoint import saving
-from strandline.checkpoint.policy import Policy, cec, instant, none
+from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli.app import app
 from strandline.log.log import Log
 from strandline.log.retention import truncate
@@ -49,6 +49,13 @@ def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: AggregateDe
     assert found.replayed == sum(s.replay for s in standings)
     wanted = {"eventual": sum(s.open for s in standings), "instant": sum(s.saved for s in standings), "none": 0}
     assert found.open_windows == wanted[policy.mode]
+
+
+def test_of_a_policy_that_does_not_replay_the_checkpoint_alone_is_rebuilt(tmp_path: Path) -> None:
+    case = written(tmp_path, PLANS["session"], cec(), partial("1 hour"))
+    found = audit(Log.open(case.output_storage), intake_of)
+    assert (found.problems, found.replayed) == ((), 0)
+    assert found.open_windows == sum(s.saved for s in case.output.state.standings) > 0
 
 
 @every_plan

@@ -15,13 +15,14 @@ from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.open_windows.record import INPUT, POS, T
+from strandline.operators.open_windows.record import POS, T
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import StateImage
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
 from strandline.recovery.window_report import saved_windows
+from strandline.recovery.without_replay import recover_without_replay
 from tests.operator_streams import PLANS, Streams, Tuples, identity, windows_of
 
 POLICIES = {
@@ -153,9 +154,13 @@ def test_without_a_policy_recovery_begins_with_nothing() -> None:
     case = Case(PLANS["tumbling count"])
     case.run(none())
     assert case.live.open_windows > 0
-    recovered = case.recovered()
-    assert recovered.open_windows == 0
-    assert recovered.arrays.header[INPUT] == case.output.state.standings[0].input
+    stand = Stand.of(case.output, 0)
+    operator, recovery = recover_without_replay(case.output, case.plan, stand)
+    assert operator.open_windows == recovery.replayed == 0
+    assert operator.input_end == stand.standing.input
+    assert [(loss.first, loss.until, loss.windows, loss.reason) for loss in recovery.losses] == [
+        (0, stand.standing.input, stand.standing.open, "nothing saved")
+    ]
 
 
 @every_plan

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+import linecache
 import math
 import pickle
+import random
 import subprocess
 import sys
 import textwrap
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+import numpy as np
 import pytest
 from pyspark import cloudpickle
 
@@ -207,3 +210,49 @@ def test_constructs_that_numba_does_not_know_are_refused_as_well() -> None:
 
     with pytest.raises(OptionError, match="construct is not supported"), first_call(opens, "keyed", "use a class"):
         compiled(opens, identity_of(opens, ["row"]).parts)(1)
+
+
+def test_a_name_that_is_defined_later_is_refused_because_its_value_would_not_count() -> None:
+    def early(row: Any) -> bool:
+        return bool(row > DEFINED_NOWHERE)  # type: ignore[name-defined]  # noqa: F821
+
+    def calls(row: Any) -> bool:
+        return early(row)
+
+    for function in (early, calls):
+        with pytest.raises(OptionError, match="DEFINED_NOWHERE has no value yet"):
+            text(function)
+
+
+@pytest.mark.parametrize("draw", [random.random, np.random.rand])  # noqa: TID251
+def test_what_comes_out_otherwise_each_time_is_refused(draw: Any) -> None:
+    def luck(row: Any) -> bool:
+        return bool(row > draw())
+
+    with pytest.raises(OptionError, match="draw comes out otherwise each time"):
+        text(luck)
+    with pytest.raises(OptionError, match=r"np.random.rand comes out otherwise each time"):
+        text(lambda row: row > np.random.rand())  # noqa: NPY002
+
+
+def module_of(file: Path, source: str) -> Any:
+    file.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, str(file), "exec"), names)
+    return names["f"]
+
+
+def test_a_function_that_was_loaded_again_is_what_its_file_says_now(tmp_path: Path) -> None:
+    before = module_of(tmp_path / "module.py", "def f(row):\n    return row > 1\n")
+    assert text(before) == "row > 1"
+    after = module_of(tmp_path / "module.py", "def f(row):\n    return row > 22\n")
+    assert text(after) == "row > 22"
+    assert text(before).startswith("code ")  # what is in the file is another one
+
+
+def test_a_cell_of_a_notebook_has_a_source() -> None:
+    source, name = "def f(row):\n    return row > 3\n", "<ipython-input-1-abc>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, name, "exec"), names)
+    assert text(names["f"]) == "row > 3"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ import pytest
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
 
-THRESHOLD = 2.0
 SCHEMA = "device long, at timestamp, value double, name string, note string"
 
 
@@ -26,18 +24,6 @@ def rows(*values: tuple[Any, ...]) -> list[dict[str, Any]]:
         {"device": d, "at": f"2026-01-01 00:{s // 60:02d}:{s % 60:02d}", "value": v, "name": more[0] if more else None}
         for d, s, v, *more in values
     ]
-
-
-@sl.keyed(state="n long, mean double, m2 double", output="z double")
-def zscore(state: Any, row: Any, out: Any) -> int:
-    state.n += 1
-    delta = row.value - state.mean
-    state.mean += delta / state.n
-    state.m2 += delta * (row.value - state.mean)
-    if state.n < 3 or state.m2 == 0:
-        return 0
-    out.z = delta / math.sqrt(state.m2 / (state.n - 1))
-    return sl.EMIT if abs(out.z) > THRESHOLD else 0
 
 
 def gone(state: Any, out: Any) -> int:
@@ -56,12 +42,12 @@ def sessions(state: Any, row: Any, out: Any) -> int:
 
 def test_a_function_is_called_once_a_tuple_with_the_state_of_its_key() -> None:
     readings = feed()
-    run = sl.testing.run(readings.apply(zscore))
-    readings.add(rows(*((d, i, float(i % 3 if i < 30 else 99)) for i in range(31) for d in (1, 2))))
+    run = sl.testing.run(readings.apply(sessions))
+    readings.add(rows((1, 0, 0.0), (2, 0, 0.0), (1, 1, 0.0), (2, 1, 0.0, "stop"), (1, 2, 0.0, "stop")))
     found = run.step()
-    assert found.column_names == ["device", "time", "z"]
-    assert found.column("device").to_pylist() == [1, 2]
-    assert found.column("z").to_pylist()[0] > THRESHOLD
+    assert found.column_names == ["device", "time", "n"]
+    assert found.column("device").to_pylist() == [2, 1]
+    assert found.column("n").to_pylist() == [-2, -3]
 
 
 def test_a_crash_changes_nothing() -> None:
@@ -130,6 +116,34 @@ def test_unions_are_taken_in_in_the_order_of_time() -> None:
     assert run.step().to_pylist()[0]["n"] == 2
 
 
+def test_a_function_over_a_union_is_told_of_which_input_a_tuple_is() -> None:
+    @sl.keyed(state="n long", output="n long")
+    def whose(state: Any, row: Any, out: Any) -> int:
+        state.n = 10 * state.n + row._input + 1
+        out.n = state.n
+        return sl.EMIT
+
+    inputs = [feed(), feed(), feed()]
+    run = sl.testing.run(sl.union(*inputs).apply(whose))
+    for number, second in ((2, 0), (0, 1), (2, 2), (1, 3)):
+        inputs[number].add(rows((1, second, 0.0)))
+        if second == 2:
+            run.step()
+            run.crash()
+    for one in inputs:
+        one.finish()
+    run.step()
+    assert [row["n"] for row in run.rows] == [3, 31, 313, 3132]
+    raises("row has no column '_input'", whose)
+    own = [
+        sl.testing.stream(
+            "device long, at timestamp, _input int", key="device", time="at", lateness="1 s", partitions=1
+        )
+        for _ in range(2)
+    ]
+    raises("a column of the stream is called '_input'", whose, on=sl.union(*own), error=SchemaError)
+
+
 def test_what_is_done_before_a_function_is_done_in_a_replay_as_well() -> None:
     readings = feed()
     good = readings.where(pc.field("value") > 0).select("device", "at", "name")
@@ -179,6 +193,11 @@ def test_what_does_not_compile_is_refused_with_its_line() -> None:
         ("print(row)", "row is used as a whole"),
         ("out.n = out.set_null('n')", "set_null(…) inside of an expression"),
         ("out.n = 'text'", "does not compile"),
+        ("out.n = 1 if row.value is None else 2", 'write row.is_null("value")'),
+        ("out.n = 1 if None != state.n else 2", 'write state.is_null("n")'),
+        ("out.n = None", 'write out.set_null("n")'),
+        ("out.n = row.name in ('a', 'b')", 'row.name == "a" or row.name == "b"'),
+        ("state.s = row.name + 'x'", "nothing can be computed"),
     ],
 )
 def test_what_cannot_be_said_is_refused_with_its_line(body: str, message: str, tmp_path: Any) -> None:
@@ -186,7 +205,7 @@ def test_what_cannot_be_said_is_refused_with_its_line(body: str, message: str, t
     file.write_text(f"def wrong(state, row, out):\n    state.n += 1\n    {body}\n    return 1\n")
     names: dict[str, Any] = {}
     exec(compile(file.read_text(), str(file), "exec"), names)
-    made = sl.keyed(state="n long", output="n long")(names["wrong"])
+    made = sl.keyed(state="n long, s string", output="n long")(names["wrong"])
     assert f"{file}, line 3" in raises(message, made)
 
 
@@ -196,6 +215,44 @@ def test_functions_return_numbers() -> None:
         state.n += 1
 
     raises("nothing: it returns nothing", nothing)
+
+    @sl.keyed(state="n long", output="n long")
+    def sometimes(state: Any, row: Any, out: Any) -> Any:
+        state.n += 1
+        if state.n > 1:
+            return sl.EMIT
+
+    raises("sometimes: it returns nothing at one of its ends", sometimes)
+
+
+def test_a_function_is_shown_by_its_name() -> None:
+    assert repr(divides) == "<keyed function divides>"
+    with pytest.raises(OptionError, match="keyed: <keyed function divides> is one already"):
+        sl.keyed(state="n long", output="n long")(divides)
+
+
+class Rules:
+    @staticmethod
+    def twice(n: int) -> int:
+        return 2 * n
+
+
+def test_functions_may_stand_in_functions_and_use_what_is_there() -> None:
+    step = 5
+
+    def stepped(n: int) -> int:
+        return n + step
+
+    class Inside:
+        @sl.keyed(state="n long", output="n long")
+        def count(state: Any, row: Any, out: Any) -> int:
+            state.n = stepped(state.n) + Rules.twice(0)
+            return 0
+
+    step = 7
+    assert "n + 5" in Inside.count.main.text
+    with pytest.raises(OptionError, match="does not have 3 parameters"):
+        sl.keyed(state="n long", output="n long")(lambda state, row, out, by=1: 0)
 
 
 @pytest.mark.parametrize(
@@ -228,6 +285,12 @@ def test_results_have_no_column_twice() -> None:
 def test_functions_have_three_parameters() -> None:
     with pytest.raises(OptionError, match="does not have 3 parameters"):
         sl.keyed(state="n long", output="n long")(lambda state, row: 0)
+
+
+def test_a_number_without_a_unit_says_nothing_of_timestamps() -> None:
+    made = sl.keyed(state="n long", output="n long", expire=5)(lambda state, row, out: 0)
+    raises("expire=5 has no unit", made)
+    sl.testing.stream("device long, at long", key="device", time="at", lateness=1).apply(made)
 
 
 def test_keys_of_a_stream_without_lateness_would_never_expire() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from strandline.checkpoint.policy import Policy, cec, instant, none
+from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import StreamMismatchError, TruncatedError
 from strandline.log import retention
 from strandline.log.storage.local_storage import LocalStorage
@@ -18,7 +18,7 @@ from strandline.processing.state_cache import StateCache
 from strandline.recovery.window_report import current_windows, saved_windows
 from tests.operator_streams import PLANS, Streams, Tuples, bits, identity, rows_table, windows_of
 
-POLICIES = {"cec": cec(extent="4x"), "instant": instant("1 hour"), "none": none()}
+POLICIES = {"cec": cec(extent="4x"), "instant": instant("1 hour"), "partial": partial("1 hour"), "none": none()}
 
 
 class Case:

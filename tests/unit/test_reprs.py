@@ -24,6 +24,7 @@ CALLS = [
     'cec(recover_within="2 s")',
     'cec(extent="1.5x", interval="5 ms", period="100 ms")',
     'instant("1 min")',
+    'partial("10 s")',
     "none()",
     "count_all()",
     'avg("item_price")',

@@ -14,7 +14,7 @@ from strandline.log.log import Log
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.plain_join import PlainJoin
 from strandline.processing.state_cache import StateCache
-from strandline.spark.older_checkpoint import warn_of_older
+from strandline.spark.recovery_warnings import warn_of_older
 from strandline.testing.faulty_storage import flipped
 from strandline.units import END_OF_TIME
 from tests.operator_streams import PLANS, Row, Streams, bits, published_results, uninterrupted

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +23,7 @@ from strandline.log.log import Log
 from strandline.log.share import Share
 from strandline.log.standing import Standing
 from strandline.operators.one_table import one_table
-from strandline.processing import serialised_input
+from strandline.processing import input_stream, serialised_input
 from strandline.processing.edges import EDGES_MAX, Edges
 from strandline.processing.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
 from strandline.processing.input_stream import InputStream, blocks_between
@@ -429,3 +431,29 @@ def test_pieces_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
         assert counted.tuples - len(found) <= 100
         found += places(piece)
     assert found == whole
+
+
+@pytest.mark.parametrize("reach", ["to the same end", "a little further each"])
+def test_the_work_for_overlapping_blocks_grows_with_their_number_and_not_with_its_square(reach: str) -> None:
+    def work(blocks: int) -> int:
+        end = blocks * 4
+        times = [[i, end if reach == "to the same end" else i + end // 2] for i in range(blocks)]
+        inputs = [InputStream(stream(times, lateness=end), ("v", "t"), 0), InputStream(stream([[0]]), ("v", "t"))]
+        calls = 0
+
+        def count(frame: Any, event: str, _: Any) -> None:
+            nonlocal calls
+            calls += event == "call" and frame.f_code.co_filename in LOOKED_AT
+
+        sys.setprofile(count)
+        try:
+            found = sum(piece.tuples for piece in pieces(inputs, 0, BEGIN, END_OF_TIME, 1 << 17))
+        finally:
+            sys.setprofile(None)
+        assert found == 2 * blocks + 1
+        return calls
+
+    assert work(160) < 2.5 * work(80)
+
+
+LOOKED_AT = (input_stream.__file__, serialised_input.__file__)

@@ -139,7 +139,7 @@ def test_who_opens_the_stream_again_finds_the_same() -> None:
     again = Log.open(output.log.storage)
     assert again.state == output.log.state
     assert LogState.from_json(again.state.to_json()) == again.state
-    assert again.state.format == manifest.FORMAT_4
+    assert again.state.format == manifest.FORMAT_5
     assert again.state.outage is not None
     assert again.state.outage.tentative == 2
 
@@ -147,10 +147,10 @@ def test_who_opens_the_stream_again_finds_the_same() -> None:
 def test_versions_that_know_no_outages_are_told_to_keep_away() -> None:
     output = story()
     data = output.log.storage.read(manifest.commit_key(1))
-    assert data.startswith(b'{"format":4,')
+    assert data.startswith(b'{"format":5,')
     body = manifest.unseal(data, "here")
     with pytest.raises(FormatVersionError):
-        manifest.decode(manifest.seal({**body, "format": 5}), "here")
+        manifest.decode(manifest.seal({**body, "format": 6}), "here")
 
 
 def test_streams_without_a_bound_keep_their_format() -> None:

@@ -94,7 +94,50 @@ def test_what_is_no_union_is_refused(tmp_path: Path) -> None:
     assert "Union(" in repr(sl.union(one, two))
 
 
+def test_a_number_without_a_unit_is_no_lateness_of_timestamps() -> None:
+    with pytest.raises(OptionError, match="lateness=5 has no unit, and the times are timestamps") as caught:
+        feed(lateness=5)
+    assert '"5 us"' in caught.value.todo
+    assert feed(lateness="5 us").input_spec.lateness == feed("id long, at long", lateness=5).input_spec.lateness == 5
+    assert feed(lateness=0).input_spec.lateness == 0
+
+
+def test_what_is_only_half_built_says_what_it_lacks() -> None:
+    one, two = feed(), feed()
+    union, windows = sl.union(one, two), one.window(sl.count_window(2))
+    for method in ("start", "checkpoint"):
+        for half_built, todo in (
+            (union, "union.window(…).aggregate(…)"),
+            (windows, ".aggregate(n=sl.count_all(), …)"),
+            (one.where(pc.field("price") > 0), ".window(…).aggregate(…)"),
+            (union.where(pc.field("price") > 0), ".window(…).aggregate(…)"),
+        ):
+            with pytest.raises(OptionError, match=re.escape(f"{method}() of")) as caught:
+                getattr(half_built, method)(None, "streams/x")
+            assert todo in caught.value.todo
+    for method in ("read", "read_stream", "to_arrow"):
+        with pytest.raises(OptionError, match="of a union"):
+            getattr(union, method)()
+    for wrong in (union, windows, counted(one)):
+        with pytest.raises(OptionError, match="right of the join is"):
+            one.join(wrong, within="1 s")
+        if wrong is union:
+            with pytest.raises(OptionError, match="left of the join is"):
+                wrong.join(one, within="1 s")
+
+
 # ---------------------------------------------------------------------- barriers
+
+
+def test_a_barrier_that_could_never_complete_a_set_is_refused() -> None:
+    three = {"a": feed(), "b": feed(), "c": feed()}
+    with pytest.raises(OptionError, match="at_most=1 of 3 inputs: no set would ever be complete"):
+        sl.barrier(**three, at_most=1)
+    run = sl.testing.run(sl.barrier(**three, at_most=2))
+    for second, one in enumerate(three.values()):
+        one.add([(1, f"2026-01-01 00:00:0{second}", 1.0)])
+        one.finish()
+    assert run.step().num_rows == 1
 
 
 def test_a_barrier_brings_the_nth_tuples_of_a_key_together() -> None:

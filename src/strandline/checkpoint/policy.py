@@ -1,4 +1,8 @@
-"""Checkpoint policies: what recovery may cost, and what may be spent on it. Results never depend on them."""
+"""Checkpoint policies: what recovery may cost, and what may be spent on it.
+
+Two questions: what a recovery starts from, and whether it replays what came since. Results never depend on policies
+that replay; after a failure under the others something is missing, and it is on record what.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.card import card
+from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
 from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Mode, Standing
 from strandline.operators.operator import Limits
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, positive_us
 from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
@@ -22,9 +27,9 @@ FOOTPRINT_NS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to save and when. Made by `cec`, `instant` and `none`."""
+    """What to save and when. Made by `cec`, `instant`, `partial` and `none`."""
 
-    kind: Literal["cec", "instant", "none"]
+    kind: Literal["cec", "instant", "partial", "none"]
     extent: int | None = None
     extent_ratio: float | None = None
     replay: int | None = None
@@ -32,11 +37,12 @@ class Policy:
     period_us: int | None = None
     recover_within_us: int | None = None
     every_us: int | None = None
+    slow: SlowWindows | None = None
 
     def __repr__(self) -> str:
         """The call that makes it."""
         if self.kind != "cec":
-            return "none()" if self.every_us is None else f'instant("{exact_duration(self.every_us)}")'
+            return "none()" if self.every_us is None else f'{self.kind}("{exact_duration(self.every_us)}")'
         given = {
             "extent": f'"{self.extent_ratio:g}x"' if self.extent_ratio is not None else self.extent,
             "replay": None if self.replay is None else f"{self.replay:_}",
@@ -49,7 +55,8 @@ class Policy:
                 )
             },
         }
-        return f"cec({', '.join(f'{name}={value}' for name, value in given.items() if value is not None)})"
+        parts = [f"{name}={value}" for name, value in given.items() if value is not None]
+        return f"cec({', '.join([*parts, *([] if self.slow is None else [str(self.slow)])])})"
 
     def _repr_html_(self) -> str:
         return card(repr(self), {"a recovery": _RECOVERIES[self.mode]})
@@ -62,15 +69,16 @@ class Policy:
     @property
     def replays(self) -> bool:
         """Whether it then takes in again what came since."""
-        return self.kind != "none"
+        return self.kind in ("cec", "instant")
 
     @property
     def mode(self) -> Mode:
         """Both answers, as standings have them."""
-        return _MODES[self.starts_from]
+        return _MODES[self.starts_from, self.replays]
 
-    def limits(self, open_windows: int, elapsed_us: int, costs: Standing | None) -> Limits:
-        """When G-checks are due at the end of a step, `elapsed_us` after the one before."""
+    def limits(self, open_windows: int, elapsed_us: int, before: Standing | None, time: int | None = None) -> Limits:
+        """When G-checks are due at the end of a step, `elapsed_us` after the one before, at this time of the input."""
+        slow = None if self.slow is None else self.slow.limits(before, time)
         extent = math.inf if self.extent is None else float(self.extent)
         if self.extent_ratio is not None:
             extent = self.extent_ratio * open_windows
@@ -80,9 +88,9 @@ class Policy:
             share = self.interval_us / self.period_us
             budget = int(share * max(elapsed_us, self.period_us) * 1_000 / FOOTPRINT_NS)
         if self.recover_within_us is None:
-            return Limits(extent, replay, budget=budget)
-        extent_ns, replay_ns = costs.unit_costs if costs else (EXTENT_NS, REPLAY_NS)
-        return Limits(extent, replay, self.allowed_s(costs) * 1e9, extent_ns, replay_ns, budget)
+            return Limits(extent, replay, budget=budget, slow=slow)
+        extent_ns, replay_ns = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
+        return Limits(extent, replay, self.allowed_s(before) * 1e9, extent_ns, replay_ns, budget, slow)
 
     def allowed_s(self, costs: Standing | None) -> float:
         """recover_within: how long the reading and replaying of a recovery may take.
@@ -114,22 +122,34 @@ class Policy:
         )
 
     def whole_is_due(self, standing: Standing | None, now_us: int) -> bool:
-        """instant: whether the whole state is to be saved now."""
-        if standing is None or standing.mode != "instant" or self.every_us is None:
+        """instant, partial: whether the whole state is to be saved now."""
+        if standing is None or standing.mode != self.mode or self.every_us is None:
             return True
         return now_us - standing.saved_us >= self.every_us
+
+    def is_overdue(self, standing: Standing, now_us: int) -> bool:
+        """partial: whether tuples that no checkpoint holds have been at risk for longer than the policy says."""
+        is_at_risk = self.starts_from == "whole state" and not self.replays and standing.input > standing.oldest
+        return is_at_risk and self.whole_is_due(standing, now_us)
 
 
 _STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
     "cec": "footprints",
     "instant": "whole state",
+    "partial": "whole state",
     "none": "nothing",
 }
-_MODES: Mapping[str, Mode] = {"footprints": "eventual", "whole state": "instant", "nothing": "none"}
+_MODES: Mapping[tuple[str, bool], Mode] = {
+    ("footprints", True): "eventual",
+    ("whole state", True): "instant",
+    ("whole state", False): "partial",
+    ("nothing", False): "none",
+}
 _RECOVERIES = {
     "eventual": "reads the newest footprints of open windows, and replays what came since the oldest of them",
     "instant": "reads the last whole checkpoint, and replays what came since",
-    "none": "begins anew: windows that were open are lost",
+    "partial": "reads the last whole checkpoint; what came since is lost, and stream.losses() says what",
+    "none": "begins anew: windows that were open are lost, and stream.losses() says how many",
 }
 _MARGIN = 0.7
 """Measured costs are averages; a recovery must stay within the target nine times of ten."""
@@ -144,13 +164,19 @@ def cec(
     interval: Duration | None = None,
     period: Duration | None = None,
     recover_within: Duration | None = None,
+    slow: Duration | None = None,
+    every: Duration | None = None,
+    at_most: int | None = None,
 ) -> Policy:
     """Continuous eventual checkpointing: footprints between the results, oldest window first, as the targets ask.
 
     `extent` (Q) bounds the output tuples and `replay` (U) the input tuples that a recovery reads; "2x" is twice the
     number of open windows. `interval` of every `period` (CI, CP) bounds the time that goes into footprints.
-    `recover_within="2 s"` sets both targets by itself, from measured costs. Without any, extent="2x" and
-    replay=1,000,000.
+    `recover_within="2 s"` sets both targets by itself, from measured costs.
+    `slow` (H) gives G-checks to windows that have been open for longer, in the time of the input: each within `every`
+    (T; by default H again), at most `at_most` (M; 100,000) a step. Beside the targets it only adds; alone, other
+    windows get none, and a recovery replays them from their opening.
+    Without any, extent="2x" and replay=1,000,000.
 
     >>> cec(extent="2x", replay=500_000).extent_ratio
     2.0
@@ -161,24 +187,34 @@ def cec(
         raise OptionError(
             "cec: recover_within= sets extent and replay by itself", todo="pass either it or the two, not both"
         )
-    interval_us = None if interval is None else _positive(interval, "cec: interval")
-    period_us = None if period is None else _positive(period, "cec: period")
+    interval_us = None if interval is None else positive_us(interval, "cec: interval")
+    period_us = None if period is None else positive_us(period, "cec: period")
     if interval_us is not None and period_us is not None and interval_us > period_us:
         raise OptionError("cec: interval= is longer than period=", todo='write interval="5 ms", period="100 ms"')
+    checked = slow_windows(slow, every, at_most)
     if recover_within is not None:
-        target = _positive(recover_within, "cec: recover_within")
-        return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target)
-    if extent is None and replay is None:
+        target = positive_us(recover_within, "cec: recover_within")
+        return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target, slow=checked)
+    if extent is None and replay is None and slow is None:
         extent, replay = "2x", 1_000_000
     absolute, ratio = _extent(extent)
     if replay is not None and (isinstance(replay, bool) or not isinstance(replay, int) or replay < 0):
         raise OptionError(f"cec: replay={replay!r} is not a number of tuples", todo="use for example replay=500_000")
-    return Policy("cec", absolute, ratio, replay, interval_us, period_us)
+    return Policy("cec", absolute, ratio, replay, interval_us, period_us, slow=checked)
 
 
 def instant(every: Duration) -> Policy:
     """Checkpoint roll-backward: the whole state at once, every so often; the baseline that CEC is compared with."""
-    return Policy("instant", every_us=_positive(every, "instant: every"))
+    return Policy("instant", every_us=positive_us(every, "instant: every"))
+
+
+def partial(every: Duration = "10 s") -> Policy:
+    """Partial fault tolerance: the whole state every so often, and a recovery that replays nothing.
+
+    What was taken in since then is missing in the windows that were open: never more than that, and every gap is on
+    record, see `Stream.losses`. For state that forgets its past by itself, such as a model that is learnt on line.
+    """
+    return Policy("partial", every_us=positive_us(every, "partial: every"))
 
 
 def none() -> Policy:
@@ -197,10 +233,3 @@ def _extent(extent: int | str | None) -> tuple[int | None, float | None]:
         f"cec: extent={extent!r} is not understood",
         todo='use a number of tuples, or a multiple of the open windows such as "2x" (at least "1x")',
     )
-
-
-def _positive(value: Duration, option: str) -> int:
-    amount = duration_us(value, option)
-    if amount < 1:
-        raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
-    return amount

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from strandline.checkpoint.input_times import StepEnd
 from strandline.checkpoint.policy import Policy
 from strandline.log.standing import Standing
 from strandline.operators.operator import Footprints, Operator
@@ -19,7 +20,10 @@ class Occasion:
     elapsed_us: int
     """Since the step before."""
     is_older: bool = False
-    """Whether the step began with a recovery from an older checkpoint than the standing speaks of."""
+    """Whether the step began with a recovery to another state than the standing speaks of: from an older checkpoint, or
+    without a replay. What is lost must not be lost twice."""
+    time: int | None = None
+    """The largest time of the input so far; None if that is not known."""
 
     @property
     def needs_all(self) -> bool:
@@ -35,6 +39,8 @@ class Checkpoint:
     footprints: Footprints
     whole_us: int | None = None
     """When the whole state was saved, if it was saved now."""
+    time: int | None = None
+    """Of the occasion."""
 
 
 def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) -> Checkpoint:
@@ -43,10 +49,9 @@ def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) 
     if policy.starts_from == "footprints":
         if before is not None and (needs_all or before.mode != policy.mode):
             operator.mark_unsaved(every=needs_all)
-        limits = policy.limits(operator.open_windows, occasion.elapsed_us, before)
-        return Checkpoint(operator.save(position, limits))
-    is_due = policy.starts_from == "whole state" and policy.whole_is_due(before, occasion.now_us)
-    if is_due or (needs_all and policy.replays):
+        limits = policy.limits(operator.open_windows, occasion.elapsed_us, before, occasion.time)
+        return Checkpoint(operator.save(position, limits), time=occasion.time)
+    if policy.starts_from == "whole state" and (needs_all or policy.whole_is_due(before, occasion.now_us)):
         return Checkpoint(operator.save_all(position), occasion.now_us)
     return Checkpoint(operator.save_nothing())
 
@@ -66,9 +71,13 @@ def standing_after(
         replay=operator.input_end - extent.oldest_input,
         mode=policy.mode,
         due=operator.due,
+        losses=before.losses if before else None,
     )
     if policy.starts_from == "footprints":
-        return standing
+        if policy.slow is None:
+            return standing
+        ended = None if saved.time is None else StepEnd(saved.time, operator.input_end, end)
+        return replace(standing, times=policy.slow.times_after(before, ended))
     if policy.starts_from == "nothing":
         return replace(standing, oldest=standing.input, extent=0, replay=0)
     return _since_the_last_whole(standing, before, end - began, saved)
@@ -77,9 +86,9 @@ def standing_after(
 def _since_the_last_whole(standing: Standing, before: Standing | None, written: int, saved: Checkpoint) -> Standing:
     """The standing of an operator that gets back from its whole state, `written` tuples after the standing before."""
     if saved.whole_us is not None:
-        windows = standing.open
+        rows = saved.footprints.rows
         return replace(
-            standing, oldest=standing.input, extent=windows, replay=0, saved=windows, saved_us=saved.whole_us
+            standing, oldest=standing.input, extent=rows, replay=0, saved=standing.open, saved_us=saved.whole_us
         )
     assert before is not None  # else the whole state would have been due
     return replace(

@@ -17,7 +17,19 @@ from strandline.errors import OptionError
 
 _INSTALLED = Path(__file__).parents[1] / "_bench"
 """Where the wheel has the folder `benchmarks`; in a checkout it is at the root, which an editable install knows."""
-WORKLOADS = ("persist", "replay", "open", "aging", "kernel", "aggregate", "backfill", "recovery", "join", "keyed")
+WORKLOADS = (
+    "persist",
+    "replay",
+    "open",
+    "aging",
+    "kernel",
+    "aggregate",
+    "backfill",
+    "recovery",
+    "policies",
+    "join",
+    "keyed",
+)
 
 
 def bench(

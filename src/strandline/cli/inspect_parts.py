@@ -128,6 +128,10 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     how = o.mode if o.measured else f"{o.mode}, costs assumed"
     predicted = f"{o.predicted_recovery_s:.2f} s predicted, {o.predicted_cold_recovery_s:.2f} s in a new process"
     facts.add_row("recovery", f"{predicted} [{QUIET}]({how})[/]")
+    if o.losses is not None:
+        lost = f"{plural(o.losses.tuples, 'tuple')} skipped, {plural(o.losses.windows, 'window')} gone"
+        times = plural(o.losses.count, "failure")
+        facts.add_row("losses", f"[yellow]{lost}[/] [{QUIET}]in {times}; stream.losses() has them[/]")
     numbers = ("", "input", "open", "extent q", "replay u", "predicted")
     table = rows_table(*numbers, "last took", right=(*numbers, "last took"))
     for p in o.partitions[:shown]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from strandline.errors import CorruptManifestError
-from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, Manifest, Writer
+from strandline.log.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, Manifest, Writer, tells_of_losses
 from strandline.log.milestone import Milestone
 from strandline.log.outage import Outage, outage_problem
 from strandline.log.standing import Standing
@@ -167,6 +167,8 @@ class LogState:
     def format(self) -> int:
         """The version of files that tell of this state: the least whose readers understand them."""
         if self.outage is not None:
+            return FORMAT_5
+        if tells_of_losses(self.standings):
             return FORMAT_4
         return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 

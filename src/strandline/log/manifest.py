@@ -36,9 +36,12 @@ would see none, and all that tells of commits that are dropped."""
 FORMAT_3 = 3
 """Of whatever tells of columns that were added, which a reader of format 2 would leave out without a word."""
 FORMAT_4 = 4
-"""Of whatever tells of outages: a reader of format 3 would take tentative tuples for footprints, and lose them when it
+"""Of whatever tells of an operator that does not replay, or has lost something: a reader of format 3 would not know how
+to recover it, and would forget what was lost."""
+FORMAT_5 = 5
+"""Of whatever tells of outages: a reader of format 4 would take tentative tuples for footprints, and lose them when it
 compacts."""
-_READABLE = (FORMAT, FORMAT_2, FORMAT_3, FORMAT_4)
+_READABLE = (FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5)
 CommitKind = Literal["append", "compact", "truncate", "collect", "consumer", "milestone", "schema"]
 
 
@@ -209,11 +212,18 @@ def _operator(standings: Sequence[Standing], partition: int) -> dict[str, Any]:
     return {"operator": standings[partition].to_json()} if standings else {}
 
 
+def tells_of_losses(standings: Sequence[Standing]) -> bool:
+    """Whether only readers of format 4 understand these standings."""
+    return any(s.mode == "partial" or s.losses is not None for s in standings)
+
+
 def _format(m: Manifest) -> int:
+    if m.outage is not None:
+        return FORMAT_5
+    if tells_of_losses(m.standings):
+        return FORMAT_4
     if m.kind == "schema":
         return FORMAT_3
-    if m.outage is not None:
-        return FORMAT_4
     has_several = m.kind == "append" and len({b.partition for b in m.blocks}) < len(m.blocks)
     return FORMAT_2 if has_several or m.kind == "milestone" else FORMAT
 

@@ -8,6 +8,10 @@ from typing import Any
 
 from strandline.wording import exact_duration
 
+_FUNCTIONS = ("where", "function", "on_expire", "class", "arguments")
+VERSIONED = (*_FUNCTIONS, "reads", "version")
+"""Of an operator: what a later version of it may have changed."""
+
 
 def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
     """What it does, from the JSON that stream.json has of it.
@@ -23,6 +27,8 @@ def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
         return join_text(operator["windows"], is_timestamp=is_timestamp) + where
     if operator.get("kind") == "keyed":
         return keyed_text(operator, is_timestamp=is_timestamp)
+    if operator.get("kind") == "partition_wide":
+        return partition_wide_text(operator)
     if operator.get("kind") != "barrier":
         return str(operator.get("kind"))
     bound = "" if operator["at_most"] is None else f", at most {operator['at_most']:,} tuples of a key wait"
@@ -44,6 +50,38 @@ def keyed_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
         span = exact_duration(operator["expire"]) if is_timestamp else f"{operator['expire']:,}"
         text += f"; keys expire after {span}"
     return text + (f" (version {operator['version']})" if "version" in operator else "")
+
+
+def partition_wide_text(operator: Mapping[str, Any]) -> str:
+    """A user's class and what it was called with, from the JSON that stream.json has of it.
+
+    >>> partition_wide_text({"class": "Model", "arguments": {"rate": 0.1}, "output": [["wafer", "long"]]})
+    'class Model(rate=0.1): output wafer long'
+    """
+    columns = ", ".join(f"{name} {kind}" for name, kind in operator["output"])
+    version = f" (version {operator['version']})" if "version" in operator else ""
+    return f"class {_call_text(operator)}: output {columns}{version}"
+
+
+def _call_text(operator: Mapping[str, Any]) -> str:
+    return f"{operator['class']}({', '.join(f'{name}={value!r}' for name, value in operator['arguments'].items())})"
+
+
+def version_advice(mine: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """How to go on with another function, if that is all that has changed; else nothing.
+
+    >>> version_advice({"kind": "keyed", "function": "a"}, {"kind": "keyed", "function": "b"})
+    '; or, if the change is meant, say so: keyed(…, version=2)'
+    """
+    if any(mine.get(name) != value for name, value in wanted.items() if name not in VERSIONED):
+        return ""
+    if not any(name in wanted for name in _FUNCTIONS):
+        return ""
+    version = mine.get("version", 1) + 1
+    says = f"{'where' if 'where' in wanted else 'keyed'}(…, version={version})"
+    if wanted.get("kind") == "partition_wide":
+        says = f"version = {version} in the class"
+    return f"; or, if the change is meant, say so: {says}"
 
 
 def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
@@ -171,10 +209,23 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         if ours == theirs:  # but for what is inside of nested types
             ours, theirs = str(mine["columns"]), str(wanted["columns"])
         yield f"it joins {ours}, this program {theirs}"
+    if changed & {"class", "arguments"}:
+        yield f"it is {_call_text(mine)}, in this program {_call_text(wanted)}"
     for name in ("function", "on_expire"):
         if name in changed:
             yield _changed_line(name, str(mine.get(name, "")), str(wanted.get(name, "")))
-    told = {"window", "windows", "aggregates", "shape", "shapes", "columns", "function", "on_expire"}
+    told = {
+        "window",
+        "windows",
+        "aggregates",
+        "shape",
+        "shapes",
+        "columns",
+        "function",
+        "on_expire",
+        "class",
+        "arguments",
+    }
     if "function" in changed:
         told.add("reads")  # follows from it
     if len(changed) > 1:

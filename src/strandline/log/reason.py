@@ -23,6 +23,9 @@ VALUE: Final = "value"
 OVERFLOW: Final = "overflow"
 """Not tuples: windows that have no result, because a sum does not fit its 64 bits, or 38 digits."""
 
+INCOMPLETE: Final = "incomplete"
+"""Not tuples: windows that closed in a recovery which does not replay, without the tuples that it left out."""
+
 IN_NAME: Final = r"\.([a-z_]+)\.parquet$"
 
 

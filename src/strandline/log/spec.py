@@ -19,7 +19,7 @@ from strandline.errors import (
     StreamMismatchError,
 )
 from strandline.log.column_types import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
-from strandline.log.operator_words import differences, origin_text
+from strandline.log.operator_words import VERSIONED, differences, origin_text, version_advice
 from strandline.log.reason import ending
 from strandline.log.upstream import origins_of
 from strandline.times import TimeKind
@@ -37,9 +37,6 @@ _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
 _NOT_COMPARED = ("expressions",)
 """Of an operator: how Arrow writes what `shape` says in words. Another Arrow may write it otherwise."""
-_FUNCTIONS = ("where", "function", "on_expire")
-_VERSIONED = (*_FUNCTIONS, "reads", "version")
-"""Of an operator: what a later version of it may have changed."""
 
 _KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
 _TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz")
@@ -112,7 +109,8 @@ class StreamSpec:
         What an outer join lets go of alone comes later; what keyed functions make of tuples comes as these do.
         """
         operator = self.operator or {}
-        return operator.get("kind") != "keyed" and operator.get("windows", {}).get("how", "inner") == "inner"
+        is_users = operator.get("kind") in ("keyed", "partition_wide")
+        return not is_users and operator.get("windows", {}).get("how", "inner") == "inner"
 
     @property
     def time_is_offset(self) -> bool:
@@ -289,21 +287,17 @@ class StreamSpec:
                 where=where,
                 todo=f"use version {ours}, or give the change that is meant a later one: version={ours + 1}",
             )
-        left_out = _NOT_COMPARED if theirs == ours else (*_NOT_COMPARED, *_VERSIONED)
+        left_out = _NOT_COMPARED if theirs == ours else (*_NOT_COMPARED, *VERSIONED)
         compared = [{n: value for n, value in o.items() if n not in left_out} for o in (mine, wanted)]
         found = list(differences(*compared, is_timestamp=self.time_is_timestamp))
         before, now = (origins_of(s.upstream) for s in (self, asked))
         if [o.stream for o in before] != [o.stream for o in now]:
             found.append(f"its input is {' and '.join(map(str, before))}, here {' and '.join(map(str, now))}")
         if found:
-            others = [mine.get(n) == v for n, v in wanted.items() if n not in _VERSIONED]
-            is_only_function = all(others) and any(n in wanted for n in _FUNCTIONS)
-            says = "where" if "where" in wanted else "keyed"
-            meant = f"; or, if the change is meant, say so: {says}(…, version={ours + 1})" if is_only_function else ""
             raise StreamMismatchError(
                 f"the stream was computed by another operator: {'; '.join(found)}",
                 where=where,
-                todo=f"write to a new stream; only the checkpoint policy may change{meant}",
+                todo=f"write to a new stream; only the checkpoint policy may change{version_advice(mine, wanted)}",
             )
 
     def _require_same_origin(self, asked: StreamSpec, where: str) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from strandline.log.input_mark import Marks, Position
+from strandline.log.loss import Losses
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """What a tuple of the extent and a replayed tuple cost, until it has been measured."""
@@ -16,7 +17,7 @@ its start, its imports and the loading of kernels."""
 
 _WEIGHT, _OUTLIER = 0.3, 3.0
 
-Mode = Literal["eventual", "instant", "none"]
+Mode = Literal["eventual", "instant", "partial", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,13 @@ class Standing:
     extent: int
     """q: so many of the newest tuples of the output hold the eventual checkpoint."""
     replay: int
-    """u: so many input tuples have to be replayed."""
+    """u: so many input tuples have to be replayed; partial: so many would be skipped."""
     mode: Mode = "eventual"
-    """How to recover: footprint by footprint, from the last whole checkpoint, or not at all."""
+    """How to recover: footprint by footprint, from the last whole checkpoint (partial: without a replay), or not."""
     saved: int = 0
-    """instant: windows in the last whole checkpoint."""
+    """instant, partial: windows in the last whole checkpoint, which holds the input before `oldest`."""
     saved_us: int = 0
-    """instant: when that was."""
+    """instant, partial: when that was."""
     attempt: str = ""
     """Which attempt made this state, so that what it left on its machine can be told from what others left."""
     host: str = ""
@@ -64,6 +65,10 @@ class Standing:
     marks: Marks | None = None
     """Over several inputs: where in each. Offsets of the input are places in the serialised order then, and `commit`
     and `seen` say nothing. None over one stream."""
+    losses: Losses | None = None
+    """What failures have cost so far, under policies that do not replay; None if nothing."""
+    times: tuple[int, ...] = ()
+    """Where some steps ended, and at which time of the input, if the policy has to know how long windows are open."""
 
     results: int | None = None
     """The result ordinal: so many results were ever published. None if the stream began before they were counted."""
@@ -81,7 +86,19 @@ class Standing:
     @property
     def read_again(self) -> int:
         """How many input tuples a recovery reads: u, and over several inputs those before T back to where it begins."""
+        if not self.replays:
+            return 0
         return self.replay if self.marks is None else self.input - self.marks.oldest.ordinal
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a recovery begins with a checkpoint of the whole state: the footprints of one moment."""
+        return self.mode in ("instant", "partial")
+
+    @property
+    def replays(self) -> bool:
+        """Whether a recovery loses nothing: what came since the checkpoint is taken in again."""
+        return self.mode in ("eventual", "instant")
 
     @property
     def lets_go(self) -> bool:
@@ -127,14 +144,30 @@ class Standing:
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
         # Not `asdict`, which copies value by value: a manifest has a standing for every partition.
-        body = {name: getattr(self, name) for name in self.__slots__ if name != "marks"}
-        return body if self.marks is None else {**body, "marks": self.marks.to_json()}
+        body = {name: getattr(self, name) for name in self.__slots__ if name not in _PARTS}
+        if self.marks is not None:
+            body["marks"] = self.marks.to_json()
+        if self.losses is not None:
+            body["losses"] = asdict(self.losses)
+        if self.times:
+            body["times"] = list(self.times)
+        return body
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
         """What `to_json` wrote; fields of a later version are left out."""
         found = {name: body[name] for name in cls.__slots__ if name in body}
-        return cls(**{**found, "marks": Marks.from_json(found["marks"])} if "marks" in found else found)
+        if "marks" in found:
+            found["marks"] = Marks.from_json(found["marks"])
+        if "losses" in found:
+            found["losses"] = Losses(**found["losses"])
+        if "times" in found:
+            found["times"] = tuple(found["times"])
+        return cls(**found)
+
+
+_PARTS = ("marks", "losses", "times")
+"""Said only where there is something to say."""
 
 
 def towards(estimate: float, sample: float) -> float:

@@ -18,6 +18,7 @@ from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
 from strandline.log.input_lag import InputLag, input_lags, opened_inputs, taken_in_until, waits_for
 from strandline.log.log import END, Log
+from strandline.log.loss import TotalLosses, total_losses
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.operator_words import aggregate_texts, operator_text, shape_text, shapes_text
 from strandline.log.storage.storage_url import open_storage
@@ -64,7 +65,8 @@ class OperatorSummary:
     aggregates: Mapping[str, str]
     input: str
     mode: str
-    """How a recovery goes: eventual (footprints), instant (whole checkpoints), or none."""
+    """How a recovery goes: eventual (footprints), instant (whole checkpoints), partial (the same without a replay), or
+    none."""
     open_windows: int
     predicted_recovery_s: float
     """Of the slowest partition: they recover at the same time. In a process that has run operators before."""
@@ -77,6 +79,8 @@ class OperatorSummary:
     partitions: tuple[Mapping[str, Any], ...]
     inputs: tuple[InputLag, ...]
     """Of an operator over several inputs: how far each has come."""
+    losses: TotalLosses | None
+    """What failures have cost, under a policy that does not replay; None if nothing."""
     waits_for: str | None
     """Which of them the others wait for, in a sentence."""
 
@@ -225,6 +229,7 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
             for p, s in enumerate(standings)
         ),
         inputs=tuple(lags),
+        losses=total_losses(s.losses for s in standings),
         waits_for=waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp),
     )
 

@@ -11,6 +11,7 @@ with the constants of the program that defined it, whatever its own modules say.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
@@ -18,12 +19,20 @@ import hashlib
 import linecache
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from strandline.errors import OptionError
-from strandline.operators.function_references import MISSING, local_names, plain_value, python_function, references
+from strandline.operators.function_references import (
+    MISSING,
+    is_random,
+    local_names,
+    plain_value,
+    python_function,
+    references,
+    unknown_names,
+)
 from strandline.operators.name_scopes import NamesByScope, bound_by, declared_global, parameters_of, words_in
 
 Function = Callable[..., Any]
@@ -66,9 +75,12 @@ class FunctionIdentity:
 def identity_of(function: Function, parameters: Sequence[str]) -> FunctionIdentity:
     """The identity of a function whose parameters are called so in its text.
 
-    Raises OptionError if it reads a value that no compiled function can use, or that cannot be told by its code alone.
+    Raises OptionError if it reads a value that no compiled function can use, or that cannot be told by its code alone,
+    or that would be another one in a replay.
     """
     every = functions_of(function)
+    for one in every.values():
+        _require_steady(one)
     names = {id(one): name for name, one in every.items()}
     parts = tuple(_part(name, one, names, parameters if one is function else None) for name, one in every.items())
     texts = [_text(part, one) for part, one in zip(parts, every.values(), strict=True)]
@@ -128,14 +140,44 @@ def _part(
     return FunctionPart(name, ast.unparse(located), located)
 
 
+def _require_steady(function: types.FunctionType) -> None:
+    """Raises OptionError if it reads what has no value yet, or calls what comes out otherwise each time."""
+    for name in unknown_names(function):
+        raise OptionError(
+            f"{function.__name__}: {name} has no value yet, so that it could not be kept with the function",
+            where=place_of(function),
+            todo=f"define {name} before the function",
+        )
+    for path, value in references(function).items():
+        if is_random(value):
+            raise OptionError(
+                f"{function.__name__}: {path} comes out otherwise each time, also when the same tuples are replayed",
+                where=place_of(function),
+                todo="compute it from columns, or keep what it needs in the stream",
+            )
+
+
 def _node_of(function: types.FunctionType) -> ast.Lambda | ast.FunctionDef | None:
+    """The function in its file; None if it cannot be had, or if the file has another one by now."""
     code = function.__code__
+    linecache.checkcache(code.co_filename)
     try:
         tree = ast.parse("".join(linecache.getlines(code.co_filename, function.__globals__)))
+        flags = code.co_flags & __future__.annotations.compiler_flag
+        made = compile(tree, code.co_filename, "exec", flags=flags, dont_inherit=True)
     except (SyntaxError, ValueError):
         return None
     found = [node for node in ast.walk(tree) if _is_of(node, code)]
-    return found[0] if len(found) == 1 else None  # type: ignore[return-value]
+    is_same = any(_code(one) == _code(code) for one in _codes(made) if one.co_firstlineno == code.co_firstlineno)
+    return found[0] if len(found) == 1 and is_same else None  # type: ignore[return-value]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """It and all that is inside of it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
 
 
 def _is_of(node: ast.AST, code: types.CodeType) -> bool:

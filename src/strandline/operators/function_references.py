@@ -5,10 +5,13 @@ Found in its code, not by its spelling: a column that is called like a function 
 
 from __future__ import annotations
 
+import builtins
 import dis
 import enum
+import random
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -43,6 +46,22 @@ def references(function: Callable[..., Any]) -> dict[str, Any]:
             known.append(attribute)
         found[".".join(known)] = value
     return found
+
+
+def unknown_names(function: Callable[..., Any]) -> list[str]:
+    """The names that the function takes from outside, and that nobody has given a value yet."""
+    code, closure = function.__code__, function.__closure__ or ()
+    known = {*function.__globals__, *vars(builtins)} - set(code.co_freevars)
+    for name, cell in zip(code.co_freevars, closure, strict=True):
+        with suppress(ValueError):
+            cell.cell_contents  # noqa: B018
+            known.add(name)
+    return sorted({path[0] for path in _paths(code, set(code.co_freevars))} - known)
+
+
+def is_random(value: Any) -> bool:
+    """Whether it is a function that returns another number each time."""
+    return isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState))
 
 
 def _paths(code: types.CodeType, free: set[str]) -> Iterator[list[str]]:

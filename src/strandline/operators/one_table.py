@@ -34,10 +34,17 @@ def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) ->
     return table.combine_chunks().take(pa.array(order))
 
 
-def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]]) -> pa.Table:
-    """The tuples of all inputs in their order, in the columns of the first; `reads` are those of each input."""
-    if len(tables) == 1:
+def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]], *, numbered: bool = False) -> pa.Table:
+    """The tuples of all inputs in their order, in the columns of the first; `reads` are those of each input.
+
+    With `numbered`, a column `_input` has the number of each tuple's input, from 0 on.
+    """
+    if len(tables) == 1 and not numbered:
         return tables[0]
-    names = [*reads[0], OFFSET]
-    pairs = zip(tables, reads, strict=True)
-    return one_table([pa.table([*map(t.column, own), t.column(OFFSET)], names=names) for t, own in pairs])
+    names, made = [*reads[0], OFFSET], []
+    for number, (table, own) in enumerate(zip(tables, reads, strict=True)):
+        one = pa.table([*map(table.column, own), table.column(OFFSET)], names=names)
+        if numbered:
+            one = one.append_column(INPUT_NAME, pa.array(np.full(len(one), number, np.int32)))
+        made.append(one)
+    return one_table(made)

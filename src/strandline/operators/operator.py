@@ -39,6 +39,18 @@ Rows = npt.NDArray[np.integer[Any]] | slice
 
 
 @dataclass(frozen=True, slots=True)
+class SlowLimits:
+    """Which windows have been open for long, and when one of those has been without a G-check for too long."""
+
+    opened_before: int
+    """Those that were opened before this place of the input."""
+    written_before: int
+    """If their last footprint lies before this output offset."""
+    at_most: int
+    """So many G-checks for that."""
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """When a G-check is due: the oldest window gets one while any of these is exceeded, at most `budget` of them."""
 
@@ -48,6 +60,12 @@ class Limits:
     extent_cost: float = 0.0
     replay_cost: float = 0.0
     budget: int = 1 << 62
+    slow: SlowLimits | None = None
+    """Windows that get a G-check beside those; None if how long they have been open does not matter."""
+
+    def slow_budget(self, written: int) -> int:
+        """How many G-checks of slow windows may follow so many others."""
+        return 0 if self.slow is None else max(0, min(self.slow.at_most, self.budget - written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +74,11 @@ class Footprints:
 
     opened: list[pa.Array]
     checked: list[pa.Array]
+
+    @property
+    def rows(self) -> int:
+        """How many there are of both."""
+        return len(self.opened[0]) + len(self.checked[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +175,14 @@ class Definition(Protocol):
     @property
     def replays_windows(self) -> bool:
         """Whether windows that no footprint holds are got back by the replay; else every open window has one."""
+
+    @property
+    def replays_versions(self) -> bool:
+        """Whether tuples that an earlier version of the operator has taken in may be replayed by this one."""
+
+    @property
+    def lives_in_process(self) -> bool:
+        """Whether a partition is an object that stays in its process between batches: no arrays, no kernels."""
 
     @property
     def can_compute(self) -> bool:
@@ -269,3 +300,8 @@ class Operator(Protocol):
 
     def image(self) -> StateImage:
         """The state as arrays."""
+
+
+def version_in(stored: Mapping[str, Any] | None) -> int:
+    """The version of an operator of which stream.json, or a manifest, says this."""
+    return int((stored or {}).get("version", 1))

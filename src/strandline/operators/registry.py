@@ -11,6 +11,7 @@ from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.operator import Definition
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
 
 AGGREGATE = AggregateDefinition.kind
 """Of operators of which stream.json says no kind: there was only one."""
@@ -31,6 +32,8 @@ def from_json(
         return JoinDefinition.from_json(body)
     if kind == KeyedDefinition.kind:
         return KeyedDefinition.from_json(body, key, times)
+    if kind == PartitionWideDefinition.kind:
+        return PartitionWideDefinition.from_json(body, key, times)
     if kind != AGGREGATE:
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"

@@ -28,8 +28,10 @@ from strandline.log.manifest import Manifest, Writer
 from strandline.log.outage import Outage
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Durability, create_once
+from strandline.operators.operator import version_in
 from strandline.processing import input_marks
 from strandline.processing.element import Element
+from strandline.processing.overdue_save import OverdueSave, overdue
 from strandline.processing.put_back import require_reached, require_seen
 from strandline.processing.step import Done, Step, unchanged
 from strandline.processing.time_slices import marks_of, next_slices
@@ -45,6 +47,8 @@ class Taken:
     boundaries: tuple[int | None, ...]
     finished: bool
     """Nothing will follow."""
+    time: int | None = None
+    """The largest time in the input."""
 
 
 def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None:
@@ -53,7 +57,7 @@ def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None
     before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
     taken: Taken | None = None
     for m in appends_after(input_, done):
-        found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished)
+        found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished, m.time_max)
         is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
         if is_enough and sum(found.ends) - sum(before) > tuples_max:
             break  # at least as far as any partition has come already, part of a commit as it may be
@@ -84,6 +88,7 @@ def steps_of(
             boundary=taken.boundaries[p] if timed else None,
             attempt=f"{name}-{p}",
             elapsed_us=elapsed_us,
+            time=taken.time,
         )
         for p in range(input_.spec.partitions)
     ]
@@ -234,16 +239,24 @@ def run_batch(
     writer: Writer,
     clock: Clock,
 ) -> list[Done]:
-    """Takes in some of what is new in the inputs and publishes the results; empty if nothing is new."""
+    """Takes in some of what is new in the inputs and publishes the results; empty if nothing is new.
+
+    Nor is there anything to save by now, see `overdue_save`.
+    """
     base = output.state
-    batch = next_batch(element, inputs, base)
+    must_save = overdue(element.policy, base, clock.now_us())
+    batch = next_batch(element, inputs, base) or (OverdueSave(tuple(inputs)) if must_save else None)
     if batch is None:
         return []
     elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
     steps = batch.steps(element, output, elapsed_us)
-    idle = {s.partition: d for s in steps if (d := unchanged(s, element)) is not None}
+    revised = element.definition.revised
+    # The first batch of a later version is one of all partitions: none of them goes back behind it.
+    is_revision = version_in(revised) != version_in(base.revised)
+    resting = [] if is_revision else [s for s in steps if s.partition not in must_save]
+    idle = {s.partition: d for s in resting if (d := unchanged(s, element)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
-    revised, is_last = element.definition.revised, batch.is_last(done)
+    is_last = batch.is_last(done)
     publish(output, base, done, writer, revised=revised, finished=is_last, durability=element.durability)
     return done

@@ -63,6 +63,11 @@ class _Chunk:
     times: Ints
     row_bytes: float
 
+    @property
+    def nbytes(self) -> float:
+        """About how many bytes they have."""
+        return len(self.times) * self.row_bytes
+
     def before(self, end: int) -> _Chunk:
         return _Chunk(self.first, self.table.slice(0, end), self.times[:end], self.row_bytes)
 
@@ -91,16 +96,23 @@ class WaitingTuples:
         found = blocks_between(self._stream.log, self._partition, self._stream.first, self._since, self._until)
         self._unread: list[tuple[int, int, Block | RowGroup]] = [(b.time_min, b.first, b) for b in found]
         heapq.heapify(self._unread)
-        self._chunks: list[_Chunk] = []
+        self._keep([])
+
+    def _keep(self, chunks: list[_Chunk]) -> None:
+        """These are the tuples that wait. They are counted here once: somebody asks after every block."""
+        self._chunks = chunks
+        self._count = sum(len(chunk.times) for chunk in chunks)
+        self.nbytes = sum(chunk.nbytes for chunk in chunks)
+        """About how many bytes they have."""
+
+    def _add(self, chunk: _Chunk) -> None:
+        bisect.insort(self._chunks, chunk, key=lambda c: c.first)
+        self._count += len(chunk.times)
+        self.nbytes += chunk.nbytes
 
     def __len__(self) -> int:
         """How many tuples have been read and not been taken."""
-        return sum(len(chunk.times) for chunk in self._chunks)
-
-    @property
-    def nbytes(self) -> float:
-        """About how many bytes they have."""
-        return sum(len(chunk.times) * chunk.row_bytes for chunk in self._chunks)
+        return self._count
 
     @property
     def least(self) -> Horizon | None:
@@ -139,7 +151,7 @@ class WaitingTuples:
         chunk = self._within(group.first, group.read(self._columns))
         heapq.heappop(self._unread)
         if len(chunk.times):
-            bisect.insort(self._chunks, chunk, key=lambda c: c.first)
+            self._add(chunk)
 
     def _within(self, first: int, table: pa.Table) -> _Chunk:
         """The tuples of the times that are wanted, in order."""
@@ -169,12 +181,13 @@ class WaitingTuples:
     def take(self, horizon: Horizon | None) -> tuple[pa.Table, Ints]:
         """The tuples that were read and come before the horizon (None: all) in order, and their times."""
         if horizon is None:
-            taken, self._chunks = self._chunks, []
+            taken = self._chunks
+            self._keep([])
         else:
             ends = self._ends(horizon)
             taken = [chunk.before(end) for chunk, end in zip(self._chunks, ends, strict=True) if end]
             left = (chunk.behind(end) for chunk, end in zip(self._chunks, ends, strict=True))
-            self._chunks = [chunk for chunk in left if len(chunk.times)]
+            self._keep([chunk for chunk in left if len(chunk.times)])
             self._since = horizon.time
             is_own = self._number == horizon.number
             self._since_offset = horizon.first if is_own else END if self._number < horizon.number else 0

@@ -53,7 +53,7 @@ _MANY = range(300)
 """Tuples of so many keys: more windows than the first room holds, so that it has to grow."""
 _FEW = range(4)
 """Some of the same keys."""
-_LIFE = 2
+_LIFE = 3
 """To be raised when a life in small has more in it: what was noted before is not all then."""
 _COMPILE = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).compile()"
 _LATENESS = 1_000
@@ -70,6 +70,8 @@ class Kernels:
     @property
     def names(self) -> Sequence[str] | None:
         """Under which they are kept on this machine; None if one of them is not."""
+        if self.definition.lives_in_process:
+            return ()
         return kept_names(self._purpose)
 
     def compile(self) -> None:
@@ -138,11 +140,11 @@ def live_in_small(definition: Definition, inputs: Sequence[StreamSpec]) -> None:
     """Runs such an operator over some tuples: steps, hand-overs of its state, recoveries."""
     with TemporaryDirectory(prefix="strandline-warm-up-") as folder:
         life = _Life(*in_small(definition, inputs), Path(folder))
-        often, whole = cec(extent="1x"), instant("1 hour")
+        often, whole, every_kind = cec(extent="1x"), instant("1 hour"), cec(extent="2x", replay=1_000_000, slow=1)
         life.step(often, "a", _MANY)
         life.step(often, "a", _MANY)
         for _ in range(3):  # when there is room for what is new: a hand-over of what was touched, not of everything
-            life.step(cec(), "a", _FEW)
+            life.step(every_kind, "a", _FEW)
         life.step(cec(), "b", _FEW)  # a recovery from footprints
         life.step(whole, "b", _MANY)
         life.step(whole, "b", _FEW)

@@ -26,6 +26,7 @@ from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.operators.operator import StateImage
 from strandline.private_folder import private_folder
 from strandline.processing import state_file
+from strandline.processing.live_operators import LIVE, LiveOperator
 from strandline.processing.state_file import Arrays
 
 BASE = "base"
@@ -87,6 +88,14 @@ class StateCache:
         finally:
             self.close()
         return size
+
+    def take_operator(self, attempt: str) -> LiveOperator | None:
+        """Takes the operator that this attempt left in this process; None if there is none."""
+        return LIVE.take(str(self._folder), attempt)
+
+    def leave_operator(self, left: LiveOperator) -> None:
+        """Leaves an operator in this process, for the next step of its partition."""
+        LIVE.leave(str(self._folder), left)
 
     def close(self) -> None:
         """Lets go of the arrays."""

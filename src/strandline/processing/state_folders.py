@@ -24,7 +24,7 @@ FOLDER_VARIABLE = "STRANDLINE_STATE_DIR"
 _UNTOUCHED_S = 7 * 86_400.0
 _STREAM = re.compile(r"[0-9a-f-]{32,36}")
 _PARTITION = re.compile(r"p\d{5}")
-_FILE = re.compile(rf"{BASE}|.*\.(whole|delta|tmp)")
+_FILE = re.compile(rf"{BASE}|holder|.*\.(whole|delta|tmp)")
 
 
 def default_folder(stream: str, partition: int) -> Path:

@@ -15,6 +15,7 @@ from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
+from strandline.log import loss_record
 from strandline.log.block import Block
 from strandline.log.input_mark import Marks, Position
 from strandline.log.kinds import Kind
@@ -23,11 +24,14 @@ from strandline.log.standing import EXTENT_NS, REPLAY_NS, Standing, towards
 from strandline.operators.operator import Operator, OtherVersionError
 from strandline.processing.edges import Edges, edges_and_others, with_edges
 from strandline.processing.element import Element
+from strandline.processing.live_operators import LiveOperator
 from strandline.processing.serialised_intake import EdgeKeeping, intake_of
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step_output import StepOutput
 from strandline.recovery.intake import Intake, Piece, StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
+from strandline.recovery.without_replay import recover_without_replay
+from strandline.units import END_OF_TIME
 from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
@@ -65,6 +69,8 @@ class Step:
     """Over several inputs: where the operator stands in them."""
     until: int | None = None
     """Over several inputs: the time up to which tuples are taken in; None: there is none yet."""
+    time: int | None = None
+    """Over one input: the largest time in it, as of the commits that are taken in."""
 
     @property
     def closed_until(self) -> int | None:
@@ -114,6 +120,8 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     edges = Edges([])
     operator, recovery = operator_before(step, element, logs, cache, edges)
     operator.begin()
+    if element.definition.lives_in_process and step.closed_until is not None:
+        operator.advance(step.closed_until)  # time may have passed without a step
     recovered_s = stopwatch_s()
     first = operator.input_end
     output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
@@ -122,8 +130,9 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     for columns in operator.aside.closed:
         output.add(Kind.CLOSED, columns)
     fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
-    is_older = recovery is not None and recovery.is_older
-    occasion = Occasion(step.before, clock.now_us(), step.elapsed_us, is_older)
+    now_us, is_other = clock.now_us(), recovery is not None and recovery.is_other
+    largest = step.time if step.marks is None or time == END_OF_TIME else time
+    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other, largest)
     saved = save(operator, element.policy, occasion, output.end)
     operator.end()
     saved_s = stopwatch_s()
@@ -134,12 +143,15 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     counted = step.before.results if step.before else 0
     results = None if counted is None else counted + output.count(Kind.RESULT)
     standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
-    image = operator.image()
     if step.marks is not None:
         marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))
-        standing, image = replace(standing, marks=marks), with_edges(image, edges)
-    whole = recovery is not None or step.before is None
-    left = cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
+        standing = replace(standing, marks=marks)
+    aside = _with(operator.aside.tables, recovery)
+    if recovery is not None and recovery.losses:
+        losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
+        recovery = replace(recovery, losses=tuple(losses), aside={})
+        standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
+    left = _leave(operator, step, cache, edges, whole=recovery is not None or step.before is None)
     failpoint("after-state")
     tuples = operator.input_end - first
     work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
@@ -155,9 +167,26 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         stopwatch_s() - began_s,
         saved_s - fed_s,
         recovery,
-        operator.aside.tables,
+        aside,
         taken,
     )
+
+
+def _leave(operator: Operator, step: Step, cache: StateCache, edges: Edges, *, whole: bool) -> int:
+    """Leaves the operator for the next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    if operator.definition.lives_in_process:
+        cache.leave_operator(LiveOperator(step.attempt, operator, tuple(edges), stopwatch_s()))
+        return 0
+    image = operator.image() if step.marks is None else with_edges(operator.image(), edges)
+    return cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
+
+
+def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
+    """What the step has set aside, and before it what came out of the recovery it began with."""
+    if recovery is None or not recovery.aside:
+        return aside
+    before = recovery.aside
+    return {reason: [*before.get(reason, ()), *aside.get(reason, ())] for reason in {**before, **aside}}
 
 
 def _feed(
@@ -218,6 +247,10 @@ def operator_before(
         if step.marks is not None:
             edges.add(step.marks.stands)
         return operator, None
+    if definition.lives_in_process:
+        if (operator_here := _in_process(step, element, cache, edges)) is not None:
+            return operator_here, None
+        return _recovered(step, element, logs, edges)
     try:
         if (arrays := cache.open(before.attempt)) is not None:
             kept, arrays = edges_and_others(arrays)
@@ -227,7 +260,7 @@ def operator_before(
                     edges.add_all([*kept, before.stands])  # time may have passed without a step
                 return operator, None
     except OtherVersionError as other:
-        if before.lets_go and before.open:
+        if not before.replays and before.open:
             cache.close()
             raise _nothing_to_judge_by(
                 before, f"{logs.output.storage.url}, partition {step.partition}", other
@@ -235,14 +268,39 @@ def operator_before(
     except ValueError:
         pass  # the state of another operator, or of none
     cache.close()
+    return _recovered(step, element, logs, edges)
+
+
+def _in_process(step: Step, element: Element, cache: StateCache, edges: Edges) -> Operator | None:
+    """The operator that the step before left in this process; None if there is none."""
+    before = step.before
+    found = None if before is None else cache.take_operator(before.attempt)
+    if before is None or found is None:
+        return None
+    operator = found.operator
+    if operator.definition != element.definition or operator.input_end != before.input:
+        return None
+    operator.on_error = element.on_error
+    if before.marks is not None:
+        edges.add_all([*found.edges, before.stands])
+    return operator
+
+
+def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[Operator, Recovery]:
+    """The operator as the logs have it."""
+    before, definition = step.before, element.definition
+    assert before is not None
     began_s = stopwatch_s()
     output, inputs = logs.whole()
     open_s = stopwatch_s() - began_s
     stand = Stand(step.partition, before, step.output_end, step.output_boundary)
-    intake: Intake = intake_of(definition, inputs)
-    if before.marks is not None:
-        intake = EdgeKeeping(intake, edges)
-    operator, done = recover(output, intake, definition, stand, element.on_error)
+    if before.replays:
+        intake: Intake = intake_of(definition, inputs)
+        if before.marks is not None:
+            intake = EdgeKeeping(intake, edges)
+        operator, done = recover(output, intake, definition, stand, element.on_error)
+    else:
+        operator, done = recover_without_replay(output, definition, stand, element.on_error)
     if before.marks is not None:
         edges.add(before.stands)
     return operator, replace(done, open_s=open_s)
@@ -251,7 +309,7 @@ def operator_before(
 def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError) -> StreamMismatchError:
     return StreamMismatchError(
         f"{plural(before.open, 'tuple')} that the operator keeps cannot be taken over by another version: {other}, and "
-        "with none() nothing is saved from which to judge anew",
+        f"with {before.mode}() there is no replay in which to judge anew",
         where=where,
         todo="run the version before once with cec() or instant(): its next batch saves what it keeps; then change it",
     )
@@ -262,7 +320,7 @@ def unchanged(step: Step, element: Element) -> Done | None:
     before, boundary = step.before, step.closed_until
     if before is None or step.input_end != before.input:
         return None
-    if before.lets_go and element.policy.replays:
+    if element.policy.replays and not before.replays:
         return None  # from now on a failure must do no harm
     if step.boundary is not None and (boundary is None or step.boundary > boundary):
         if before.open and (before.due is None or before.due <= step.boundary):
@@ -313,6 +371,7 @@ class _Work:
                 "replay_s": round(r.replay_s, 4),
                 "open_s": round(r.open_s, 4),
                 "kernels_s": round(r.kernels_s, 4),
+                **({"skipped": sum(loss.tuples for loss in r.losses)} if r.losses else {}),
             }
             open_s = round(r.open_s, 4) if r.open_s else open_s
         if extent >= _SAMPLE_MIN:

@@ -47,7 +47,7 @@ def audit(log: Log, intake_of: IntakeOf) -> CheckpointAudit:
             operator = eventual_checkpoint.load(log, definition, partition, standing, log.state.ends[partition])
             windows += operator.open_windows
             problems += [_problem(log, partition, standing, what) for what in _contradictions(log, partition, operator)]
-            if intake is not None:
+            if intake is not None and standing.replays:
                 done = recover(log, intake, definition, Stand.of(log, partition))[1]
                 replayed += done.replayed
         except (CorruptionError, StreamError, InputError) as problem:

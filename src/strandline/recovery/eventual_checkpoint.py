@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import CorruptManifestError, KeyMissingError
+from strandline.log.block import Block
 from strandline.log.kinds import is_closed, is_footprint
 from strandline.log.log import Log
 from strandline.log.standing import Standing
@@ -25,9 +26,9 @@ def load(
     """
     operator = definition.fresh(on_error)
     if not standing.lets_go and standing.extent:
-        whole_at = standing.oldest if standing.mode == "instant" else None
+        whole_at = standing.oldest if standing.is_whole else None
         operator.load(_newest_first(log, definition, partition, end - standing.extent, end, whole_at))
-    expected = {"eventual": standing.open, "instant": standing.saved, "none": 0}[standing.mode]
+    expected = 0 if standing.lets_go else standing.saved if standing.is_whole else standing.open
     # What can be replayed has no footprint, and a footprint says nothing of its end: only after the replay is it all.
     is_known_later = definition.replays_windows and standing.mode == "eventual"
     if operator.open_windows != expected and not is_known_later:
@@ -46,13 +47,18 @@ def _newest_first(
     log.require_kept(partition, first)
     columns = list(definition.loads)
     for block in reversed(list(log.blocks(partition, first, end))):
-        begin, until = max(first, block.first), min(end, block.end)
-        try:
-            table = log.read_block(block, columns).slice(begin - block.first, until - begin)
-        except KeyMissingError:  # compacted and collected meanwhile: the same offsets lie elsewhere
-            table = pa.concat_tables(log.read(partition, begin, until, columns))
+        table = part_of(log, block, (first, end), columns)
         footprints = table.filter(is_footprint(table))
         if whole_at is None:
             yield Saved(table.filter(is_closed(table)), footprints)
         else:
             yield Saved(table.slice(0, 0), footprints.filter(pc.equal(footprints.column(TAKEN_IN), whole_at)))
+
+
+def part_of(log: Log, block: Block, offsets: tuple[int, int], columns: list[str]) -> pa.Table:
+    """Those of a block's tuples that lie between two offsets, wherever they are by now."""
+    first, end = max(offsets[0], block.first), min(offsets[1], block.end)
+    try:
+        return log.read_block(block, columns).slice(first - block.first, end - first)
+    except KeyMissingError:  # compacted and collected meanwhile: the same offsets lie elsewhere
+        return pa.concat_tables(log.read(block.partition, first, end, columns))

@@ -83,7 +83,7 @@ class Stretch:
         """
         if now.marks is not None:
             boundary = now.stands.bound
-        if before.mode == "instant":
+        if before.is_whole:
             return cls(partition, before.oldest, before.replays_from, now.stands, boundary, _needs(before))
         return cls(partition, before.input, before.stands, now.stands, boundary, _needs(before))
 

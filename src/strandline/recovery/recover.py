@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
 
 from strandline.clock import stopwatch_s
-from strandline.errors import CorruptBlockError, CorruptManifestError, StrandlineError, TruncatedError
+from strandline.errors import (
+    CorruptBlockError,
+    CorruptManifestError,
+    StrandlineError,
+    StreamMismatchError,
+    TruncatedError,
+)
 from strandline.failpoint import failpoint
 from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
+from strandline.log.loss import Loss
 from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
-from strandline.operators.operator import Definition, OnError, Operator
+from strandline.operators.operator import Definition, OnError, Operator, version_in
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import Intake, Stretch
 from strandline.wording import plural
@@ -35,11 +44,20 @@ class Recovery:
     """Opening the two logs."""
     kernels_s: float = 0.0
     """Loading kernels, or compiling them; not part of the others."""
+    losses: tuple[Loss, ...] = ()
+    """What was left out, by a recovery that does not replay."""
+    aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
+    """What came out of it and is no result, by reason."""
 
     @property
     def is_older(self) -> bool:
         """Whether it began with an older checkpoint than the manifest speaks of."""
         return bool(self.problem)
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the state is another than the manifest speaks of, or is not saved where it says."""
+        return self.is_older or bool(self.losses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +81,25 @@ class Stand:
 def recover(
     output: Log, intake: Intake, definition: Definition, stand: Stand, on_error: OnError = "stop"
 ) -> tuple[Operator, Recovery]:
-    """The operator as it stood, from its output and what it takes in alone, and what that took."""
+    """The operator as it stood, from its output and what it takes in alone, and what that took.
+
+    Of an operator that keeps checkpoints and does not replay in a failure, the same: somebody wants to look at it.
+    """
     partition, standing = stand.partition, stand.standing
     began_s, kernels_s = stopwatch_s(), TALLY.seconds
     found = _checkpoint(output, definition, stand)
+    if found.standing.oldest < standing.input:
+        _require_same_version(output, definition, partition)
     operator = found.operator
     failpoint("during-recovery")
     loaded_s, kernels_loaded_s = stopwatch_s(), TALLY.seconds
-    first = operator.input_end = found.standing.oldest if not standing.lets_go else standing.input
-    begin = found.standing.replays_from.ordinal if not standing.lets_go else standing.input
+    first = operator.input_end = found.standing.oldest
+    begin = found.standing.replays_from.ordinal
     try:
         _take_in_again(found, intake, stand)
     except TruncatedError as gone:
         raise (found.problem or gone) from gone
-    if not standing.lets_go and operator.open_windows != standing.open:
+    if operator.open_windows != standing.open:
         raise CorruptManifestError(
             f"{plural(operator.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
             where=f"{output.storage.url}, partition {partition}",
@@ -84,7 +107,7 @@ def recover(
         )
     done = Recovery(
         operator.open_windows,
-        found.standing.extent if not standing.lets_go else 0,
+        found.standing.extent,
         standing.input - first,
         standing.input - begin,
         max(0.0, loaded_s - began_s - (kernels_loaded_s - kernels_s)),
@@ -94,6 +117,19 @@ def recover(
     )
     operator.on_error = on_error
     return operator, done
+
+
+def _require_same_version(output: Log, definition: Definition, partition: int) -> None:
+    """Raises StreamMismatchError if tuples that another version has taken in would be replayed by this one."""
+    taken_by, asked = version_in(output.spec.operator), version_in(definition.revised)
+    if taken_by != asked and not definition.replays_versions:
+        raise StreamMismatchError(
+            f"the local state is lost, and tuples that version {taken_by} of the function has taken in would have to "
+            f"be replayed by version {asked}",
+            where=f"{output.storage.url}, partition {partition}",
+            todo=f'run version {taken_by} once more, with checkpoint(sl.instant("1 ms")): its next batch saves every '
+            f"key. Then start version {asked}",
+        )
 
 
 def _take_in_again(found: _Checkpoint, intake: Intake, stand: Stand) -> None:
@@ -166,7 +202,9 @@ def _older_checkpoint(
         older = Stand(partition, m.standings[partition], m.ends[partition])
         if older.standing.input > stand.standing.input or older.end > stand.end:
             continue  # others have gone on since: this attempt is not the newest
-        if older.standing.lets_go:
+        if older.standing.lets_go or older.standing.losses != stand.standing.losses:
+            return None  # what was lost since must not come back in a replay
+        if not definition.replays_versions and version_in(m.revised) != version_in(definition.revised):
             return None
         first = older.end - older.standing.extent
         if first < output.state.starts[partition]:
@@ -181,7 +219,9 @@ def _older_checkpoint(
             return _load(output, definition, older)
         except (CorruptManifestError, CorruptBlockError) as another:
             rotten += _rotten(another)
-    return _Checkpoint(definition.fresh("set_aside"), _beginning(stand.standing)) if output.kept == 0 else None
+    is_all_there = output.kept == 0 and stand.standing.losses is None
+    is_whole = is_all_there and (definition.replays_versions or version_in(definition.revised) == 1)
+    return _Checkpoint(definition.fresh("set_aside"), _beginning(stand.standing)) if is_whole else None
 
 
 def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:
@@ -200,4 +240,4 @@ def _beginning(standing: Standing) -> Standing:
 def _place(stand: Stand) -> tuple[int, ...]:
     """What tells a checkpoint from others: a whole one is the same until the next, an eventual one grows."""
     place = (stand.standing.oldest, stand.end - stand.standing.extent)
-    return place if stand.standing.mode == "instant" else (*place, stand.end)
+    return place if stand.standing.is_whole else (*place, stand.end)

@@ -15,6 +15,7 @@ from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import Intake, IntakeOf, Stretch
 from strandline.recovery.recover import Stand, recover, repeat
 from strandline.recovery.stream_definition import definition_of, require_inputs
+from strandline.recovery.without_replay import last_empty
 
 
 def saved_windows(log: Log) -> pa.Table:
@@ -45,7 +46,7 @@ def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.
 
 def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, standing: Standing) -> Operator:
     """Without a checkpoint: everything since the operator last had no window open, taken in again."""
-    empty = _last_empty(standing)
+    empty = last_empty(standing)
     boundary = log.state.boundaries[partition] if standing.marks is None else standing.stands.bound
     begin = Position(empty if standing.marks is None else 0, None)
     operator = definition.fresh("set_aside")
@@ -68,12 +69,6 @@ def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, 
             todo="run the operator with sl.cec(): its next batch saves every window that it has",
         )
     return operator
-
-
-def _last_empty(standing: Standing) -> int:
-    """An offset of the input at which no window was open: where a failure took them all, or the beginning."""
-    last = standing.recovered
-    return int(last["at_input"]) if last is not None and not last["extent"] and not last["replayed"] else 0
 
 
 def _table(log: Log, definition: Definition, operators: list[Operator], *, now: bool = False) -> pa.Table:

@@ -13,13 +13,17 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.input_shapes import InputShapes
 from strandline.operators.shape import AS_IS, Shape
+from strandline.spark.half_built import HalfBuilt
 from strandline.spark.operator_description import OperatorDescription
 from strandline.spark.processing_element import Input
 from strandline.spark.reprs import builder_html, builder_text
 
 
-class Windowed:
+class Windowed(HalfBuilt):
     """A stream cut into windows; `aggregate` says what to compute over each."""
+
+    _is = "window(…)"
+    _needs = "say what to compute over each window: .aggregate(n=sl.count_all(), …)"
 
     def __init__(self, input_: Input, window: Window, shape: Shape = AS_IS) -> None:
         if not isinstance(window, Window):

@@ -40,6 +40,12 @@ def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrie
         )
     if at_most is not None and (isinstance(at_most, bool) or not isinstance(at_most, int)):
         raise OptionError(f"barrier: at_most={at_most!r} is not a number of tuples", todo="use 1 or more, or None")
+    if at_most is not None and 0 < at_most < len(inputs) - 1:
+        raise OptionError(
+            f"barrier: at_most={at_most} of {plural(len(inputs), 'input')}: no set would ever be complete, for "
+            f"{len(inputs) - 1} tuples have to wait until the last one comes",
+            todo=f"use {len(inputs) - 1} or more, or None for no bound",
+        )
     found = require_several(inputs, "the barrier")
     key = found[0].input_spec.key
     types = {f["name"]: type_name(f["type"]) for f in fields_of(found[0].input_spec.schema)}

@@ -32,7 +32,7 @@ from strandline.spark.shared_entry import EntryRun
 from strandline.spark.spark_checkpoint import FOLDER, SourcePlan, SparkCheckpoint
 from strandline.spark.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.worker_python import require_workers
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, duration_us, require_unit
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
@@ -202,6 +202,7 @@ class Entry(OperatorInput):
         log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:
             raise finished(self._place.url)
+        checkpoint.claim(log)
         mended = checkpoint.reconcile(log)
         retention = log.retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
         heartbeat = None
@@ -326,6 +327,9 @@ def persist(
         created_by=f"strandline {VERSION}",
         created_us=SYSTEM_CLOCK.now_us(),
     )
+    if spec.time_is_timestamp:
+        require_unit(lateness, "lateness")
+        require_unit(retention, "retention")
     heartbeat_us = None if heartbeat is None else duration_us(heartbeat, "heartbeat")
     if heartbeat_us is not None:
         require_heartbeat(spec, heartbeat_us, place.url)

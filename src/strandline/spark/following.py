@@ -65,6 +65,16 @@ class FollowingOperator:
         self._job.inputs.refresh()
         return self._job.time_has_passed()
 
+    @property
+    def is_at_risk(self) -> bool:
+        """Whether there is a time by which its state has to be saved, whatever comes."""
+        return self._job.is_at_risk
+
+    def save_in_time(self, writer: Writer) -> None:
+        """Lets it save its state, if nothing has come for so long that it must, and it has nothing else to do."""
+        if not self.is_busy and self._job.must_save:
+            self.hand_over(writer)
+
     def notice_time(self, writer: Writer) -> None:
         """Lets it take in that time has passed, if it has nothing else to do."""
         if not self.is_busy and self.has_news:

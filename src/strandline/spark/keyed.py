@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.errors import OptionError
+from strandline.errors import OptionError, SchemaError
 from strandline.log.column_types import fields_of
 from strandline.operators.input_shapes import InputShapes
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.keyed.definition import INPUT_TYPE, KeyedDefinition, KeyedInput
+from strandline.operators.keyed.keyed_function import KeyedFunction
+from strandline.operators.one_table import INPUT_NAME
 from strandline.spark.aggregation import require_columns
 from strandline.spark.operator_description import OperatorDescription
 from strandline.spark.processing_element import Input
@@ -33,7 +35,15 @@ def applied(input_: Input, function: Any) -> Keyed:
             todo="put it before: sl.union(a.where(…), b.where(…)).apply(f)",
         )
     lateness = spec.lateness if len(inputs) == 1 else 0  # tuples of several come in the order of their times
-    given = KeyedInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, lateness)
+    columns = {f["name"]: f["type"] for f in fields_of(spec.schema)}
+    if len(inputs) > 1:
+        if INPUT_NAME in columns and isinstance(function, KeyedFunction) and function.names(INPUT_NAME):
+            raise SchemaError(
+                f"{function.name}: a column of the stream is called {INPUT_NAME!r}, as the number of its input is",
+                todo=f"give it another name before: select(…, other=pc.field({INPUT_NAME!r}))",
+            )
+        columns = {**columns, INPUT_NAME: INPUT_TYPE}
+    given = KeyedInput(columns, spec.key, spec.time, lateness)
     before = InputShapes.of([one.shape for one in inputs])
     made = KeyedDefinition.of(function, given, [other.input_spec.time for other in inputs[1:]], before)
     for other, names in zip(inputs[1:], made.takes[1:], strict=True):

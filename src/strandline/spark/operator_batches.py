@@ -7,6 +7,7 @@ while Spark is at the next one already.
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -194,6 +195,14 @@ class FusedBatches(BatchWriter):
         self.operators = []
 
     @property
+    def tick_every_s(self) -> float | None:
+        """As often as there is a heartbeat; without one, as an operator needs that is to save its state in time."""
+        every_s = super().tick_every_s
+        if every_s is None and any(operator.is_at_risk for operator in self.operators):
+            return _ASK_AFTER_S
+        return every_s
+
+    @property
     def input_housekeeping(self) -> Mapping[str, Any]:
         """What was done for this stream, by the name it has beside what was done for an operator's."""
         return {f"input_{name}": done for name, done in self._housekeeping.report.items()}
@@ -209,11 +218,13 @@ class FusedBatches(BatchWriter):
         operator.hand_over(self.last_writer)
 
     def idle(self) -> None:
-        """A heartbeat, which the operators take in; none while one is still at work."""
+        """A heartbeat, which the operators take in; none while one is at work. Then what must be saved."""
         operators = list(self.operators)
         if not any(operator.is_busy for operator in operators) and self._beat():
             for operator in operators:
                 operator.notice_time(self.last_writer)
+        for operator in operators:
+            operator.save_in_time(self.last_writer)
 
     def complete(self, *, when_done: bool) -> None:
         """Finishes the stream, and lets the operators take that in."""
@@ -231,16 +242,21 @@ class FusedBatches(BatchWriter):
         failpoint("before-spark-commit")
 
 
-def ticking_checkpoint(place: Place) -> Place:
-    """Where Spark keeps what it thinks of this run. Nothing in it is needed again, so every run has its own."""
-    storage = place.storage()
+def ticking_checkpoint(place: Place, stream: Place) -> Place:
+    """Returns a new folder for what Spark notes of this run of the stream's operator; deletes those of old runs.
+
+    Nothing in them is needed again. Operators may be given one place: each deletes its own folders, for a run of
+    another that has been quiet for long looks like an old one.
+    """
+    storage, own = place.storage(), hashlib.sha256(stream.url.encode()).hexdigest()[:12]
     folders: dict[str, Any] = {}
     for listed in storage.list(FOLDER):
         run = listed.key.split("/")[1]
-        folders.setdefault(run, []).append(listed)
+        if run.startswith(f"{own}-") or place.url == stream.url:
+            folders.setdefault(run, []).append(listed)
     newest = max((file.modified_us for files in folders.values() for file in files), default=0)
     for files in folders.values():
         if max(file.modified_us for file in files) < newest - _OLD_US:
             for file in files:
                 storage.delete(file.key)
-    return place.below(f"{FOLDER}/{uuid.uuid4().hex}")
+    return place.below(f"{FOLDER}/{own}-{uuid.uuid4().hex}")

@@ -53,6 +53,8 @@ class OperatorDescription(Generic[D]):
             raise OptionError(
                 f"checkpoint({policy!r}) is not a policy", todo='use for example sl.cec(extent="2x", replay=500_000)'
             )
+        for input_ in self._inputs:
+            _require_same_unit(policy, input_)
         return type(self)(self._inputs, self._definition, policy)
 
     def start(
@@ -99,3 +101,16 @@ class OperatorDescription(Generic[D]):
         element = Element(definition, self._policy, on_error, max_tuples_per_batch or TUPLES_MAX, durability)
         spec = output_spec(definition, self._inputs[0].input_spec, kept)
         return ProcessingElement(element, self._inputs, place, spec, query).start(spark)
+
+
+def _require_same_unit(policy: Policy, input_: Input) -> None:
+    """Raises `OptionError` if spans in the time of the input have a unit and its times have none, or the reverse."""
+    slow, is_timestamp = policy.slow, input_.input_spec.time_is_timestamp
+    if slow is None or slow.has_unit == is_timestamp:
+        return
+    times = f"the times of the input ({input_.input_spec.time}) are {'timestamps' if is_timestamp else 'whole numbers'}"
+    raise OptionError(
+        f"{policy!r}: slow= and every= are in the time of the input, and {times}",
+        where=input_.input_place.url,
+        todo='write a unit, as in slow="1 min"' if is_timestamp else "write plain numbers, as in slow=1000",
+    )

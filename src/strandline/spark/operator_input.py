@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.join.join_windows import join_windows, require_unit
+from strandline.operators.join.join_windows import join_windows
+from strandline.operators.keyed.keyed_function import KeyedFunction
+from strandline.operators.partition_wide.user_operator import UserOperator, is_class
 from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.aggregation import Windowed
 from strandline.spark.joining import Join, joined
 from strandline.spark.keyed import Keyed, applied
+from strandline.spark.partition_wide import PartitionWide, applied_class
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
-from strandline.units import Duration
+from strandline.units import Duration, require_unit
 
 if TYPE_CHECKING:
     from strandline.spark.shaped import Shaped
@@ -79,16 +82,26 @@ class OperatorInput:
         partitions, and `lateness` set. `group` is how many tuples are saved at a time.
         """
         if self.input_spec.time_is_timestamp:
-            require_unit(within)
+            require_unit(within, "join: within")
         made = joined(self, other, join_windows(within, left, right, per, how), group)
         return made if where is None else made.where(where)
 
-    def apply(self, function: Any) -> Keyed:
-        """The results of a function that `sl.keyed` has made an operator of, over every key of the stream.
+    @overload
+    def apply(self, operator: UserOperator) -> PartitionWide: ...
 
-        Raises OptionError or SchemaError at once if it cannot be compiled over the columns of this stream.
+    @overload
+    def apply(self, operator: KeyedFunction) -> Keyed: ...
+
+    def apply(self, operator: Any) -> Keyed | PartitionWide:
+        """The results of a user's operator over the stream.
+
+        That is a function that `sl.keyed` has made an operator of, called once a tuple with the state of its key; or an
+        object of a class derived from `sl.Operator`: every partition gets one like it. Raises OptionError or
+        SchemaError at once if it cannot work over the columns of this stream.
         """
-        return applied(self, function)
+        if isinstance(operator, UserOperator) or is_class(operator):
+            return applied_class(self, operator)
+        return applied(self, operator)
 
     def where(self, condition: Any) -> Shaped:
         """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.

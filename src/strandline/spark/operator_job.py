@@ -6,27 +6,29 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError
 from strandline.log import consumer_registry
 from strandline.log.log import Log
+from strandline.log.loss import total_losses
 from strandline.log.manifest import Writer
 from strandline.log.standing import Standing
 from strandline.processing.batch import run_batch
 from strandline.processing.element import Element
+from strandline.processing.overdue_save import overdue
 from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.job_group import job_group
 from strandline.spark.kernel_shipping import KernelShipping
-from strandline.spark.older_checkpoint import warn_of_older
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_task import OperatorTask, OperatorWork
 from strandline.spark.place import Place
 from strandline.spark.recovery_target import RecoveryTarget
+from strandline.spark.recovery_warnings import warn_of_losses, warn_of_older
 from strandline.spark.running_steps import RunningSteps
 from strandline.spark.side_log_watch import SideLogWatch
 
@@ -51,6 +53,7 @@ def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
         "replay": {p: s.replay for p, s in enumerate(standings)},
         "predicted_recovery_s": round(max(s.predicted_s for s in standings), 3),
         "predicted_cold_recovery_s": round(max(s.predicted_cold_s for s in standings), 3),
+        **({"losses": asdict(total)} if (total := total_losses(s.losses for s in standings)) else {}),
     }
 
 
@@ -145,6 +148,7 @@ class OperatorJob:
             tell(self._report(done, stopwatch_s() - began_s))
             self._look_aside(done)
             warn_of_older(done, self._output_place.url)
+            warn_of_losses(done, self._output_place.url)
             self._target.look(d.standing for d in done)
             if not no_more:
                 self._keep_registered()
@@ -158,8 +162,20 @@ class OperatorJob:
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
     def time_has_passed(self) -> bool:
-        """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`."""
-        return self.inputs.time_has_passed(self._work.element, self.output.state)
+        """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`, or
+        to be saved by now."""
+        return self.must_save or self.inputs.time_has_passed(self._work.element, self.output.state)
+
+    @property
+    def must_save(self) -> bool:
+        """Whether the state is to be saved although nothing has come."""
+        return bool(overdue(self._work.element.policy, self.output.state, SYSTEM_CLOCK.now_us()))
+
+    @property
+    def is_at_risk(self) -> bool:
+        """Whether there is a time by which the state has to be saved, whatever comes."""
+        policy = self._work.element.policy
+        return policy.starts_from == "whole state" and not policy.replays
 
     def cancellable(self) -> AbstractContextManager[None]:
         """Lets `cancel` end what this thread does inside: Spark cancels jobs of its queries' threads, not of ours."""
@@ -208,6 +224,7 @@ class OperatorJob:
                 "open_s": round(d.recovery.open_s, 4),
                 "kernels_s": round(d.recovery.kernels_s, 4),
                 **({"problem": d.recovery.problem} if d.recovery.is_older else {}),
+                **({"lost": [loss.text for loss in d.recovery.losses]} if d.recovery.losses else {}),
             }
             for p, d in enumerate(done)
             if d.recovery is not None

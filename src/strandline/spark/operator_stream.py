@@ -1,4 +1,4 @@
-"""An operator's stream, seen from outside: its open windows, its recovery."""
+"""An operator's stream, seen from outside: its open windows, its recovery, what failures have cost it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.log.log import Log
+from strandline.log.loss_table import loss_table
 from strandline.log.upstream import origins_of
 from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.stream_definition import definition_of
@@ -23,6 +24,12 @@ def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
     definition_of(log.spec, log.storage.url)
     inputs = [place.beside(origin.path).open() for origin in origins_of(log.spec.upstream)]
     return current_windows(log, inputs, intake_of)
+
+
+def losses_of(log: Log) -> pa.Table:
+    """What failures have cost the operator that writes the stream, partition by partition, the oldest first."""
+    definition_of(log.spec, log.storage.url)
+    return loss_table(log)
 
 
 def recovery_forecast(log: Log) -> list[dict[str, Any]]:

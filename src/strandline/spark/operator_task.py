@@ -5,7 +5,7 @@ from __future__ import annotations
 import copyreg
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -23,9 +23,11 @@ from strandline.operators.kernel_bundle import KernelBundle
 from strandline.operators.kernel_cache import TALLY
 from strandline.process_start import process_age_s, process_cpu_s
 from strandline.processing.element import Element
+from strandline.processing.live_operators import LIVE
 from strandline.processing.state_cache import StateCache
 from strandline.processing.state_folders import default_folder
 from strandline.processing.step import Done, Logs, Step, run
+from strandline.spark import holder
 from strandline.spark.affinity import spark_host
 from strandline.spark.kernel_shipping import unpacked
 from strandline.spark.place import Place
@@ -66,11 +68,37 @@ class OperatorWork:
         """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
         failpoint("task-begins")
         unpacked(self.kernels)
-        output = Share(self.output.storage(), _spec(self.output_spec))
-        known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
-        inputs = tuple(Share(place.storage(), _spec(spec), blocks) for place, spec, blocks in known)
         # Attempts of a task have names of their own, or a second one would find the files of the first.
         step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=spark_host())
+        if not self.element.definition.lives_in_process:
+            return self.done_here(replace(task, step=step))
+        return self._where_the_object_is(replace(task, step=step))
+
+    def _where_the_object_is(self, task: OperatorTask) -> Done:
+        """Does the task in the worker that keeps the object, or else in this one, which keeps it from then on."""
+        from pyspark import cloudpickle
+
+        dumps: Callable[[Any], bytes] = cloudpickle.dumps
+
+        step = task.step
+        folder = default_folder(_spec(self.output_spec).id, step.partition)
+        before = step.before.attempt if step.before is not None else ""
+        if before and not LIVE.holds(str(folder), before):
+            try:
+                found: Done | None = holder.asked(folder, before, lambda: dumps(_Call(self, task)))
+                if found is not None:
+                    return found
+            except holder.HolderLostError:
+                task = replace(task, step=replace(step, attempt=f"{step.attempt}-again"))
+        done = self.done_here(task)
+        holder.announce(folder, task.step.attempt)
+        return done
+
+    def done_here(self, task: OperatorTask) -> Done:
+        """Does the task in this process; its step has the name of the attempt."""
+        step, output = task.step, Share(self.output.storage(), _spec(self.output_spec))
+        known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
+        inputs = tuple(Share(place.storage(), _spec(spec), blocks) for place, spec, blocks in known)
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
             logs = Logs(output, inputs, lambda: (self.output.open(), tuple(place.open() for place in self.inputs)))
@@ -79,6 +107,20 @@ class OperatorWork:
             cache.close()
             _spare_the_collector(self.element)
         return replace(done, standing=_measured(done.standing))
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A task, on its way to the worker that keeps its object."""
+
+    work: OperatorWork
+    task: OperatorTask
+
+    def __call__(self) -> Done:
+        done = self.work.done_here(self.task)
+        folder = default_folder(_spec(self.work.output_spec).id, self.task.step.partition)
+        holder.announce(folder, self.task.step.attempt)
+        return done
 
 
 def _travels_as_its_values(kind: type[Any]) -> None:

@@ -148,7 +148,7 @@ class ProcessingElement:
         stream = observed(ticks.df).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
         if query.name:
             stream = stream.queryName(query.name)
-        spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint).spark_url).start()
+        spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint, self.place).spark_url).start()
         handler.runs_in(spark_query)
         return Query(spark_query, handler)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,8 @@ def rekeyed(
             where=str(path),
             todo='pass lateness=, for example lateness="1 min"; what is later goes to the side log of the new stream',
         )
-    own = {"time": spec.time, "partitions": spec.partitions, "lateness": spec.lateness, "max_ahead": None}
+    lateness = None if spec.lateness is None else dt.timedelta(microseconds=spec.lateness)
+    own = {"time": spec.time, "partitions": spec.partitions, "lateness": lateness, "max_ahead": None}
     given = {**own, **writing}
     entry = source(read_stream(_session(spark), **reading), path, key=key, **given)
     known = shape.known_as(stored_expressions(entry.input_place.storage()))

@@ -17,6 +17,7 @@ from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.shape import AS_IS, Shape
 from strandline.spark.aggregation import Windowed
+from strandline.spark.half_built import HalfBuilt
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
     from strandline.spark.entry import Entry
 
 
-class Shaped(OperatorInput):
+class Shaped(HalfBuilt, OperatorInput):
     """A stream, or a DataFrame on its way into one, with stateless work behind it. Nothing of it is stored."""
+
+    _is = "where(…) or select(…)"
+    _needs = "build an operator on it: .window(…).aggregate(…), .apply(f), .join(…); or .rekey(…) to keep what is left"
 
     def __init__(self, input_: Input, shape: Shape) -> None:
         self._input = input_

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from strandline.errors import StrandlineWarning
 from strandline.log.block import Block
-from strandline.log.reason import AHEAD, KEY, LATE, OVERFLOW, TIME, VALUE
+from strandline.log.reason import AHEAD, INCOMPLETE, KEY, LATE, OVERFLOW, TIME, VALUE
 from strandline.log.spec import StreamSpec
 from strandline.units import time_text
 
@@ -43,8 +43,10 @@ class SideLogWatch:
             KEY: "their keys are longer than operators can hold; shorten them before the stream, with a hash perhaps",
             VALUE: "their values are longer than aggregates can hold; shorten them before the stream",
             OVERFLOW: "they are windows whose integer sum does not fit 64 bits; sum a double, or smaller units",
+            INCOMPLETE: "they are windows that closed in a recovery without the tuples that it skipped, which "
+            "stream.losses() names",
         }
-        what = "window" if reason == OVERFLOW else "tuple"
+        what = "window" if reason in (OVERFLOW, INCOMPLETE) else "tuple"
         many = f"1 {what} was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} {what}s were"
         warnings.warn(
             f"{many} set aside, in the side log of {self._where}: "

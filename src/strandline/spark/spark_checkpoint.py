@@ -34,6 +34,8 @@ _SELF_CONTAINED = {"rate", "rate-micro-batch", "kafka", "strandline"}
 _STATEFUL = re.compile(r"Aggregate|Distinct|Deduplicate\w*|FlatMapGroups\w*|TransformWithState\w*|GlobalLimit")
 _NO_OFFSET = "-"
 _VERSION = "v1"
+_OWNER = "strandline_stream"
+"""A file with the id of the stream."""
 _SOURCE_FILE_BYTES_MAX = 4096
 _SOURCE_FILES_MAX = 8
 _LOOK_BACK_COMMITS = 1000
@@ -92,6 +94,24 @@ class SparkCheckpoint:
         return any(b > batch for b in self._batches("offsets"))
 
     # ------------------------------------------------------------------ before the query starts
+
+    def claim(self, log: Log) -> None:
+        """Notes in the folder whose checkpoint it is; raises SparkCheckpointError if a new stream finds another's.
+
+        Its first batch would be the one that Spark has planned for the other. A stream that has something published is
+        told from another's checkpoint by `reconcile`.
+        """
+        owner = self._text(_OWNER)
+        if owner not in (None, log.spec.id) and log.state.writer is None:
+            raise SparkCheckpointError(
+                f"this Spark checkpoint is that of another stream ({owner}): what Spark notes of one would be taken "
+                "for the other's",
+                where=self._storage.url,
+                todo="give every stream a spark_checkpoint_dir of its own, or none; if that stream is gone, delete the "
+                "folder",
+            )
+        if owner != log.spec.id:
+            self._write(_OWNER, log.spec.id)
 
     def reconcile(self, log: Log) -> str | None:
         """Makes Spark go on right after the last published batch; says what had to be done, None if nothing."""

@@ -18,7 +18,7 @@ from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
 from strandline.spark.error_in_text import failure_in
 from strandline.spark.operator_input import OperatorInput
-from strandline.spark.operator_stream import open_windows, recovery_forecast
+from strandline.spark.operator_stream import losses_of, open_windows, recovery_forecast
 from strandline.spark.patience import once_there
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic
@@ -204,6 +204,14 @@ class Stream(ArrowReading, OperatorInput):
     def recovery(self) -> list[dict[str, Any]]:
         """What a recovery would cost if it were now, per partition: extent, replay, N, T and predicted seconds."""
         return recovery_forecast(self._fresh())
+
+    def losses(self) -> pa.Table:
+        """What failures have cost an operator whose policy does not replay (`sl.partial`, `sl.none`), a row each.
+
+        `partition`, `from` and `until` (input offsets; over several inputs places in their order, with `time_from` and
+        `time_until`), `tuples`, `windows` lost altogether, windows that closed `incomplete`, `at`, `commit`, `reason`.
+        """
+        return losses_of(self._fresh())
 
     # ------------------------------------------------------------------ looking after it
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
+from strandline.spark.half_built import HalfBuilt
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input
@@ -13,8 +14,11 @@ from strandline.spark.reprs import union_html
 from strandline.spark.several import require_several
 
 
-class Union(OperatorInput):
+class Union(HalfBuilt, OperatorInput):
     """Streams, or DataFrames on their way into some, that an operator takes in as one sequence of tuples."""
+
+    _is = "a union"
+    _needs = "build an operator on it: union.window(…).aggregate(…), union.apply(f)"
 
     def __init__(self, members: tuple[Input, ...]) -> None:
         self._members = members
@@ -40,9 +44,17 @@ class Union(OperatorInput):
         """Where the first of them is."""
         return self._members[0].input_place
 
+    def read(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a union is nowhere written."""
+        raise OptionError(
+            "read() of a union", todo="read its streams one by one, or the results of an operator over it"
+        )
+
+    read_stream = to_arrow = read
+
     def opened(self) -> NoReturn:
         """Refused: operators look at each of the streams."""
-        raise OptionError("a union is no stream by itself", todo="build an operator on it: union.window(…)")
+        raise OptionError("a union is no stream by itself", todo=self._needs)
 
 
 def union(*inputs: Any) -> Union:

@@ -6,6 +6,8 @@ For tests of what operators compute:
     run             an operator over it: `run.step()`, `run.rows`, `run.crash()`
     HandClock       the clock of both, moved by hand: `feed.clock.advance("1 min")`
 
+    check_operator  whether the results of a user's operator depend on cuts, losses and restores
+
 For tests of what happens when storage fails:
 
     MemoryStorage   keys and bytes in a dictionary
@@ -26,6 +28,7 @@ from strandline.testing.feed import Feed, stream
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.testing.model import ModelStream
+from strandline.testing.operator_check import check_operator
 from strandline.testing.run import Run, run
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "MemoryStorage",
     "ModelStream",
     "Run",
+    "check_operator",
     "run",
     "stream",
 ]

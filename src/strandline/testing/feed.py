@@ -33,7 +33,7 @@ from strandline.testing.memory_stream import MemoryStream
 from strandline.testing.spark_hash import partition_of
 from strandline.testing.spark_order import sort_key
 from strandline.times import time_value
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, duration_us, require_unit
 from strandline.wording import plural
 
 _FIRST_REASON = (TIME, KEY, AHEAD, LATE)
@@ -173,6 +173,8 @@ def stream(
         lateness=None if lateness is None else duration_us(lateness, "lateness"),
         created_by="strandline.testing",
     )
+    if spec.time_is_timestamp:
+        require_unit(lateness, "lateness")
     moves = clock or HandClock()
     if heartbeat is not None and (spec.lateness is None or not spec.time_is_timestamp):
         raise OptionError("heartbeat= needs lateness= and a time column of type timestamp")

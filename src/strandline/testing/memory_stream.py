@@ -10,6 +10,7 @@ from strandline.errors import OptionError
 from strandline.log.column_types import REASON
 from strandline.log.kinds import only_results
 from strandline.log.log import Log
+from strandline.log.loss_table import loss_table
 from strandline.log.spec import StreamSpec
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
@@ -70,6 +71,11 @@ class MemoryStream(OperatorInput):
             if block.partition != self._log.spec.late
         ]
         return pa.concat_tables([self._log.spec.arrow.empty_table(), *tables]).combine_chunks()
+
+    def losses(self) -> pa.Table:
+        """What crashes have cost an operator whose policy does not replay, as `Stream.losses` says it."""
+        self._log.refresh()
+        return loss_table(self._log)
 
     def side_log(self) -> pa.Table:
         """What was set aside, late or otherwise unfit, with the reason in `_reason`."""

@@ -19,6 +19,7 @@ from strandline.operators.operator import OnError
 from strandline.processing import batch as batches_
 from strandline.processing import step
 from strandline.processing.element import TUPLES_MAX, Element
+from strandline.processing.live_operators import LIVE
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
@@ -79,6 +80,8 @@ class Run(MemoryStream):
 
     def crash(self) -> None:
         """Loses everything but the streams: the next step recovers from them."""
+        for partition in range(self._log.spec.partitions):
+            LIVE.drop(str(Path(self._folder.name) / str(partition)))
         for path in Path(self._folder.name).iterdir():
             shutil.rmtree(path)
         self._log = Log.open(self._log.storage, self.clock)

@@ -19,6 +19,7 @@ from strandline.log.audit import consumer_audit
 from strandline.log.audit.block_audit import BlockAudit
 from strandline.log.audit.history import History
 from strandline.log.audit.index_audit import IndexAudit
+from strandline.log.audit.loss_audit import forgotten
 from strandline.log.audit.milestone_audit import MilestoneAudit
 from strandline.log.audit.problem import Problem
 from strandline.log.block import Block
@@ -109,6 +110,7 @@ class _Verification:
         words_now, _ = consumer_audit.words(self._storage)
         state = self._history.state
         self._problems += [*rotten.values(), *consumer_audit.contradictions(state, words, words_now)]
+        self._problems += forgotten(self._storage, state.standings)
         late = self._log.spec.late
         return VerifyReport(
             url=self._storage.url,

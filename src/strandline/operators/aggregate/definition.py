@@ -57,8 +57,10 @@ class AggregateDefinition:
 
     kind: ClassVar[str] = "aggregate"
     replays_windows: ClassVar[bool] = False
+    replays_versions: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
+    lives_in_process: ClassVar[bool] = False
     window: Window
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""

@@ -27,6 +27,7 @@ from strandline.operators.aggregate.plain_aggregates import (
     take,
 )
 from strandline.operators.expressions import Formula
+from strandline.operators.open_windows.plain_slow_windows import PlainSlowWindows
 from strandline.operators.operator import TAKEN_IN, Extent, Limits, OnError
 
 _US = dt.timedelta(microseconds=1)
@@ -63,6 +64,7 @@ class PlainOperator:
         self._windows: dict[tuple[Any, ...], list[_Window]] = {}
         self._fresh: list[_Window] = []
         """Windows opened since the last footprints, and sessions joined since then, in that order."""
+        self._slow = PlainSlowWindows()
 
     # ------------------------------------------------------------------ tuples
 
@@ -195,19 +197,29 @@ class PlainOperator:
         """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
         begin = position
         still_open = [w for w in self._fresh if w in self._windows[w.key]]
+        new = [w for w in still_open if w.output < 0]
         opened = [self._footprint(w, position + i) for i, w in enumerate(still_open)]
         position += len(opened)
         checked: list[Row] = []
-        while len(checked) < limits.budget:
-            oldest = self._oldest()
-            if oldest is None or oldest.input_end is None or oldest.output >= begin:
-                break
-            extent, replay = position - oldest.output, self.input_end - oldest.input_end
-            cost = extent * limits.extent_cost + replay * limits.replay_cost
-            if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
-                break
-            checked.append(self._footprint(oldest, position))
-            position += 1
+
+        def leave(window: _Window) -> None:
+            checked.append(self._footprint(window, position + len(checked)))
+
+        def save_oldest() -> None:
+            while len(checked) < limits.budget:
+                oldest, end = self._oldest(), position + len(checked)
+                if oldest is None or oldest.input_end is None or oldest.output >= begin:
+                    break
+                extent, replay = end - oldest.output, self.input_end - oldest.input_end
+                cost = extent * limits.extent_cost + replay * limits.replay_cost
+                if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
+                    break
+                leave(oldest)
+
+        save_oldest()
+        every = sorted(self._open(), key=lambda w: (w.opened, w.start))
+        self._slow.save(every, new, limits, len(checked), leave)
+        save_oldest()  # of a longer output
         self._fresh = []
         return opened, checked
 
@@ -215,6 +227,7 @@ class PlainOperator:
         """A footprint of every window: an instant checkpoint."""
         every = sorted(self._open(), key=lambda w: (w.opened, w.start))
         self._fresh = []
+        self._slow = PlainSlowWindows()
         return [], [self._footprint(w, position + i) for i, w in enumerate(every)]
 
     def extent(self, position: int) -> Extent:

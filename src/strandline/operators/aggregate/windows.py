@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from strandline.card import card, spans
 from strandline.errors import OptionError
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, duration_us, has_unit
 from strandline.wording import exact_duration
 
 WindowKind = Literal["count", "time", "session"]
@@ -117,7 +115,7 @@ def time_window(size: Duration, advance: Duration | None = None) -> Window:
     """
     size_us = _positive(size, "time_window: size")
     window = _window("time", size_us, size_us if advance is None else _positive(advance, "time_window: advance"))
-    return replace(window, has_unit=_has_unit(size) and _has_unit(advance))
+    return replace(window, has_unit=has_unit(size) and has_unit(advance))
 
 
 def session_window(gap: Duration) -> Window:
@@ -127,11 +125,7 @@ def session_window(gap: Duration) -> Window:
     1800000000
     """
     gap_us = _positive(gap, "session_window: gap")
-    return Window("session", gap_us, gap_us, includes_gap=True, has_unit=_has_unit(gap))
-
-
-def _has_unit(value: Duration | None) -> bool:
-    return not isinstance(value, (int, np.integer))
+    return Window("session", gap_us, gap_us, includes_gap=True, has_unit=has_unit(gap))
 
 
 def _window(kind: WindowKind, size: int, advance: int) -> Window:

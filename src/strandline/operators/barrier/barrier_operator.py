@@ -176,13 +176,19 @@ class BarrierOperator:
             new = fresh[tuples[fresh[:, 0], AT] == fresh[:, 1], 0]
             tuples[new, SINCE] = np.where(tuples[new, SINCE] < 0, position - self._written, tuples[new, SINCE])
             state.touched.tuples[new] = 1
-        opened = self._save_these(self._unsaved, position)
+        begin, opened = position, self._save_these(self._unsaved, position)
         position += len(self._unsaved)
         state.reserve_prints(state.waiting)
         chosen = np.empty(state.waiting, np.int64)
         words = [limits.extent, limits.replay, limits.cost, limits.extent_cost, limits.replay_cost, limits.budget]
         asked = sealed(np.array(words, np.float64))
-        many = int(footprint_queue.save_oldest(state.arrays, position, asked, state.touched, chosen))
+        many = int(footprint_queue.save_oldest(state.arrays, position, 0, asked, state.touched, chosen))
+        if limits.slow is not None:
+            before = min(limits.slow.written_before, begin)
+            told = sealed(np.array([limits.slow.opened_before, before, limits.slow_budget(many)], np.int64))
+            rest = chosen[many:]
+            many += int(footprint_queue.save_slow(state.arrays, position + many, told, state.touched, rest))
+            many = int(footprint_queue.save_oldest(state.arrays, position, many, asked, state.touched, chosen))
         self._forget()
         return Footprints(opened, self._footprints(chosen[:many]))
 

@@ -54,8 +54,10 @@ class BarrierDefinition:
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
+    replays_versions: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
+    lives_in_process: ClassVar[bool] = False
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]

@@ -66,14 +66,15 @@ def note_prints(w: Waiting, slots: Int64s, positions: Int64s, touched: Touched) 
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def save_oldest(w: Waiting, begin: int, limits: Float64s, touched: Touched, chosen: Int64s) -> int:
-    """Notes footprints of the oldest tuples from the output offset `begin` on while a limit is exceeded; how many.
+def save_oldest(w: Waiting, begin: int, written: int, limits: Float64s, touched: Touched, chosen: Int64s) -> int:
+    """Notes footprints of the oldest tuples from the output offset `begin` on, behind so many, while a limit is
+    exceeded; how many there are then.
 
     Limits are those of the extent, of the replay, of both by cost, their unit costs, and how many may be written. The
     extent that is bounded is that of footprints; results behind the oldest tuple without one are no more than what is
     replayed. No tuple is written twice.
     """
-    position, end = begin, w.header[INPUT_END]
+    position, end = begin + written, w.header[INPUT_END]
     while position - begin < min(len(chosen), limits[5]):
         unsaved, saved = oldest_unsaved(w), oldest_print(w)
         replay = end - w.tuples[unsaved, AT] if unsaved >= 0 else 0
@@ -97,3 +98,24 @@ def save_oldest(w: Waiting, begin: int, limits: Float64s, touched: Touched, chos
         note_print(w, slot, position, touched)
         position += 1
     return position - begin
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def save_slow(w: Waiting, position: int, slow: Int64s, touched: Touched, chosen: Int64s) -> int:
+    """Notes footprints of tuples that have waited for long, from this output offset on; how many.
+
+    `slow` is the place before which such tuples came, the output offset before which a footprint of theirs is too old,
+    and how many may be written. Footprints are written again in their order only: with an older one of another tuple
+    before it, a recovery would have to read as much.
+    """
+    many = 0
+    while many < min(len(chosen), slow[2]):
+        slot = oldest_unsaved(w)
+        if slot < 0 or w.tuples[slot, AT] >= slow[0]:
+            slot = oldest_print(w)
+            if slot < 0 or w.tuples[slot, AT] >= slow[0] or w.tuples[slot, POS] >= slow[1]:
+                break
+        chosen[many] = slot
+        note_print(w, slot, position + many, touched)
+        many += 1
+    return many

@@ -55,7 +55,11 @@ class PlainBarrier:
         places = [one.place for one in self.waiting]
         self.prints = {place: pos for place, pos in self.prints.items() if place in places}
         self.since = {place: self.since.get(place, began) for place in places}
-        written: list[int] = []
+        written = self._save_oldest([], places, position, limits)
+        written += self._save_slow(places, position, position + len(written), limits, len(written))
+        return self._save_oldest(written, places, position, limits)  # of a longer output
+
+    def _save_oldest(self, written: list[int], places: list[int], position: int, limits: Limits) -> list[int]:
         while len(written) < min(len(places), limits.budget):
             unsaved = next((place for place in places if place not in self.prints), None)
             saved = min(self.prints, key=lambda place: self.prints[place], default=None)
@@ -77,6 +81,23 @@ class PlainBarrier:
             written.append(chosen)
             self.prints[chosen] = at
         return written
+
+    def _save_slow(self, places: list[int], began: int, position: int, limits: Limits, written: int) -> list[int]:
+        """The places of tuples that get footprints because they have waited for long, after so many others."""
+        found: list[int] = []
+        if limits.slow is None:
+            return found
+        while len(found) < limits.slow_budget(written):
+            unsaved = [place for place in places if place not in self.prints]
+            chosen = min(unsaved, default=None)
+            if chosen is None or chosen >= limits.slow.opened_before:
+                chosen = min(self.prints, key=lambda place: self.prints[place], default=None)
+                is_due = chosen is not None and self.prints[chosen] < min(limits.slow.written_before, began)
+                if chosen is None or not is_due or chosen >= limits.slow.opened_before:
+                    break
+            self.prints[chosen] = position + len(found)
+            found.append(chosen)
+        return found
 
     def extent(self, position: int) -> Extent:
         """Where recovery would begin."""

@@ -51,7 +51,9 @@ class JoinDefinition:
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
+    replays_versions: ClassVar[bool] = True
     can_compute: ClassVar[bool] = True
+    lives_in_process: ClassVar[bool] = False
 
     key: tuple[tuple[str, str], ...]
     times: tuple[str, str]

@@ -48,11 +48,18 @@ class JoinSaving:
 
     def save(self, position: int, limits: Limits) -> Footprints:
         """Footprints of the oldest tuples that have none, and of groups whose own are too far back, as limits ask."""
-        begin, written = position, _Written()
+        written = _Written()
         if self._save_every:
             self._save_unsaved(position, written)
+        self._save_oldest(position, limits, written)
+        if limits.slow is not None:
+            self._save_slow(position, limits, written)
+            self._save_oldest(position, limits, written)  # of a longer output
+        return self._footprints(written)
+
+    def _save_oldest(self, begin: int, limits: Limits, written: _Written) -> None:
         while written.rows < limits.budget:
-            end = position + written.rows
+            end = begin + written.rows
             room = min(self.definition.group, limits.budget - written.rows)
             oldest, unsaved = self.groups.oldest(), self._first_unsaved()
             back = end - oldest.position if oldest else 0
@@ -67,7 +74,36 @@ class JoinSaving:
                 written.add(*self.groups.move_oldest(end, room))
             else:
                 break
-        return self._footprints(written)
+
+    def _save_slow(self, position: int, limits: Limits, written: _Written) -> None:
+        """Footprints of tuples that have been kept for long: of those that have none, and of groups that are due again.
+
+        Groups are written again in the order of their footprints only: with an older one of another group before it, a
+        recovery would have to read as much.
+        """
+        assert limits.slow is not None
+        opened_before, before = limits.slow.opened_before, min(limits.slow.written_before, position)
+        left = limits.slow_budget(written.rows)
+        while left > 0:
+            end, room = position + written.rows, min(self.definition.group, left)
+            unsaved, oldest = self._first_unsaved(), self.groups.oldest()
+            if unsaved is not None and unsaved[0] < opened_before:
+                side, ring = unsaved[1], self.rings[unsaved[1]]
+                room = self._older(side, ring.live(ring[SAVED], ring[TAIL], room), opened_before)
+                written.add(side, self._save_group(side, end, room))
+            elif oldest is not None and oldest.position < before:
+                live = self.rings[oldest.side].live(oldest.first, oldest.end, room)
+                room = self._older(oldest.side, live, opened_before)
+                if not room:
+                    break
+                written.add(*self.groups.move_oldest(end, room))
+            else:
+                break
+            left -= room
+
+    def _older(self, side: int, numbers: Int64s, place: int) -> int:
+        """How many of these tuples, which are in the order of their arrival, came before the place."""
+        return int(np.searchsorted(self.rings[side].read(numbers)[0], place))
 
     def save_all(self, position: int) -> Footprints:
         """A footprint of every kept tuple: an instant checkpoint."""

@@ -134,16 +134,6 @@ def join_windows(
     return JoinWindows(per, sizes=sizes)  # type: ignore[arg-type]
 
 
-def require_unit(within: Duration | tuple[Duration, Duration] | None, spelling: str = "join: within") -> None:
-    """Raises OptionError for a plain number where times are timestamps: nobody means so many microseconds."""
-    for value in within if isinstance(within, (tuple, list)) else (within,):
-        if isinstance(value, (int, np.integer)) and value != 0:
-            raise OptionError(
-                f"{spelling}={within!r} has no unit, and the times are timestamps",
-                todo=f'write "{value} s", or whatever unit it is: "{value * 1000} ms", "{value} min"',
-            )
-
-
 def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
     if not isinstance(within, (tuple, list)):
         width = _signed(within)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from strandline.operators.join.list_kernels import append, let_oldest_go, oldest_of_key
 from strandline.operators.join.pair_kernels import name_pairs, write_pair
 from strandline.operators.join.ring_kernels import bucket_of, next_record, number_in, skim
+from strandline.operators.join.taking_in import take_in_order
 from strandline.operators.join.tuple_record import (
     CHAIN,
     COUNT,
@@ -28,13 +29,9 @@ from strandline.operators.join.tuple_record import (
     SIZE,
     TAIL,
     TIME,
-    TOUCHED,
     WHO,
 )
 from strandline.operators.kernel_cache import njit
-
-_AHEAD = 48
-"""Tuples that are looked ahead."""
 
 
 @njit(inline="always", _nrt=False)
@@ -82,7 +79,7 @@ def _keep(mine, which, new, row, rules):
 
 
 @njit(inline="always", _nrt=False)
-def _take(mine, other, which, new, rules, pairs, progress):
+def _take(left, right, mine, other, which, new, rules, pairs, progress):
     """Takes in the next tuple of a side; DONE, or what stands against it, and then nothing of it was done."""
     row = progress[ROW + which]
     if rules[KEEPS + which] and mine.header[TAIL] - mine.header[HEAD] == len(mine.records):
@@ -120,21 +117,4 @@ def _look_ahead(mine, other, new, first, end):
 @njit(cache=True, nogil=True, _nrt=False)
 def take_in_lists(left, right, new_left, new_right, rules, pairs, progress):
     """Takes in new tuples of both sides in the serialised order; DONE, or FULL or GROW if it is to be called again."""
-    lefts, rights = len(new_left.ordinals), len(new_right.ordinals)
-    seen_left, seen_right = progress[ROW], progress[ROW + 1]
-    while True:
-        i, j = progress[ROW], progress[ROW + 1]
-        if i < lefts and (j >= rights or new_left.ordinals[i] < new_right.ordinals[j]):
-            if i >= seen_left:
-                seen_left = min(i + _AHEAD, lefts)
-                progress[TOUCHED] += _look_ahead(left, right, new_left, i, seen_left)
-            code = _take(left, right, 0, new_left, rules, pairs, progress)
-        elif j < rights:
-            if j >= seen_right:
-                seen_right = min(j + _AHEAD, rights)
-                progress[TOUCHED] += _look_ahead(right, left, new_right, j, seen_right)
-            code = _take(right, left, 1, new_right, rules, pairs, progress)
-        else:
-            return DONE
-        if code != DONE:
-            return code
+    return take_in_order(_take, _look_ahead, left, right, new_left, new_right, rules, pairs, progress)

@@ -162,26 +162,54 @@ class PlainJoin:
 
     def save(self, position: int, limits: Limits) -> list[Row]:
         """Footprints of the oldest tuples that have none, and of groups whose own are too far back, as limits ask."""
-        begin = position
         written: list[Row] = []
         if self.save_every:
             for side in SIDES:
                 while self._unsaved(side):
                     written += self._save_group(side, position + len(written), self.definition.group)
             self.save_every = False
-        while len(written) < limits.budget:
-            room = min(self.definition.group, limits.budget - len(written))
-            extent = self.extent(position + len(written))
-            back, replay = position + len(written) - extent.oldest_output, self.input_end - extent.oldest_input
+        written += self._save_oldest(position, limits, len(written))
+        written += self._save_slow(position, limits, len(written))
+        return written + self._save_oldest(position, limits, len(written))  # of a longer output
+
+    def _save_oldest(self, begin: int, limits: Limits, before: int) -> list[Row]:
+        """Footprints as the limits ask, behind so many others."""
+        written: list[Row] = []
+        while before + len(written) < limits.budget:
+            room = min(self.definition.group, limits.budget - before - len(written))
+            extent = self.extent(begin + before + len(written))
+            back, replay = begin + before + len(written) - extent.oldest_output, self.input_end - extent.oldest_input
             to_save, to_move = replay > limits.replay, back > limits.extent
             costs = replay * limits.replay_cost, back * limits.extent_cost
             if not to_save and not to_move and sum(costs) > limits.cost:
                 to_save, to_move = costs[0] >= costs[1], costs[0] < costs[1]
             if to_save and replay > 0:
                 firsts = [(self._unsaved(side)[0].ordinal, side) for side in SIDES if self._unsaved(side)]
-                written += self._save_group(min(firsts)[1], position + len(written), room)
+                written += self._save_group(min(firsts)[1], begin + before + len(written), room)
             elif to_move and self._live_groups() and self._live_groups()[0].position < begin:
-                written += self._move_group(position + len(written), room)
+                written += self._move_group(begin + before + len(written), room)
+            else:
+                break
+        return written
+
+    def _save_slow(self, position: int, limits: Limits, before: int) -> list[Row]:
+        """Footprints of tuples that have been kept for long, behind so many others."""
+        written: list[Row] = []
+        slow = limits.slow
+        while slow is not None and len(written) < limits.slow_budget(before):
+            room = min(self.definition.group, limits.slow_budget(before) - len(written))
+            end = position + before + len(written)
+            firsts = [(self._unsaved(side)[0].ordinal, side) for side in SIDES if self._unsaved(side)]
+            groups = self._live_groups()
+            if firsts and min(firsts)[0] < slow.opened_before:
+                side = min(firsts)[1]
+                room = sum(t.ordinal < slow.opened_before for t in self._unsaved(side)[:room])
+                written += self._save_group(side, end, room)
+            elif groups and groups[0].position < min(slow.written_before, position):
+                room = sum(t.ordinal < slow.opened_before for t in self._live(groups[0])[:room])
+                if not room:
+                    break
+                written += self._move_group(end, room)
             else:
                 break
         return written

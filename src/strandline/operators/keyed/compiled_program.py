@@ -84,6 +84,7 @@ class Program:
         returned = made.nopython_signatures[-1].return_type  # type: ignore[attr-defined]
         if not isinstance(returned, (types.Integer, types.Boolean)):
             what = "nothing" if isinstance(returned, types.NoneType) else str(returned)
+            what = "nothing at one of its ends" if isinstance(returned, types.Optional) else what
             raise OptionError(
                 f"{one.name}: it returns {what} where it should return a number",
                 where=place_of(one.function),

@@ -20,9 +20,11 @@ from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import Columns, stored_kind
 from strandline.operators.keyed.returned import EMIT
+from strandline.operators.one_table import INPUT_NAME
 from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.units import require_unit
 
 if TYPE_CHECKING:
     from strandline.operators.keyed.keyed_operator import KeyedOperator
@@ -31,6 +33,8 @@ RESULT_TIME: Final = "time"
 OPEN, ROWS, OPENED, VERSION = "_open", "_rows", "_opened", "_version"
 CONTROL: Final = ((TAKEN_IN, "long"), (OPEN, "long"), (ROWS, "long"), (OPENED, "long"), (VERSION, "long"))
 """Columns of footprints: t, N, tuples so far, the offset of the tuple that opened it, the version of the function."""
+INPUT_TYPE: Final = "integer"
+"""Of the number of a tuple's input, which a row over several has as `_input`."""
 STATE: Final = "_state_"
 """In front of the name of a column of state."""
 
@@ -53,6 +57,8 @@ class KeyedDefinition:
     kind: ClassVar[str] = "keyed"
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = False
+    replays_versions: ClassVar[bool] = False
+    lives_in_process: ClassVar[bool] = False
     result_time: ClassVar[str] = RESULT_TIME
 
     function: KeyedFunction
@@ -81,9 +87,11 @@ class KeyedDefinition:
         if not isinstance(function, KeyedFunction):
             raise OptionError(
                 f"apply({function!r}) is not an operator",
-                todo='write @sl.keyed(state="…", output="…") in front of the function',
+                todo='write @sl.keyed(state="…", output="…") in front, or derive a class from sl.Operator',
             )
         _require_names(function, given)
+        if not function.expire_has_unit and str(given.columns[given.time]).startswith("timestamp"):
+            require_unit(function.expire, f"{function.name}: expire")
         if function.expire is not None and given.lateness is None:
             raise OptionError(
                 f"{function.name}: keys of a stream in which nothing is ever late would never expire",
@@ -121,8 +129,14 @@ class KeyedDefinition:
     @property
     def takes(self) -> tuple[tuple[str, ...], ...]:
         """The columns that are taken of what is left of each input: the same ones, but for the name of the time."""
-        names = list(dict.fromkeys([*(c for c, _ in self.key), *(c for c, _ in self.types), self.time[0]]))
+        read = [c for c, _ in self.types if c != INPUT_NAME or not self.tells_input]
+        names = list(dict.fromkeys([*(c for c, _ in self.key), *read, self.time[0]]))
         return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
+
+    @property
+    def tells_input(self) -> bool:
+        """Whether the function asks of which of several inputs a tuple is."""
+        return bool(self.more_times) and (INPUT_NAME, INPUT_TYPE) in self.types
 
     @cached_property
     def shaping(self) -> InputShapes:

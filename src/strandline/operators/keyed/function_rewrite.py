@@ -74,6 +74,16 @@ def _parameter(node: ast.expr) -> str | None:
     return node.id if isinstance(node, ast.Name) and node.id in ("state", "row", "out") else None
 
 
+def _column_of(node: ast.expr) -> tuple[str, str] | None:
+    """The parameter and the column, if it is one."""
+    parameter = _parameter(node.value) if isinstance(node, ast.Attribute) else None
+    return (parameter, node.attr) if isinstance(node, ast.Attribute) and parameter is not None else None
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
 def _null_call(node: ast.AST) -> _NullCall | None:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
@@ -186,6 +196,10 @@ class Rewrite(ast.NodeTransformer):
 
     def visit_Assign(self, node: ast.Assign) -> Any:
         """A column that is set is not null; a text is set to a text."""
+        for target in node.targets if _is_none(node.value) else []:
+            if (column := _column_of(target)) is not None:
+                parameter, name = column
+                self._refuse(f"{parameter}.{name} is set to None", node, f'write {parameter}.set_null("{name}")')
         cleared = self._cleared(node.targets, node)
         if any(map(self._is_text, node.targets)):
             if len(node.targets) != 1:
@@ -227,17 +241,26 @@ class Rewrite(ast.NodeTransformer):
         if isinstance(node, ast.IfExp):
             return ast.IfExp(self.visit(node.test), self._text(node.body), self._text(node.orelse))
         if not self._is_text(node):
-            self._refuse("a text beside something that is none", node, "use columns that are texts, and constant texts")
+            self._refuse(
+                "a text is set to, or compared with, what is none: with texts nothing can be computed",
+                node,
+                "use columns that are texts, and constant texts; put texts together before, with select(…)",
+            )
         assert isinstance(node, ast.Attribute)
         return self._column(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         """Texts are compared by their bytes."""
         operands = [node.left, *node.comparators]
+        if any(map(_is_none, operands)):
+            for column in filter(None, map(_column_of, operands)):
+                todo = f'write {column[0]}.is_null("{column[1]}")'
+                self._refuse(f"{column[0]}.{column[1]} is compared with None, which it never is", node, todo)
         if not any(map(self._is_text, operands)):
             return self.generic_visit(node)
         if not all(isinstance(op, (ast.Eq, ast.NotEq)) for op in node.ops):
-            self._refuse("texts can be compared with == and != only", node, "compute what you need before")
+            todo = 'compare each: row.name == "a" or row.name == "b"; or compute what you need before'
+            self._refuse("texts can be compared with == and != only", node, todo)
         texts = [self._text(operand) for operand in operands]
         made: list[ast.expr] = []
         for op, left, right in zip(node.ops, texts, texts[1:], strict=False):

@@ -16,7 +16,7 @@ from strandline.operators.keyed.function_rewrite import Use, use_of
 from strandline.operators.keyed.record_layout import Columns, is_computable
 from strandline.operators.keyed.returned import EMIT_MAX
 from strandline.schema_text import columns_of
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, duration_us, has_unit
 
 Function = Callable[..., Any]
 PARAMETERS: Final = ("state", "row", "out")
@@ -39,6 +39,8 @@ class UserFunction:
     def of(cls, function: Any, parameters: Sequence[str], what: str) -> UserFunction:
         """The function, whose parameters are called so where it is compiled; OptionError if it cannot be one."""
         shown = f"f({', '.join(parameters)})"
+        if isinstance(function, KeyedFunction):
+            raise OptionError(f"{what}: {function!r} is one already", todo="write @sl.keyed(…) once")
         if not isinstance(function, types.FunctionType):
             raise OptionError(f"{what}: {function!r} is not a function", todo=f"write def {shown}: …")
         code = function.__code__
@@ -84,7 +86,7 @@ class UserFunction:
         return UserFunction, (self.identity, self.function)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KeyedFunction:
     """What `keyed` makes of a function: `stream.apply(…)` takes it."""
 
@@ -97,11 +99,20 @@ class KeyedFunction:
     emit: int = 1
     """Results of one call at most."""
     version: int = 1
+    expire_has_unit: bool = field(default=True, compare=False)
+    """Whether `expire` was written with a unit of time; a plain number means one only over integer times."""
 
     @property
     def name(self) -> str:
         """For messages."""
         return self.main.name
+
+    def __repr__(self) -> str:
+        return f"<keyed function {self.name}>"
+
+    def names(self, column: str) -> bool:
+        """Whether the function names this column of rows."""
+        return column in self.main.use.columns["row"]
 
     @property
     def nulls(self) -> dict[str, set[str]]:
@@ -147,7 +158,7 @@ def keyed(
     def decorate(function: Function) -> KeyedFunction:
         main = UserFunction.of(function, PARAMETERS, "keyed")
         last = None if on_expire is None else UserFunction.of(on_expire, EXPIRY_PARAMETERS, "keyed: on_expire")
-        return KeyedFunction(main, *names, reach, last, emit, version)
+        return KeyedFunction(main, *names, reach, last, emit, version, has_unit(expire))
 
     return decorate
 

@@ -121,7 +121,7 @@ class KeyedOperator(OpenWindows):
         """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
         tell = partial(aside.add_tuples, "value")
         made = self.definition.shaping.over(tuples, on_error, lambda number, rows: tell(rows, number))
-        return in_first_columns(made, self.definition.takes)
+        return in_first_columns(made, self.definition.takes, numbered=self.definition.tells_input)
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
         """Notes that keys were opened in these records."""

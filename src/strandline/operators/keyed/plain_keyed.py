@@ -17,6 +17,7 @@ from strandline.arrow_types import decimal_of
 from strandline.operators.keyed.definition import OPEN, OPENED, RESULT_TIME, ROWS, STATE, VERSION, KeyedDefinition
 from strandline.operators.keyed.plain_call import PlainRecord
 from strandline.operators.keyed.returned import CLOSE
+from strandline.operators.open_windows.plain_slow_windows import PlainSlowWindows
 from strandline.operators.operator import TAKEN_IN, Extent, Limits
 
 Row = dict[str, Any]
@@ -49,6 +50,7 @@ class PlainKeyed:
         """Offsets of the tuples for which the function raised; None for a key that expired."""
         self._keys: dict[tuple[Any, ...], _Key] = {}
         self._fresh: list[_Key] = []
+        self._slow = PlainSlowWindows()
 
     # ------------------------------------------------------------------ tuples
 
@@ -124,25 +126,36 @@ class PlainKeyed:
         """Footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
         begin = position
         still_open = [key for key in self._fresh if self._keys.get(key.key) is key]
+        new = [key for key in still_open if key.output < 0]
         opened = [self._footprint(key, position + i) for i, key in enumerate(still_open)]
         position += len(opened)
         checked: list[Row] = []
-        while len(checked) < limits.budget:
-            oldest = self._oldest()
-            if oldest is None or oldest.input_end is None or oldest.output >= begin:
-                break
-            extent, replay = position - oldest.output, self.input_end - oldest.input_end
-            cost = extent * limits.extent_cost + replay * limits.replay_cost
-            if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
-                break
-            checked.append(self._footprint(oldest, position))
-            position += 1
+
+        def leave(key: _Key) -> None:
+            checked.append(self._footprint(key, position + len(checked)))
+
+        def save_oldest() -> None:
+            while len(checked) < limits.budget:
+                oldest, end = self._oldest(), position + len(checked)
+                if oldest is None or oldest.input_end is None or oldest.output >= begin:
+                    break
+                extent, replay = end - oldest.output, self.input_end - oldest.input_end
+                cost = extent * limits.extent_cost + replay * limits.replay_cost
+                if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
+                    break
+                leave(oldest)
+
+        save_oldest()
+        every = sorted(self._keys.values(), key=lambda key: key.opened)
+        self._slow.save(every, new, limits, len(checked), leave)
+        save_oldest()  # of a longer output
         self._fresh = []
         return opened, checked
 
     def save_all(self, position: int) -> tuple[list[Row], list[Row]]:
         """A footprint of every key."""
         self._fresh = []
+        self._slow = PlainSlowWindows()
         every = sorted(self._keys.values(), key=lambda key: key.opened)
         return [], [self._footprint(key, position + i) for i, key in enumerate(every)]
 

@@ -23,6 +23,9 @@ class State(NamedTuple):
     """A heap of (end, record), smallest end first."""
     bytes: Bytes
     """Keys and values that do not fit a word."""
+    openings: Int64s
+    """(record, OPENED) of windows in the order in which they were opened, for the policy of slow windows; entries
+    outlive what they stand for."""
 
 
 class Batch(NamedTuple):

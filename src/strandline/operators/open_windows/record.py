@@ -73,6 +73,12 @@ LAYOUT: Final = 9
 """How windows are found: BY_KEY, BY_START or BY_LIST."""
 FUNCTION: Final = 10
 """The version of the user's function that has made the state, if there is one."""
+LISTED: Final = 11
+"""Whether every open window that has not been found to be slow is among the openings."""
+OPENINGS_HEAD: Final = 12
+OPENINGS_TAIL: Final = 13
+PASSED: Final = 14
+"""Entries of the queue before this ticket were looked at: their windows were not slow then, or have gone since."""
 HEADER_WORDS: Final = 16
 
 BY_KEY: Final = 0

@@ -12,7 +12,17 @@ from typing import NamedTuple
 from strandline.operators.kernel_arrays import Int32s, Int64s
 from strandline.operators.kernel_cache import njit
 from strandline.operators.open_windows.arrays import State
-from strandline.operators.open_windows.record import CHOSEN, NONE, OPENED, POS, QUEUE_HEAD, QUEUE_TAIL, TICKET, T
+from strandline.operators.open_windows.record import (
+    CHOSEN,
+    NONE,
+    OPENED,
+    PASSED,
+    POS,
+    QUEUE_HEAD,
+    QUEUE_TAIL,
+    TICKET,
+    T,
+)
 from strandline.operators.open_windows.trace import Trace, touch_record
 from strandline.operators.open_windows.window_records import copy_row
 from strandline.operators.operator import Limits
@@ -104,13 +114,13 @@ def save_open(state: State, trace: Trace, slots: Int32s, page: Page) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def save_oldest(state: State, trace: Trace, page: Page, begin: int, bounds: Bounds) -> int:
-    """Saves windows, those with the oldest footprint first, while one of the bounds is exceeded; returns how many.
+def save_oldest(state: State, trace: Trace, page: Page, written: int, begin: int, bounds: Bounds) -> int:
+    """Saves windows, those with the oldest footprint first, while one of the bounds is exceeded.
 
-    These are G-checks. What has a footprint at output offset `begin` or behind it was saved in this step already.
+    These are G-checks; returns how many are on the page then, on which `written` were before. What has a footprint at
+    output offset `begin` or behind it was saved in this step already.
     """
     records = state.records
-    written = 0
     while written < bounds.budget:
         slot = oldest_footprint(state)
         if slot < 0 or records[slot, POS] >= begin:  # none is left that this step has not saved
@@ -135,11 +145,14 @@ def oldest(state: State) -> int:
 def renumber_queue(state: State, queue: Int32s) -> None:
     """Moves the entries that still stand for something into another queue, from ticket 0 on."""
     records, header = state.records, state.header
-    kept = 0
+    kept, passed = 0, 0
     for ticket in range(header[QUEUE_HEAD], header[QUEUE_TAIL]):
+        if ticket == header[PASSED]:
+            passed = kept
         slot = state.queue[ticket % len(state.queue)]
         if records[slot, TICKET] == ticket:
             queue[kept] = slot
             records[slot, TICKET] = kept
             kept += 1
+    header[PASSED] = kept if header[PASSED] >= header[QUEUE_TAIL] else passed
     header[QUEUE_HEAD], header[QUEUE_TAIL] = 0, kept

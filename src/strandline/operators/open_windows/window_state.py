@@ -17,8 +17,14 @@ from strandline.operators.open_windows.record import (
     FREE_HEAD,
     HEADER_WORDS,
     LAYOUT,
+    LISTED,
+    OPENED,
+    OPENINGS_HEAD,
+    OPENINGS_TAIL,
+    PASSED,
     QUEUE_HEAD,
     QUEUE_TAIL,
+    START,
     TIMERS,
     USED,
     N,
@@ -41,6 +47,7 @@ _KINDS = {
     "queue": np.dtype(np.int32),
     "timers": np.dtype(np.int64),
     "bytes": np.dtype(np.uint8),
+    "openings": np.dtype(np.int64),
 }
 """What a state is made of."""
 
@@ -87,6 +94,7 @@ class WindowState:
             "queue": queue.astype(np.int32),
             "timers": trace.timers[: trace.counts[TIMERS_TOUCHED]],
             "bytes": slice(self.bytes_before, int(a.header[BYTES_END])),
+            "openings": np.arange(self.openings_before, a.header[OPENINGS_TAIL]) % max(1, len(a.openings)),
         }
         return StateImage(arrays, changed)
 
@@ -109,13 +117,14 @@ class WindowState:
     def nbytes(self) -> int:
         """Memory of all arrays."""
         a = self.arrays
-        return sum(x.nbytes for x in (a.records, a.buckets, a.queue, a.timers, a.bytes, a.header))
+        return sum(x.nbytes for x in (a.records, a.buckets, a.queue, a.timers, a.bytes, a.openings, a.header))
 
     def begin(self) -> None:
         """Begins a new trace."""
         a = self.arrays
         self.bytes_before = int(a.header[BYTES_END])
         self.tail_before = int(a.header[QUEUE_TAIL])
+        self.openings_before = int(a.header[OPENINGS_TAIL])
         self.trace = Trace(
             np.zeros(len(a.records), np.uint8),
             np.empty(len(a.records) + 1, np.int32),  # one more: see `trace`
@@ -138,7 +147,7 @@ class WindowState:
         rebuild(a, larger)
         larger.bytes[: len(a.bytes)] = a.bytes
         renumber_queue(a._replace(records=larger.records, header=larger.header), larger.queue)
-        self._replace(larger)
+        self._replace(larger._replace(openings=a.openings))
 
     def reserve_queue(self, more: int) -> None:
         """Makes room in the queue for that many more entries, dropping those of windows that have gone if need be."""
@@ -151,6 +160,28 @@ class WindowState:
         renumber_queue(a, queue)
         # Tickets have changed in every record: nothing less than the whole state tells it.
         self._replace(a._replace(queue=queue))
+
+    def reserve_openings(self, more: int) -> None:
+        """Makes room for that many more openings, dropping those of windows that have gone if need be."""
+        a, h = self.arrays, self.arrays.header
+        if h[OPENINGS_TAIL] - h[OPENINGS_HEAD] + more > len(a.openings):
+            entries = a.openings[np.arange(h[OPENINGS_HEAD], h[OPENINGS_TAIL]) % max(1, len(a.openings))]
+            self._list(entries[a.records[entries[:, 0], OPENED] == entries[:, 1]], more)
+
+    def list_openings(self) -> None:
+        """Lists all open windows in the order in which they were opened."""
+        records = self.arrays.records[: self.arrays.header[USED]]
+        slots = np.flatnonzero(records[:, OPENED] >= 0)
+        order = np.lexsort((records[slots, START], records[slots, OPENED]))
+        self._list(np.stack([slots, records[slots, OPENED]], axis=1)[order], 0)
+        self.arrays.header[LISTED], self.arrays.header[PASSED] = 1, 0
+
+    def _list(self, entries: Int64s, more: int) -> None:
+        """Lists these openings and no others, in an array with room for more."""
+        openings = np.empty((int((len(entries) + more) * _GROWTH) + ROOM_MIN, 2), np.int64)
+        openings[: len(entries)] = entries
+        self.arrays.header[OPENINGS_HEAD], self.arrays.header[OPENINGS_TAIL] = 0, len(entries)
+        self._replace(self.arrays._replace(openings=openings))
 
     def reserve_bytes(self, more: int) -> None:
         """Makes room for that many more bytes."""
@@ -209,6 +240,7 @@ def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: I
         np.empty(queue, np.int32),
         np.empty((timers, 2), np.int64),
         held,
+        np.empty((0, 2), np.int64),
     )
 
 
@@ -223,5 +255,7 @@ def _fits(a: State) -> bool:
         and h[QUEUE_HEAD] >= 0
         and 0 <= h[TIMERS] <= len(a.timers)
         and 0 <= h[BYTES_END] <= len(a.bytes)
+        and 0 <= h[OPENINGS_TAIL] - h[OPENINGS_HEAD] <= len(a.openings)
+        and h[OPENINGS_HEAD] >= 0
         and len(a.buckets).bit_count() == 1
     )

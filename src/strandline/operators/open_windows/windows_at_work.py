@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.operators.kernel_arrays import Int32s, Int64s
-from strandline.operators.open_windows.record import INPUT, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
+from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
+from strandline.operators.open_windows.slow_windows import SlowBounds, note_openings, save_slow
 from strandline.operators.open_windows.window_footprints import Bounds, Page, oldest, save_oldest, save_open, still_open
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import Extent, Footprints, Limits, StateImage
@@ -51,14 +52,32 @@ class OpenWindows:
         fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
         chosen = np.empty(len(fresh), np.int32)
         count = int(still_open(state.arrays, fresh, chosen))
-        opened = self._save_these(chosen[len(chosen) - count :], position)
+        chosen = chosen[len(chosen) - count :]
+        new = chosen[state.arrays.records[chosen, POS] == NONE]
+        opened = self._save_these(chosen, position)
         position += count
         self.state.reserve_queue(state.open_windows)
         records = np.empty((state.open_windows, self.state.width), np.int64)
         page = Page(records, position, self.input_end)
-        written = int(save_oldest(state.arrays, state.trace, page, begin, Bounds.of(limits)))
+        bounds = Bounds.of(limits)
+        written = int(save_oldest(state.arrays, state.trace, page, 0, begin, bounds))
+        if limits.slow is None:
+            state.arrays.header[LISTED] = 0
+        else:
+            written += self._save_slow(page, written, new, limits)
+            written = int(save_oldest(state.arrays, state.trace, page, written, begin, bounds))  # of a longer output
         self._fresh = []
         return Footprints(opened, self._footprints(records[:written]))
+
+    def _save_slow(self, page: Page, written: int, new: Int32s, limits: Limits) -> int:
+        """Saves slow windows behind what is on the page; how many. `new` ones have their first footprint now."""
+        state = self.state
+        if not state.arrays.header[LISTED]:
+            state.list_openings()
+        else:
+            state.reserve_openings(len(new))
+            note_openings(state.arrays, new)
+        return int(save_slow(state.arrays, state.trace, page, written, SlowBounds.of(limits, page, written)))
 
     def save_all(self, position: int) -> Footprints:
         """A footprint of every window: an instant checkpoint."""
@@ -71,6 +90,7 @@ class OpenWindows:
     def save_nothing(self) -> Footprints:
         """No footprints."""
         nothing = self._footprints(np.empty((0, self.state.width), np.int64))
+        self.state.arrays.header[LISTED] = 0
         self._fresh = []
         return Footprints(nothing, nothing)
 

@@ -1,4 +1,4 @@
-"""Tells of recoveries that could not begin with the newest checkpoint: results are right, a file is not."""
+"""Tells of recoveries that somebody should hear of: from an older checkpoint than the newest, or with a loss."""
 
 from __future__ import annotations
 
@@ -20,3 +20,16 @@ def warn_of_older(done: Sequence[Done], where: str) -> None:
                 StrandlineWarning,
                 stacklevel=3,
             )
+
+
+def warn_of_losses(done: Sequence[Done], where: str) -> None:
+    """Warns, once for all partitions, of what was left out by recoveries that do not replay."""
+    told = [loss.text for d in done if d.recovery is not None for loss in d.recovery.losses]
+    if told:
+        more = f"; and {len(told) - _TOLD_MAX:,} more" if len(told) > _TOLD_MAX else ""
+        warnings.warn(
+            f"{where}: {'; '.join(told[:_TOLD_MAX])}{more}. stream.losses() has it all", StrandlineWarning, stacklevel=3
+        )
+
+
+_TOLD_MAX = 4

@@ -1,0 +1,27 @@
+"""Whether all that an operator has lost is still on record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from strandline.errors import CorruptionError
+from strandline.log import loss_record
+from strandline.log.audit.problem import Problem
+from strandline.log.standing import Standing
+from strandline.log.storage.storage import Storage
+
+
+def forgotten(storage: Storage, standings: Sequence[Standing]) -> Iterator[Problem]:
+    """Partitions whose record of losses cannot be read, or has others than the standing counts."""
+    for partition, standing in enumerate(standings):
+        losses = standing.losses
+        if losses is None:
+            continue
+        try:
+            found = sum(1 for _ in loss_record.newest_first(storage, losses))
+            what = f"{found:,} of {losses.count:,} losses are on record"
+        except CorruptionError as problem:
+            found, what = -1, problem.what
+        if found != losses.count:
+            todo = "restore the folder losses/ from a copy of the stream; results and recovery do not depend on it"
+            yield Problem("operator", what, losses.record, partition, todo=todo)

@@ -1,0 +1,1 @@
+"""Operators that users write as classes: one object a partition, any Python inside, its state saved whole."""

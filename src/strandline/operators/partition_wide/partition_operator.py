@@ -1,0 +1,199 @@
+"""A partition-wide operator at work: tuples in, what the object of its class makes of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.operators.one_table import in_first_columns
+from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
+from strandline.operators.partition_wide.failed_method import raised
+from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork
+from strandline.operators.partition_wide.partition_aside import PROCESS, PartitionAside
+from strandline.operators.partition_wide.returned_table import ReturnedTable
+from strandline.operators.partition_wide.state_rows import NO_STATE, SavedState, footprints, loaded
+
+_NEVER = 1 << 62
+
+
+class PartitionWideOperator:
+    """A definition with an object of its class. The object is one window, open from its first tuple on."""
+
+    def __init__(self, definition: PartitionWideDefinition, on_error: OnError = "stop") -> None:
+        self.definition = definition
+        self.on_error = on_error
+        self.aside = PartitionAside(definition)
+        """What this step has set aside."""
+        self.input_end = 0
+        self.opened = 0
+        self.must_save_all = False
+        self._object = ObjectAtWork(definition.of)
+        self._saved: SavedState | None = None
+        """What footprints say last."""
+        self._latest: int | None = None
+        """The largest time of a tuple; None before the first."""
+        self._promised: int | None = None
+        """No tuple before this time follows, and no result."""
+
+    @property
+    def open_windows(self) -> int:
+        """1 from the first tuple on."""
+        return int(self._latest is not None)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many tuples to feed before time may pass."""
+        return self.definition.rows_max
+
+    @property
+    def due(self) -> int | None:
+        """None if the class does something when time passes: only it knows when."""
+        return None if self.definition.of.has_advance else _NEVER
+
+    def begin(self) -> None:
+        """Begins a step."""
+        self.aside = PartitionAside(self.definition)
+        self.opened = 0
+        self._saved = None
+
+    # ------------------------------------------------------------------ tuples
+
+    def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
+        """Takes in input tuples; yields the results that the object makes of them."""
+        table = self._one(tuples)
+        for first in range(0, table.num_rows, self.rows_at_once):
+            piece = table.slice(first, self.rows_at_once)
+            self._see(piece)
+            yield from self._taken_in(piece) if self.on_error == "set_aside" else self._results(piece)
+            self.input_end = _end(piece)
+
+    def repeat(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples as `feed` did before; their results are there already."""
+        for _ in self.feed(tuples):
+            pass
+
+    def replay(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples that were seen before, and that the saved state does not have."""
+        self.repeat(tuples)
+
+    def advance(self, boundary: int) -> list[pa.Array] | None:
+        """Lets the object know that time has passed, if it cares and has seen a tuple; the results of that."""
+        if self._promised is not None and boundary <= self._promised:
+            return None
+        columns = None
+        if self.definition.of.has_advance and self.open_windows:
+            value = self._object.advance(boundary, is_noted=self.on_error == "set_aside")
+            columns = ReturnedTable(self.definition, "advance", value, f"boundary {boundary}").columns(self._promised)
+        self._promised = boundary
+        return columns
+
+    def _one(self, tuples: Sequence[pa.Table]) -> pa.Table:
+        """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
+        tell = partial(self.aside.add_tuples, "value")
+        made = self.definition.shaping.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
+        return in_first_columns(made, self.definition.takes)
+
+    def _see(self, piece: pa.Table) -> None:
+        latest = pc.max(piece.column(self.definition.time[0]).cast(pa.int64())).as_py()
+        if self._latest is None:
+            self.opened = 1
+        self._latest = latest if self._latest is None else max(self._latest, latest)
+
+    # ------------------------------------------------------------------ calls of the object
+
+    def _results(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
+        """What `process` makes of the tuples; raises InputError if it raises, or returns what it must not."""
+        try:
+            value = self._object.process(self._given(piece), is_noted=False)
+        except CallRaisedError as call:
+            method, problem = f"{self.definition.of.name}.process", call.__cause__
+            assert isinstance(problem, Exception)
+            raise raised(method, problem, _offsets(piece), may_set_aside=True) from problem
+        yield from self._checked(value, piece)
+
+    def _taken_in(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
+        """The same; tuples over which `process` raises are set aside, one by one, and leave no trace in the object."""
+        try:
+            value = self._object.process(self._given(piece), is_noted=True)
+        except CallRaisedError:
+            self._object.go_back()
+            if piece.num_rows == 1:
+                return self.aside.add_tuples(PROCESS, piece)
+            half = piece.num_rows // 2
+            yield from self._taken_in(piece.slice(0, half))
+            yield from self._taken_in(piece.slice(half))
+            return
+        yield from self._checked(value, piece)
+
+    def _given(self, piece: pa.Table) -> pa.Table:
+        return piece.select(self.definition.takes[0])
+
+    def _checked(self, value: object, piece: pa.Table) -> Iterator[list[pa.Array]]:
+        if self.aside.is_ignoring:  # a recovery: it has passed before
+            return
+        columns = ReturnedTable(self.definition, "process", value, _offsets(piece)).columns(self._promised)
+        if columns is not None:
+            yield columns
+
+    # ------------------------------------------------------------------ the state, out and in
+
+    def save(self, position: int, limits: Limits) -> Footprints:
+        """The whole state: there is no part of it that could be saved alone."""
+        return self.save_all(position)
+
+    def save_all(self, position: int) -> Footprints:
+        """Footprints of the whole state, a row for every piece of a value."""
+        self.must_save_all = False
+        if self._latest is None:
+            return self.save_nothing()
+        saved = SavedState(self._object.state(), self.input_end, self.definition.of.version, self._latest)
+        return Footprints(footprints(self.definition, NO_STATE), footprints(self.definition, saved))
+
+    def save_nothing(self) -> Footprints:
+        """No footprints."""
+        return Footprints(*(footprints(self.definition, NO_STATE) for _ in range(2)))
+
+    def mark_unsaved(self, *, every: bool = False) -> None:
+        """Nothing: a state is saved whole, or not at all."""
+
+    def end(self) -> None:
+        """Ends a step."""
+
+    def extent(self, position: int) -> Extent:
+        """Where recovery would begin if the whole state were saved now."""
+        return Extent(self.open_windows, self.input_end, position)
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Replaces the state by the one that these footprints hold; the object is made when it is first called."""
+        self._saved = loaded(self.definition, newest_first)
+        self._latest = None if self._saved is None else self._saved.latest
+        self._object = ObjectAtWork(self.definition.of, None if self._saved is None else self._saved.state)
+        self.must_save_all = self._saved is not None and self._saved.version != self.definition.of.version
+
+    def oldest_footprint(self) -> tuple[int, int] | None:
+        """None: what is saved whole has no oldest part."""
+        return None
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        """The state in the columns of footprints: as it was saved last, or with `now` as it is."""
+        saved = self._saved
+        if now and self._latest is not None:
+            saved = SavedState(self._object.state(), self.input_end, self.definition.of.version, self._latest)
+        return footprints(self.definition, saved or NO_STATE)
+
+    def image(self) -> StateImage:
+        """No arrays: the object stays where it is."""
+        return StateImage({}, None)
+
+
+def _end(piece: pa.Table) -> int:
+    return int(piece.column(OFFSET)[-1].as_py()) + 1
+
+
+def _offsets(piece: pa.Table) -> str:
+    first, last = piece.column(OFFSET)[0].as_py(), _end(piece) - 1
+    return f"input offset {first}" if first == last else f"input offsets {first} to {last}"
