@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
+
+from strandline.errors import OptionError
+from strandline.units import Duration, positive_us, whole_number
+from strandline.wording import exact_duration
 
 Mode = Literal["process", "delay", "suspend"]
 """What a fork does with new tuples: takes them in at once, as late as the bound allows, or not at all."""
@@ -18,3 +22,30 @@ class Promise:
     """While inputs are missing. `suspend`: there is no fork, and no tentative result ever."""
     stabilizing: Mode = "process"
     """While the stable lineage catches up."""
+
+    @classmethod
+    def of(cls, bound: Duration, failing: Any = "process", stabilizing: Any = None) -> Promise:
+        """A promise in a user's words; raises OptionError if they make no sense. `stabilizing` is as `failing`."""
+        if whole_number(bound) is not None:
+            raise OptionError(
+                f"availability: bound={bound!r} has no unit: it goes by the clock, not by the time of the tuples",
+                todo=f'write bound="{bound} s", or whatever unit it is',
+            )
+        stabilizing = failing if stabilizing is None else stabilizing
+        for name, mode in (("failing", failing), ("stabilizing", stabilizing)):
+            if mode not in get_args(Mode):
+                raise OptionError(
+                    f"availability: {name}={mode!r} is unknown", todo='use "process", "delay" or "suspend"'
+                )
+        return cls(positive_us(bound, "availability: bound"), failing, stabilizing)
+
+    def require_longer_than(self, interval_s: float, where: str) -> None:
+        """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""
+        if self.bound_us < 2 * interval_s * 1e6:
+            interval_us = round(interval_s * 1e6)
+            raise OptionError(
+                f"availability: the bound of {exact_duration(self.bound_us)} is shorter than two trigger intervals of "
+                f"{exact_duration(interval_us)}",
+                where=where,
+                todo=f"use a bound of {exact_duration(2 * interval_us)} or more, or a shorter trigger",
+            )

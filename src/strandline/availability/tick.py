@@ -26,6 +26,7 @@ from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.outage import ForkStanding, Outage
 from strandline.log.standing import Standing
+from strandline.operators.operator import version_in
 from strandline.processing import batch as batches_
 from strandline.processing import step as steps_
 from strandline.processing.element import Element
@@ -89,12 +90,23 @@ class Operation:
     inputs: tuple[Log, ...]
     output: Log
     clock: Clock
+    unreadable: frozenset[int] = frozenset()
+    """Inputs that are not to be looked at in this tick: a task has just failed to read them."""
 
     def tick(self, watch: Watch, run_all: Callable[[Sequence[Work]], Sequence[Worked]], writer: Writer) -> Ticked:
         """Looks, decides, does what is to be done and publishes it; what the driver has to remember for the next."""
+        watch, tick = self.next(watch)
+        if tick is None:
+            return Ticked(watch)
+        tick.run(run_all)
+        return Ticked(watch, *tick.publish(writer))
+
+    def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
+        """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
         base, marks, now_us = self.output.state, marks_of(self.inputs, self.output.state), self.clock.now_us()
         taken = taken_in_until(base.standings)
-        watch = watch.looked(look(self.inputs, marks, watch), now_us, taken, self.promise.bound_us)
+        sights = look(self.inputs, marks, watch, self.unreadable)
+        watch = watch.looked(sights, now_us, taken, self.promise.bound_us)
         before = base.outage or Outage(since_us=now_us)
         batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
         catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
@@ -102,10 +114,8 @@ class Operation:
         decision = decide(situation, self.promise)
         is_news = decision.outage != base.outage or decision.ends or decision.fork_until is not None
         if base.finished or (batch is None and not is_news):
-            return Ticked(watch)
-        tick = _Tick(self, decision, marks, batch, watch.unreachable)
-        tick.run(run_all)
-        return Ticked(watch, *tick.publish(writer))
+            return watch, None
+        return watch, Tick(self, decision, marks, batch, watch.unreachable)
 
     def _goes_all_the_way(self, batch: TimeSlices) -> bool:
         """Whether a batch takes in all that can be taken in, if its steps do not stop before."""
@@ -116,7 +126,7 @@ class Operation:
         )
 
 
-class _Tick:
+class Tick:
     """The work of one tick, from its decision to its commit."""
 
     def __init__(
@@ -151,7 +161,7 @@ class _Tick:
         if self._decision.begins_anew:
             self._forks = [replace(fork, bound=None, ordinal=0, boundary=None, attempt="") for fork in self._forks]
         steps = self._steps()
-        idle = [self._idle(p) if steps is None else unchanged(steps[p], self._element) for p in range(len(self._marks))]
+        idle = [self._idle(p) if steps is None else self._resting(steps[p]) for p in range(len(self._marks))]
         every = [self._work(p, steps[p] if steps else None, idle[p]) for p in range(len(self._marks))]
         some = [work for work in every if work.stable is not None or work.fork is not None]
         worked = {work.partition: done for work, done in zip(some, run_all(some) if some else (), strict=True)}
@@ -189,6 +199,12 @@ class _Tick:
             replace(s, output_end=self._end(s.partition), before=self._standings[s.partition] if s.before else None)
             for s in steps
         ]
+
+    def _resting(self, step: Step) -> Done | None:
+        """What a partition does that has nothing to take in; None if it has, or this is the first step of a later
+        version, which is one of all partitions."""
+        is_revision = version_in(self._element.definition.revised) != version_in(self._base.revised)
+        return None if is_revision else unchanged(step, self._element)
 
     def _idle(self, partition: int) -> Done:
         """What a stable lineage does that stands still."""
@@ -239,7 +255,7 @@ class _Tick:
             self._base,
             done,
             writer,
-            revised=self._element.definition.revised,
+            revised=self._base.revised if self._batch is None else self._element.definition.revised,
             finished=self._batch is not None and self._batch.is_last(done),
             outage=outage,
             durability=self._element.durability,

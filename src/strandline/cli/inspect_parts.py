@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -123,6 +124,8 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     if o.aggregates:
         facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
     facts.add_row("inputs" if o.inputs else "input", _inputs(s, o) if o.inputs else Text(o.input))
+    if o.outage is not None:
+        facts.add_row("state", _outage(o.outage))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
     facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")
     how = o.mode if o.measured else f"{o.mode}, costs assumed"
@@ -150,6 +153,21 @@ def _inputs(s: Summary, o: OperatorSummary) -> RenderableType:
         behind = _span(s, lag.behind) if lag.behind else ""
         table.add_row(Text(lag.name), Text(until), behind, count(lag.waiting))
     return Group(table, Text(o.waits_for, style="yellow")) if o.waits_for else table
+
+
+def _outage(outage: Mapping[str, Any]) -> RenderableType:
+    """Whether all is well, since when not, whom it waits for, and how many results are only tentative."""
+    is_well = outage["state"] == "STABLE"
+    text = Text.assemble(
+        (outage["state"], "green" if is_well else "yellow"), (f" since {moment(outage['since_us'])} UTC", QUIET)
+    )
+    if outage["missing"]:
+        text.append(f"\nmissing: {', '.join(outage['missing'])}", "yellow")
+    if outage["tentative"]:
+        text.append(f"\n{plural(outage['tentative'], 'tentative result')}")
+    if "blocked" in outage:
+        text.append(f"\n{outage['blocked']}", "yellow")
+    return text
 
 
 def consumers(s: Summary, now_us: int) -> RenderableType:

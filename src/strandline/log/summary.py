@@ -21,6 +21,7 @@ from strandline.log.log import END, Log
 from strandline.log.loss import TotalLosses, total_losses
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.operator_words import aggregate_texts, operator_text, shape_text, shapes_text
+from strandline.log.outage_words import outage_report
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.upstream import origins_of
 
@@ -83,6 +84,8 @@ class OperatorSummary:
     """What failures have cost, under a policy that does not replay; None if nothing."""
     waits_for: str | None
     """Which of them the others wait for, in a sentence."""
+    outage: Mapping[str, Any] | None
+    """Of an operator with a bound: its state, since when, which inputs are missing, how many results are tentative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,7 @@ def _set_aside(log: Log) -> dict[str, int]:
 
 
 def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | None:
-    operator, standings = log.spec.operator, log.state.standings
+    operator, standings, outage = log.spec.operator, log.state.standings, log.state.outage
     if operator is None:
         return None
     last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
@@ -231,6 +234,7 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
         inputs=tuple(lags),
         losses=total_losses(s.losses for s in standings),
         waits_for=waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp),
+        outage=outage_report(outage, [lag.name for lag in lags], operator) if outage else None,
     )
 
 

@@ -61,10 +61,17 @@ def changes(
     The tables have the columns, then `_offset` and `_kind`.
     """
     names = list(log.spec.columns if columns is None else columns)
-    words = pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
     for table in log.read(partition, first, end, names):
-        kinds = table.column(KIND).to_numpy()
-        shown = np.isin(kinds, [int(kind) for kind in CHANGES])
-        told = words.take(pa.array(kinds[shown].astype(np.int64)))
-        found = table.filter(pa.array(shown))
-        yield found.set_column(found.column_names.index(KIND), KIND, told)
+        yield changes_in(table)
+
+
+_WORDS = pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
+
+
+def changes_in(table: pa.Table) -> pa.Table:
+    """Of tuples as the log has them, those that happened to results; `_kind` is one of the words of `CHANGES`."""
+    kinds = table.column(KIND).to_numpy()
+    shown = np.isin(kinds, [int(kind) for kind in CHANGES])
+    told = _WORDS.take(pa.array(kinds[shown].astype(np.int64)))
+    found = table.filter(pa.array(shown))
+    return found.set_column(found.column_names.index(KIND), KIND, told)

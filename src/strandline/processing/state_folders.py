@@ -1,4 +1,4 @@
-"""Where the states of partitions lie on this machine: `<root>/<stream>/p<partition>`.
+"""Where the states of partitions lie on this machine: `<root>/<stream>/p<partition>`, of forks `f<partition>`.
 
 The root is STRANDLINE_STATE_DIR, which the user answers for and may share with others, or `state` in the private folder
 of this user for temporary files. What is below it is ours alone.
@@ -23,13 +23,22 @@ from strandline.processing.state_cache import BASE
 FOLDER_VARIABLE = "STRANDLINE_STATE_DIR"
 _UNTOUCHED_S = 7 * 86_400.0
 _STREAM = re.compile(r"[0-9a-f-]{32,36}")
-_PARTITION = re.compile(r"p\d{5}")
+_PARTITION = re.compile(r"[pf]\d{5}")
 _FILE = re.compile(rf"{BASE}|holder|.*\.(whole|delta|tmp)")
 
 
 def default_folder(stream: str, partition: int) -> Path:
     """Where the state of a partition lies on this machine; raises UnsafeFolderError if somebody else made it."""
-    folder = _root() / stream / f"p{partition:05d}"
+    return _folder(stream, f"p{partition:05d}")
+
+
+def fork_folder(stream: str, partition: int) -> Path:
+    """Where the state of a partition's tentative lineage lies, beside that of the stable one."""
+    return _folder(stream, f"f{partition:05d}")
+
+
+def _folder(stream: str, name: str) -> Path:
+    folder = _root() / stream / name
     with contextlib.suppress(OSError):  # a disk that cannot be written costs recoveries, not batches
         private_folder(folder.parent)
         if not folder.exists():

@@ -38,8 +38,13 @@ def read_blocks(
     *,
     late: bool,
     positions: bool,
+    kind: Kind = Kind.RESULT,
+    since: Mapping[str, int] | None = None,
 ) -> DataFrame:
-    """These blocks as a DataFrame: results only, within the bounds; files are opened when Spark runs it."""
+    """These blocks as a DataFrame: results only, within the bounds; files are opened when Spark runs it.
+
+    Or tuples of another `kind`; of the files that `since` names only those from that time on.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql.types import ByteType, LongType, StructField, StructType
 
@@ -56,12 +61,16 @@ def read_blocks(
     metadata = df.metadataColumn("_metadata")  # whatever columns of that name the tuples have
     file = metadata["file_path"]
     offset = F.col(OFFSET) if stamps else _first(file) + metadata["row_index"]
-    if any(b.results != b.tuples for b in blocks):
-        df = df.where(F.col(KIND) == int(Kind.RESULT))
+    if kind is not Kind.RESULT or any(b.results != b.tuples for b in blocks):
+        df = df.where(F.col(KIND) == int(kind))
+    time = batch_layout.quoted(log.spec.time)
+    if since:
+        least = {name: batch_layout.time_literal(log.spec, value) for name, value in since.items()}
+        df = df.where(F.coalesce(time >= _per_file(file, least), F.lit(True)))
     if bounds.time_from is not None:
-        df = df.where(batch_layout.quoted(log.spec.time) >= batch_layout.time_literal(log.spec, bounds.time_from))
+        df = df.where(time >= batch_layout.time_literal(log.spec, bounds.time_from))
     if bounds.time_until is not None:
-        df = df.where(batch_layout.quoted(log.spec.time) < batch_layout.time_literal(log.spec, bounds.time_until))
+        df = df.where(time < batch_layout.time_literal(log.spec, bounds.time_until))
     low = {b.file: bounds.firsts[b.partition] for b in blocks if bounds.firsts.get(b.partition, 0) > b.first}
     high = {b.file: bounds.ends[b.partition] for b in blocks if bounds.ends.get(b.partition, END) < b.end}
     if low:
@@ -129,7 +138,7 @@ def _first(file: Column) -> Column:
     return F.substring(F.substring_index(file, "/", -1), 1, 20).cast("long")
 
 
-def _per_file(file: Column, offsets: Mapping[str, int]) -> Column:
+def _per_file(file: Column, offsets: Mapping[str, int | Column]) -> Column:
     """A bound that holds only for the files it cuts."""
     from pyspark.sql import functions as F
 

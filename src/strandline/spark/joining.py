@@ -38,7 +38,7 @@ class Join(OperatorDescription[JoinDefinition]):
             raise OptionError("a join with two conditions", todo="write one: where(lambda left, right: … and …)")
         definition = replace(self._definition, where=Predicate.of(condition, version))
         definition.require_sound()
-        return Join(self._inputs, definition, self._policy)
+        return Join(self._inputs, definition, self._policy, self._promise)
 
 
 def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> Join:

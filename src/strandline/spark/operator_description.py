@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 
+from strandline.availability.promise import Mode, Promise
 from strandline.checkpoint.policy import Policy, cec
 from strandline.errors import OptionError
 from strandline.log.storage.storage import Durability
@@ -27,10 +28,13 @@ D = TypeVar("D", bound=Definition)
 class OperatorDescription(Generic[D]):
     """What aggregations, joins and barriers have in common for whoever builds one."""
 
-    def __init__(self, inputs: Sequence[Input], definition: D, policy: Policy | None = None) -> None:
+    def __init__(
+        self, inputs: Sequence[Input], definition: D, policy: Policy | None = None, promise: Promise | None = None
+    ) -> None:
         self._inputs = tuple(inputs)
         self._definition = definition
         self._policy = policy or cec()
+        self._promise = promise
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -55,7 +59,46 @@ class OperatorDescription(Generic[D]):
             )
         for input_ in self._inputs:
             _require_same_unit(policy, input_)
-        return type(self)(self._inputs, self._definition, policy)
+        if self._promise is not None:
+            _require_replay(policy)
+        return type(self)(self._inputs, self._definition, policy, self._promise)
+
+    def availability(
+        self,
+        bound: Duration,
+        *,
+        failing: Mode = "process",
+        stabilizing: Mode | None = None,
+        reconcile: Literal["redo"] = "redo",
+    ) -> Self:
+        """The same with a bound: no tuple waits longer for an input that is missing, `availability(bound="3 s")`.
+
+        Then results are computed from what is there, and published as tentative ones, which `read(tentative=True)`
+        shows. When the input is back, they are undone and the right ones follow. Results without `tentative=True` are
+        those of a run in which nothing was missing.
+        `failing` says what is done with new tuples meanwhile: "process" at once, "delay" by the bound (fewer are
+        tentative), "suspend" waits, and nothing is ever tentative. `stabilizing` says the same of the time in which
+        the right results are computed; it is as `failing` if it is not given.
+        """
+        promise = Promise.of(bound, failing, stabilizing)
+        if reconcile != "redo":
+            raise OptionError(
+                f"availability: reconcile={reconcile!r} is unknown",
+                todo='use "redo": the stable state lies beside the tentative one',
+            )
+        if len(self._inputs) < 2:
+            raise OptionError(
+                "availability: an operator over one input waits for nobody",
+                where=self._inputs[0].input_place.url,
+                todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
+            )
+        if self._definition.lives_in_process:
+            raise OptionError(
+                "availability: the state of a user's class stays in its process, and cannot be forked",
+                todo="use sl.keyed, or an aggregation, over the union; or leave it out and wait for all inputs",
+            )
+        _require_replay(self._policy)
+        return type(self)(self._inputs, self._definition, self._policy, promise)
 
     def start(
         self,
@@ -96,11 +139,25 @@ class OperatorDescription(Generic[D]):
         definition = continued(self._definition, place.storage())
         kept = None if retention is None else duration_us(retention, "retention")
         query = QueryOptions(
-            plain_trigger(trigger), name, spark_checkpoint_dir, compaction=checked_choice(compaction), final=final
+            plain_trigger(trigger),
+            name,
+            spark_checkpoint_dir,
+            compaction=checked_choice(compaction),
+            final=final,
+            promise=self._promise,
         )
         element = Element(definition, self._policy, on_error, max_tuples_per_batch or TUPLES_MAX, durability)
         spec = output_spec(definition, self._inputs[0].input_spec, kept)
         return ProcessingElement(element, self._inputs, place, spec, query).start(spark)
+
+
+def _require_replay(policy: Policy) -> None:
+    """Raises `OptionError` for a policy under which a failure loses tuples: nothing would correct what is tentative."""
+    if not policy.replays:
+        raise OptionError(
+            f"availability and {policy!r}: a failure would lose tuples, and with them the right results",
+            todo="use sl.cec(…) or sl.instant(…) for an operator with a bound",
+        )
 
 
 def _require_same_unit(policy: Policy, input_: Input) -> None:

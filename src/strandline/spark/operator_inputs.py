@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from strandline.errors import NoAccessError, StrandlineWarning
+from strandline.errors import NoAccessError, StorageError, StrandlineWarning
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
 from strandline.log.input_lag import input_lags, taken_in_until, waits_for
@@ -27,9 +28,11 @@ from strandline.units import END_OF_TIME
 class OperatorInputs:
     """One stream, or several that are serialised."""
 
-    def __init__(self, places: Sequence[Place], logs: Sequence[Log]) -> None:
+    def __init__(self, places: Sequence[Place], logs: Sequence[Log], *, bears_failures: bool = False) -> None:
         self.places = tuple(places)
         self.logs = tuple(logs)
+        self._bears_failures = bears_failures
+        """Whether one that cannot be read is as it was: somebody else asks who is missing."""
         self._looked_seq = -1
         self._warned: set[str] = set()
         self._seen = self._ends()
@@ -42,7 +45,8 @@ class OperatorInputs:
     def refresh(self) -> None:
         """Takes in what was published since."""
         for log in self.logs:
-            log.refresh()
+            with contextlib.suppress(*((StorageError,) if self._bears_failures else ())):
+                log.refresh()
 
     def have_grown(self) -> bool:
         """Takes in what was published since; whether there are tuples that were not there when all `are_seen`."""

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from strandline.availability.end_of_outage import end_outage
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError
 from strandline.log import consumer_registry
@@ -34,6 +35,9 @@ from strandline.spark.side_log_watch import SideLogWatch
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
 
 _REGISTER_EVERY_S = 5.0
 
@@ -142,7 +146,7 @@ class OperatorJob:
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
-            done = run_batch(self._work.element, self.inputs.logs, self.output, self._run_steps, writer, SYSTEM_CLOCK)
+            done = self._take_in(writer)
             if not done:
                 break
             tell(self._report(done, stopwatch_s() - began_s))
@@ -155,6 +159,12 @@ class OperatorJob:
             self.housekeeping.after_batch(self.output, before)
         if no_more:
             self._keep_registered()  # a commit in the input, for which it is looked at once more
+
+    def _take_in(self, writer: Writer) -> Sequence[Done]:
+        """Takes in some of what is new, and publishes the results; nothing done if nothing is new."""
+        element = self._work.element
+        end_outage(self.output, element.durability)  # if it had a bound before
+        return run_batch(element, self.inputs.logs, self.output, self._run_steps, writer, SYSTEM_CLOCK)
 
     def _look_aside(self, done: Sequence[Done]) -> None:
         """Lets somebody know of what could not be computed."""
@@ -192,17 +202,26 @@ class OperatorJob:
             self._kernels.close()
 
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
-        tasks = [self._task(step) for step in steps]
-        if self._kernels is not None and tasks and not self._has_kernels:
+        tasks = [OperatorTask(step, self.inputs.blocks(step)) for step in steps]
+        tuples = sum(task.tuples for task in tasks)
+        work = self._with_kernels() if tasks else self._work
+        return self._run_tasks(work, tasks, [s.partition for s in steps], tuples)
+
+    def _with_kernels(self) -> OperatorWork:
+        """What tasks have in common, with what was compiled for them: it is there when the first ones run."""
+        if self._kernels is not None and not self._has_kernels:
             self._has_kernels = True
             self._work = replace(self._work, kernels=self._kernels.ready())
+        return self._work
+
+    def _run_tasks(
+        self, work: Callable[[Task], Outcome], tasks: Sequence[Task], partitions: Sequence[int], tuples: int
+    ) -> list[Outcome]:
+        """What Spark makes of the tasks, one a partition, each where its state is."""
         # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
-        with self._steps.shown(len(steps), sum(task.tuples for task in tasks)):
-            return on_hosts(self._context, tasks, [hosts[s.partition] if hosts else "" for s in steps], self._work)
-
-    def _task(self, step: Step) -> OperatorTask:
-        return OperatorTask(step, self.inputs.blocks(step))
+        with self._steps.shown(len(tasks), tuples):
+            return on_hosts(self._context, tasks, [hosts[p] if hosts else "" for p in partitions], work)
 
     def _keep_registered(self) -> None:
         """Now and then: says what of the input is still needed. An old word about it does no harm."""

@@ -69,7 +69,7 @@ class OperatorWork:
         failpoint("task-begins")
         unpacked(self.kernels)
         # Attempts of a task have names of their own, or a second one would find the files of the first.
-        step = replace(task.step, attempt=f"{task.step.attempt}-{_attempt()}", host=spark_host())
+        step = replace(task.step, attempt=f"{task.step.attempt}-{attempt_number()}", host=spark_host())
         if not self.element.definition.lives_in_process:
             return self.done_here(replace(task, step=step))
         return self._where_the_object_is(replace(task, step=step))
@@ -81,7 +81,7 @@ class OperatorWork:
         dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
         step = task.step
-        folder = default_folder(_spec(self.output_spec).id, step.partition)
+        folder = default_folder(spec_of(self.output_spec).id, step.partition)
         before = step.before.attempt if step.before is not None else ""
         if before and not LIVE.holds(str(folder), before):
             try:
@@ -96,17 +96,17 @@ class OperatorWork:
 
     def done_here(self, task: OperatorTask) -> Done:
         """Does the task in this process; its step has the name of the attempt."""
-        step, output = task.step, Share(self.output.storage(), _spec(self.output_spec))
+        step, output = task.step, Share(self.output.storage(), spec_of(self.output_spec))
         known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
-        inputs = tuple(Share(place.storage(), _spec(spec), blocks) for place, spec, blocks in known)
+        inputs = tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
             logs = Logs(output, inputs, lambda: (self.output.open(), tuple(place.open() for place in self.inputs)))
-            done = run(step, _compiled(self.element), logs, cache, SYSTEM_CLOCK)
+            done = run(step, compiled(self.element), logs, cache, SYSTEM_CLOCK)
         finally:
             cache.close()
-            _spare_the_collector(self.element)
-        return replace(done, standing=_measured(done.standing))
+            spare_the_collector(self.element)
+        return replace(done, standing=measured(done.standing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class _Call:
 
     def __call__(self) -> Done:
         done = self.work.done_here(self.task)
-        folder = default_folder(_spec(self.work.output_spec).id, self.task.step.partition)
+        folder = default_folder(spec_of(self.work.output_spec).id, self.task.step.partition)
         holder.announce(folder, self.task.step.attempt)
         return done
 
@@ -153,7 +153,7 @@ def _started_s() -> float | None:
     return min(_AGE_S, _BUSY * _CPU_S) + TALLY.seconds
 
 
-def _measured(standing: Standing) -> Standing:
+def measured(standing: Standing) -> Standing:
     """The standing with what this process knows of starts, if that is new."""
     is_first = not _started_s.cache_info().currsize
     seconds = _started_s()
@@ -161,7 +161,7 @@ def _measured(standing: Standing) -> Standing:
 
 
 @lru_cache(maxsize=16)
-def _spare_the_collector(element: Element) -> None:
+def spare_the_collector(element: Element) -> None:
     """Once in a worker for each operator: what its first task has loaded stays, and need not be looked at again.
 
     Spark's workers collect garbage after every task. With compilers and Arrow in memory that took twice as long as a
@@ -171,7 +171,8 @@ def _spare_the_collector(element: Element) -> None:
     gc.freeze()
 
 
-def _attempt() -> int:
+def attempt_number() -> int:
+    """Which attempt of a task this is, among all of Spark's; 0 outside of one."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -179,11 +180,12 @@ def _attempt() -> int:
 
 
 @lru_cache(maxsize=16)
-def _spec(data: bytes) -> StreamSpec:
+def spec_of(data: bytes) -> StreamSpec:
+    """A stream as the work describes it."""
     return StreamSpec.from_json(data, "a task's description of its stream")
 
 
 @lru_cache(maxsize=16)
-def _compiled(element: Element) -> Element:
+def compiled(element: Element) -> Element:
     """The one that has its kernels already, if this process has seen it before."""
     return element

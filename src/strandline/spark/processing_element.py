@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from strandline.availability.promise import Promise
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundError
 from strandline.log.log import Log
@@ -22,6 +23,7 @@ from strandline.operators.shape import Shape
 from strandline.processing.batch import require_same_inputs
 from strandline.processing.element import Element
 from strandline.processing.kernel_warm_up import Kernels
+from strandline.spark.available_job import AvailableJob
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.listener_events import observed
@@ -89,6 +91,8 @@ class QueryOptions:
     compaction: str = "auto"
     final: bool = False
     """Of an entry point: finish the stream when all that is available is published."""
+    promise: Promise | None = None
+    """Of an operator over several inputs: how long their tuples wait for each other."""
 
 
 class ProcessingElement:
@@ -115,6 +119,8 @@ class ProcessingElement:
         query = self.query
         entries = [input_ for input_ in self._inputs if isinstance(input_, EntryPoint)]
         trigger_arguments(query.trigger)
+        if query.promise is not None:
+            query.promise.require_longer_than(interval_s(query.trigger), self.place.url)
         if query.final and len(entries) < len(self._inputs):
             raise OptionError(
                 "final= is for an entry point: an operator over a stream finishes its results when its input is "
@@ -193,14 +199,22 @@ class ProcessingElement:
         kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
-        job = OperatorJob(
+        promise = self._promise()
+        kind = OperatorJob if promise is None else AvailableJob
+        job = kind(
             spark.sparkContext,
             self._element,
-            OperatorInputs(places, logs),
+            OperatorInputs(places, logs, bears_failures=promise is not None),
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,
             kernels,
         )
+        if isinstance(job, AvailableJob) and promise is not None:
+            job.promises(promise)
         job.register()
         return job
+
+    def _promise(self) -> Promise | None:
+        """Its promise, if there is anybody to keep it: a query that takes in what is there and ends waits for none."""
+        return None if self.query.trigger == AVAILABLE_NOW else self.query.promise

@@ -20,6 +20,7 @@ _OPTIONS = {
     "until",
     "late",
     "positions",
+    "tentative",
     "start",
     "time_zone",
     "max_tuples_per_batch",
@@ -40,6 +41,8 @@ class ReadOptions:
     zone: str
     late: bool
     positions: bool
+    tentative: bool
+    """Of a streaming read: all that happens to results."""
     start: str
     max_tuples_per_batch: int | None
     consumer: str | None
@@ -72,6 +75,7 @@ class ReadOptions:
             zone=values.get("time_zone", zone),
             late=_truth(values.get("late", "false"), "late"),
             positions=_truth(values.get("positions", "false"), "positions"),
+            tentative=_truth(values.get("tentative", "false"), "tentative"),
             start=values.get("start", "earliest"),
             max_tuples_per_batch=int(limit) if limit else None,
             consumer=values.get("consumer"),

@@ -38,12 +38,13 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
 from strandline.log import consumer_registry
 from strandline.log.block import Block
-from strandline.log.column_types import OFFSET, PARTITION, REASON
+from strandline.log.column_types import KIND, OFFSET, PARTITION, REASON
 from strandline.log.kinds import is_result
 from strandline.log.log import END, Log
 from strandline.log.reason import LATE
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
+from strandline.log.tentative_results import changes_in
 from strandline.spark.place import Place
 from strandline.spark.read_options import ReadOptions
 from strandline.spark.sink_refusal import refused_stream, refused_write
@@ -74,7 +75,11 @@ class StrandlineDataSource(DataSource):
         options = ReadOptions.of(self.options if given is None else given, self.zone)
         spec = options.place.open().spec
         options.times(spec), options.start_time(spec)  # what is wrong with them is said now, not when a query runs
-        schema = spark_schema(spec, late=options.late, positions=options.positions)
+        schema = (
+            changes_schema(spec)
+            if options.tentative
+            else spark_schema(spec, late=options.late, positions=options.positions)
+        )
         return schema if given is None else with_options(schema, {**given, "path": options.place.url})
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -124,6 +129,12 @@ class BatchReader(DataSourceReader):
     """Reads what is published when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        if options.tentative:
+            raise OptionError(
+                "the option tentative of format('strandline') is for streaming reads",
+                where=options.place.url,
+                todo="use sl.stream(…).read(spark, tentative=True)",
+            )
         self._options = options
         self._schema = schema
         self._spec = options.place.open().spec
@@ -272,13 +283,20 @@ def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool) -> St
     return schema
 
 
+def changes_schema(spec: StreamSpec) -> StructType:
+    """The schema of all that happens to results: an undo has no values but a time, so all may be null."""
+    fields = [StructField(f.name, f.dataType) for f in spark_schema(spec, positions=False).fields]
+    places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
+    return StructType([*fields, StructField(KIND, StringType()), *places])
+
+
 def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
     """The results of a slice as Spark wants them. Runs in a task."""
     spec = StreamSpec.from_json(part.spec, options.place.url)
     wanted = to_arrow_schema(schema, timezone="UTC")
     for read, reason in _tables(part, options.place, spec):
-        table = _within(read, spec, part.times)
-        if options.positions:
+        table = changes_in(read) if options.tentative else _within(read, spec, part.times)
+        if options.positions or options.tentative:
             number = None if part.partition == spec.late else part.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
             if part.partition == spec.late and REASON not in table.column_names:

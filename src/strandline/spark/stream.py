@@ -24,6 +24,7 @@ from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic
 from strandline.spark.rekey import rekeyed
 from strandline.spark.reprs import stream_html, stream_text
+from strandline.spark.tentative_reading import read_with_tentative, require_readable
 from strandline.spark.time_zone import current_zone, session_zone
 from strandline.spark.view import session_and_name
 from strandline.times import Time
@@ -90,6 +91,7 @@ class Stream(ArrowReading, OperatorInput):
         until: Bound | None = None,
         late: bool = False,
         positions: bool = False,
+        tentative: bool = False,
     ) -> DataFrame:
         """The results published so far as a DataFrame, from `since` (inclusive) to `until` (exclusive).
 
@@ -97,10 +99,17 @@ class Stream(ArrowReading, OperatorInput):
         A time without a zone is on the clock of the session's (`spark.sql.session.timeZone`), text or datetime.
         On file systems Spark's own Parquet reader reads the blocks. `late` reads the late side log instead;
         `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
+        `tentative`, of an operator with a bound, adds the results that it guesses while inputs are missing, and the
+        column `_tentative`, which says of each whether it is one.
         """
         require_classic(spark)
         translation.install()
         log = self._fresh()
+        if tentative:
+            require_readable(log, late=late)
+            return read_with_tentative(
+                spark, log, Bounds.of(log, since, until, session_zone(spark), late=False), positions=positions
+            )
         if log.storage.local_path("x") is None:
             return self._read_through_python(spark, since, until, late=late, positions=positions)
         chosen = [log.spec.late] if late else range(log.spec.partitions)
@@ -133,11 +142,15 @@ class Stream(ArrowReading, OperatorInput):
         max_tuples_per_batch: int | None = None,
         consumer: str | None = None,
         positions: bool = False,
+        tentative: bool = False,
     ) -> DataFrame:
         """The results as a streaming DataFrame, from "earliest", "latest" or a time (as in `read`) on.
 
         `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
         has not read yet is not truncated.
+        `tentative` gives all that happens to the results of an operator with a bound, in order, and three columns more:
+        `_kind` is "stable", "tentative", "undo" (every tentative row of this `_partition` before this `_offset` is
+        void) or "rec_done" (what was void is corrected).
         """
         from strandline.spark.session import register_as_it_is
 
@@ -149,7 +162,7 @@ class Stream(ArrowReading, OperatorInput):
             reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
         if consumer is not None:
             reader = reader.option("consumer", consumer)
-        return self._load(reader.option("positions", positions))
+        return self._load(reader.option("positions", positions).option("tentative", tentative))
 
     def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
         """Makes the results a temporary view of the session given, or of the active one: `create_view("items")`.

@@ -1,0 +1,128 @@
+"""The driver's side of an operator with a bound: it asks by its own clock who is missing, and goes on without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from strandline.availability.fork import Forked
+from strandline.availability.promise import Promise
+from strandline.availability.tick import Operation, Work, Worked
+from strandline.availability.watch import Watch
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.errors import StorageError
+from strandline.log.block import Block
+from strandline.log.manifest import Writer
+from strandline.log.outage_words import outage_report
+from strandline.processing.next_bounds import reachable
+from strandline.processing.step import Done
+from strandline.spark.available_task import AvailableTask, AvailableWork, Unread
+from strandline.spark.operator_job import OperatorJob
+from strandline.spark.operator_task import OperatorTask
+
+_RETRY_S = 1.0
+"""An input that a task could not read is looked at again after so long."""
+
+
+class AvailableJob(OperatorJob):
+    """An operator that goes on while inputs are missing. One tick is one look, one decision, one job, one commit."""
+
+    def promises(self, promise: Promise) -> AvailableJob:
+        """Says how long tuples wait, before anything is taken in; what a driver before had begun goes on."""
+        logs, output = self.inputs.logs, self.output
+        self._operation = Operation(self._work.element, promise, logs, output, SYSTEM_CLOCK)
+        known, now_us = [log.state.boundary for log in logs], SYSTEM_CLOCK.now_us()
+        self._seen = Watch.resumed(known, output.state.outage, now_us, promise.bound_us)
+        self._unread_s: dict[int, float] = {}
+        """By input that a task could not read, until when it is left alone."""
+        self._has_more = False
+        self._forked: Sequence[Forked | None] = ()
+        return self
+
+    def standing(self) -> dict[str, Any]:
+        """Where the operator stands, and how it is."""
+        found = super().standing()
+        return {**found, **self._outage()} if found else {}
+
+    def catch_up(
+        self,
+        writer: Writer,
+        go_on: Callable[[], bool],
+        tell: Callable[[Mapping[str, Any]], None],
+        *,
+        no_more: bool = False,
+    ) -> None:
+        """One tick, and further ones while the stable lineage has more to take in of what the last look has found.
+
+        No more than that: inputs that grow all the time would keep it here for ever.
+        """
+        self._has_more = True
+        super().catch_up(writer, lambda: self._has_more and go_on(), tell, no_more=True)  # a tick looks by itself
+
+    def time_has_passed(self) -> bool:
+        """Whether there is anything to do, by one look: tuples that can be taken in, or a bound that has run out."""
+        try:
+            self._seen, tick = self._looking().next(self._seen)
+        except StorageError as problem:
+            self._bear(problem)
+            return False
+        return tick is not None
+
+    def _take_in(self, writer: Writer) -> Sequence[Done]:
+        """One tick; nothing done if nothing is to be done, or an input could not be read: then it is tried again."""
+        try:
+            ticked = self._looking().tick(self._seen, self._run_all, writer)
+        except StorageError as problem:
+            self._bear(problem)
+            self._has_more = False
+            return ()
+        self._seen, self._forked = ticked.watch, ticked.forked
+        self._has_more = bool(ticked.done) and not ticked.watch.unreachable and self._is_behind
+        return ticked.done
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether tuples that can be taken in were not, as of the last look."""
+        stands = (s.stands.bound for s in self.output.state.standings)
+        reach = (reachable(self.inputs.logs, p) for p in range(self.output.spec.partitions))
+        return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
+
+    def _looking(self) -> Operation:
+        now_s = stopwatch_s()
+        self._unread_s = {number: until_s for number, until_s in self._unread_s.items() if now_s < until_s}
+        return replace(self._operation, unreadable=frozenset(self._unread_s))
+
+    def _bear(self, problem: StorageError) -> None:
+        """Notes which input cannot be read; raises if it is none of them."""
+        places = self.inputs.places
+        found = [n for n, place in enumerate(places) if problem.where.startswith(f"{place.url.rstrip('/')}/")]
+        if not found:
+            raise problem
+        number = max(found, key=lambda n: len(places[n].url))  # a stream may lie below another
+        self._unread_s[number] = stopwatch_s() + _RETRY_S
+
+    def _run_all(self, works: Sequence[Work]) -> list[Worked]:
+        """The work of all partitions as tasks of one job; raises what a task could not read."""
+        stable = {w.partition: OperatorTask(w.stable, self.inputs.blocks(w.stable)) for w in works if w.stable}
+        none: list[list[Block]] = [[] for _ in self.inputs.logs]
+        blocks = [stable[w.partition].input_blocks if w.stable else none for w in works]
+        tasks = [AvailableTask(work, own) for work, own in zip(works, blocks, strict=True)]
+        tuples = sum(task.tuples for task in stable.values())
+        found = self._run_tasks(AvailableWork(self._with_kernels()), tasks, [w.partition for w in works], tuples)
+        for one in found:
+            if isinstance(one, Unread):
+                raise one.problem
+        return [one for one in found if isinstance(one, Worked)]
+
+    def _report(self, done: Sequence[Done], seconds: float) -> dict[str, Any]:
+        forked = [one for one in self._forked if one is not None]
+        tentative = {"tentative_results": sum(one.results for one in forked)} if forked else {}
+        return {**super()._report(done, seconds), **self._outage(), **tentative}
+
+    def _outage(self) -> dict[str, Any]:
+        outage = self.output.state.outage
+        if outage is None:
+            return {}
+        names = [lag["name"] for lag in self.lags["inputs"]]
+        return outage_report(outage, names, self.output.spec.operator or {})

@@ -1,0 +1,117 @@
+"""Both lineages of a partition as one Spark task: the stable step first, then the fork's, whose tuples stand behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from strandline.availability import tick as ticks
+from strandline.availability.fork import Caches
+from strandline.availability.tick import Work, Worked
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import StorageError
+from strandline.failpoint import failpoint
+from strandline.log.block import Block
+from strandline.log.log import Log
+from strandline.log.share import Share
+from strandline.processing.state_cache import StateCache
+from strandline.processing.state_folders import default_folder, fork_folder
+from strandline.processing.step import Logs
+from strandline.spark.affinity import spark_host
+from strandline.spark.kernel_shipping import unpacked
+from strandline.spark.operator_task import (
+    OperatorWork,
+    attempt_number,
+    compiled,
+    measured,
+    spare_the_collector,
+    spec_of,
+)
+from strandline.spark.place import Place
+
+_OPENED_MAX = 16
+_OPENED: dict[str, Log] = {}
+"""Inputs that forks in this process have read: they are opened once, and refreshed from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableTask:
+    """What one partition does in a tick."""
+
+    work: Work
+    input_blocks: Sequence[Sequence[Block]]
+    """Of each input, what the stable step takes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What a task has to say that could not read or write something: no end of the query, if that is an input."""
+
+    problem: StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class AvailableWork:
+    """What all tasks of an operator with a bound have in common; called with a task, it does the task."""
+
+    common: OperatorWork
+
+    def __call__(self, task: AvailableTask) -> Worked | Unread:
+        """What Spark calls on some machine; `Unread` if a storage fails, so that Spark does not try again."""
+        failpoint("task-begins")
+        unpacked(self.common.kernels)
+        try:
+            return self._worked(_named(task.work), task.input_blocks)
+        except StorageError as problem:
+            return Unread(problem)
+
+    def _worked(self, work: Work, input_blocks: Sequence[Sequence[Block]]) -> Worked:
+        common = self.common
+        output = Share(common.output.storage(), spec_of(common.output_spec))
+        inputs = self._shares(input_blocks) if work.fork is None else self._there(work.fork.unreachable)
+        logs = Logs(output, inputs, lambda: (common.output.open(), tuple(place.open() for place in common.inputs)))
+        folders = (folder(output.spec.id, work.partition) for folder in (default_folder, fork_folder))
+        caches = Caches(*map(StateCache, folders))
+        try:
+            worked = ticks.run(work, compiled(common.element), logs, caches, SYSTEM_CLOCK)
+        finally:
+            for cache in caches:
+                cache.close()
+            spare_the_collector(common.element)
+        stable = worked.stable
+        return replace(worked, stable=stable and replace(stable, standing=measured(stable.standing)))
+
+    def _shares(self, input_blocks: Sequence[Sequence[Block]]) -> tuple[Log, ...]:
+        """The inputs with nothing but the blocks of a stable step."""
+        known = zip(self.common.inputs, self.common.input_specs, input_blocks, strict=True)
+        return tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
+
+    def _there(self, unreachable: frozenset[int]) -> tuple[Log, ...]:
+        """The whole inputs, for a fork that may have to be made anew from far behind; those that can be read."""
+        pairs = zip(self.common.inputs, self.common.input_specs, strict=True)
+        return tuple(
+            Share(place.storage(), spec_of(spec)) if number in unreachable else _refreshed(place, spec_of(spec).id)
+            for number, (place, spec) in enumerate(pairs)
+        )
+
+
+def _named(work: Work) -> Work:
+    """The same; attempts of a task have names of their own, or a second one would find the files of the first."""
+    number, stable, fork = attempt_number(), work.stable, work.fork
+    if stable is not None:
+        stable = replace(stable, attempt=f"{stable.attempt}-{number}", host=spark_host())
+    if fork is not None:
+        fork = replace(fork, attempt=f"{fork.attempt}-{number}")
+    return replace(work, stable=stable, fork=fork)
+
+
+def _refreshed(place: Place, stream: str) -> Log:
+    log = _OPENED.pop(stream, None)
+    if log is None:
+        log = place.open()
+    else:
+        log.refresh()
+    while len(_OPENED) >= _OPENED_MAX:
+        _OPENED.pop(next(iter(_OPENED)))
+    _OPENED[stream] = log  # and not if that has failed: then it is opened anew
+    return log

@@ -1,0 +1,192 @@
+"""An operator with a bound in Spark: an input falls silent or cannot be read, results go on, and are corrected."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.errors import StorageError
+from strandline.log import quiet
+from strandline.log.log import Log
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.tentative_results import changes, with_tentative
+from strandline.testing.items import append_items, item_spec
+from tests.operator_streams import bits, published_results
+
+BOUND_S = 1.0
+PARTITIONS = 2
+
+
+class Sensors:
+    """Three streams that are written by hand; each says by its boundary up to when it is complete."""
+
+    def __init__(self, folder: Path) -> None:
+        self.paths = [folder / name for name in ("north", "south", "west")]
+        self.logs = [
+            Log.create(LocalStorage(path), item_spec(PARTITIONS, name=f"{path.name}-{id(self)}")) for path in self.paths
+        ]
+
+    def write(self, number: int, first: int, end: int) -> None:
+        """A tuple for each time, of keys that the two partitions have."""
+        log = self.logs[number]
+        append_items(log, {p: [(p, 100 * number + t, t) for t in range(first, end)] for p in range(PARTITIONS)})
+        quiet.pass_time(log, end, "run")
+
+    def counted(self) -> Any:
+        streams = [sl.stream(str(path)) for path in self.paths]
+        return sl.union(*streams).window(sl.time_window(10)).aggregate(n=sl.count_all(), total=sl.sum("v"))
+
+
+def outage(path: Path) -> Any:
+    return Log.open(LocalStorage(path)).state.outage
+
+
+def kinds(path: Path) -> list[str]:
+    log = Log.open(LocalStorage(path))
+    return [kind for table in changes(log, 0) for kind in table.column("_kind").to_pylist()]
+
+
+@pytest.mark.long
+def test_results_go_on_without_an_input_and_are_those_of_a_run_without_failures_in_the_end(
+    spark: Any, tmp_path: Path, eventually: Any, replayed: Any
+) -> None:
+    sensors, results = Sensors(tmp_path), tmp_path / "results"
+    query = sensors.counted().availability("1 s").start(spark, str(results), trigger="100 ms")
+    try:
+        for number in range(3):
+            sensors.write(number, 0, 25)
+        eventually(lambda: query.progress.get("results") and query.progress["state"] == "STABLE")
+        assert kinds(results) == ["stable"] * 2
+        for number in (0, 2):  # the south falls silent
+            sensors.write(number, 25, 45)
+        began_s = stopwatch_s()
+        eventually(lambda: query.progress["state"] == "UP_FAILURE" and query.progress["tentative"])
+        waited_s = stopwatch_s() - began_s
+        assert BOUND_S - 0.1 < waited_s < BOUND_S + 10, "the bound runs out by itself, though nothing comes"
+        assert query.progress["missing"] == ["south"]
+        assert query.progress["tentative"] == 2 * PARTITIONS
+        assert kinds(results) == ["stable"] * 2 + ["tentative"] * 2
+        sensors.write(0, 45, 60)  # guesses go on
+        sensors.write(2, 45, 60)
+        eventually(lambda: query.progress["tentative"] == 4 * PARTITIONS)
+        shown = [
+            row for table in with_tentative(Log.open(LocalStorage(results)), 0, ["n"]) for row in table.to_pylist()
+        ]
+        assert [(row["n"], row["_tentative"]) for row in shown] == [(30, False)] * 2 + [(25, True)] + [(20, True)] * 3
+        stream = sl.stream(str(results))
+        rows = stream.read(spark, tentative=True).where("k = 0").select("n", "_tentative").collect()
+        assert sorted(map(tuple, rows)) == [(20, True)] * 3 + [(25, True)] + [(30, False)] * 2
+        assert stream.read(spark).count() == 2 * PARTITIONS
+        told_of = stream.describe().operator.outage  # type: ignore[union-attr]
+        assert told_of is not None
+        assert (told_of["state"], told_of["missing"]) == ("UP_FAILURE", ["south"])
+        sensors.write(1, 25, 60)
+        eventually(lambda: query.progress["state"] == "STABLE")
+        assert query.progress["tentative"] == 0
+        assert query.progress["missing"] == []
+        told = kinds(results)
+        assert told[:6] == ["stable"] * 2 + ["tentative"] * 4
+        assert [kind for kind in told if kind in ("undo", "rec_done")] == ["undo", "rec_done"]
+        assert told.count("stable") == 6
+        changes_ = [row for batch in replayed(stream.read_stream(spark, tentative=True)) for row in batch]
+        changes_.sort(key=lambda row: (row["_partition"], row["_offset"]))
+        assert [row["_kind"] for row in changes_ if row["_partition"] == 0] == told
+        assert all(row["n"] is None for row in changes_ if row["_kind"] in ("undo", "rec_done"))
+        assert stream.read(spark, tentative=True).where("_tentative").count() == 0
+        assert stream.read(spark, tentative=True).count() == 6 * PARTITIONS
+    finally:
+        query.stop()
+    sensors.counted().start(spark, str(tmp_path / "calm"), trigger="available-now").await_termination()
+    found, right = (Log.open(LocalStorage(tmp_path / name)) for name in ("results", "calm"))
+    for p in range(PARTITIONS):
+        assert bits(published_results(found, p)).equals(bits(published_results(right, p)))
+
+
+@pytest.mark.long
+def test_an_input_that_cannot_be_read_is_missing_and_no_end_of_the_query(
+    spark: Any, tmp_path: Path, eventually: Any
+) -> None:
+    sensors, results = Sensors(tmp_path), tmp_path / "results"
+    query = sensors.counted().availability("1 s", failing="delay").start(spark, str(results), trigger="100 ms")
+    south, hidden = sensors.paths[1], tmp_path / "hidden"
+    try:
+        for number in range(3):
+            sensors.write(number, 0, 25)
+        eventually(lambda: query.progress.get("results") and query.progress["state"] == "STABLE")
+        south.rename(hidden)
+        south.symlink_to(south)  # to the driver and to tasks: too many levels of links
+        with pytest.raises(StorageError):
+            Log.open(LocalStorage(south))
+        for number in (0, 2):
+            sensors.write(number, 25, 45)
+        eventually(lambda: query.progress["state"] == "UP_FAILURE" and query.progress["tentative"])
+        assert query.progress["missing"] == ["south"]
+        assert query.is_active
+        south.unlink()
+        hidden.rename(south)
+        sensors.write(1, 25, 45)
+        eventually(lambda: query.progress["state"] == "STABLE")
+        assert query.progress["tentative"] == 0
+    finally:
+        query.stop()
+    # Without a bound, the same operator goes on.
+    for number in range(3):
+        sensors.write(number, 45, 60)
+    sensors.counted().start(spark, str(results), trigger="available-now").await_termination()
+    assert outage(results).state == "STABLE"
+    assert kinds(results).count("stable") == 6
+
+
+@pytest.mark.long
+def test_a_driver_that_dies_in_the_middle_of_a_failure_goes_on_where_it_stood(
+    spark: Any, tmp_path: Path, eventually: Any
+) -> None:
+    sensors, results = Sensors(tmp_path), tmp_path / "results"
+
+    def started() -> Any:
+        return sensors.counted().availability("1 s").start(spark, str(results), trigger="100 ms")
+
+    query = started()
+    for number in range(3):
+        sensors.write(number, 0, 25)
+    eventually(lambda: query.progress.get("results") and query.progress["state"] == "STABLE")
+    sensors.write(0, 25, 45)
+    sensors.write(1, 25, 45)
+    eventually(lambda: query.progress["tentative"])
+    query.stop()
+    query = started()
+    try:
+        assert query.progress["state"] == "UP_FAILURE"
+        assert query.progress["missing"] == ["west"]
+        sensors.write(0, 45, 60)
+        sensors.write(1, 45, 60)
+        eventually(lambda: query.progress["tentative"] == 4 * PARTITIONS)
+        query.stop()
+        sensors.write(2, 25, 60)
+        query = started()
+        eventually(lambda: query.progress["state"] == "STABLE")
+        assert kinds(results).count("stable") == 6
+    finally:
+        query.stop()
+
+
+@pytest.mark.long
+def test_an_idle_operator_with_a_bound_takes_hardly_any_time(spark: Any, tmp_path: Path, eventually: Any) -> None:
+    sensors, results = Sensors(tmp_path), tmp_path / "results"
+    query = sensors.counted().availability("1 s").start(spark, str(results))
+    try:
+        for number in range(3):
+            sensors.write(number, 0, 25)
+        eventually(lambda: query.progress.get("results"))
+        SYSTEM_CLOCK.sleep(8.0)  # looks are seldom by then
+        seq = Log.open(LocalStorage(results)).state.seq
+        began_s, began_cpu_s = stopwatch_s(), time.process_time()
+        SYSTEM_CLOCK.sleep(10.0)
+        share = (time.process_time() - began_cpu_s) / (stopwatch_s() - began_s)
+        assert share < 0.02
+        assert Log.open(LocalStorage(results)).state.seq == seq, "nothing has happened, and it was published"
+    finally:
+        query.stop()

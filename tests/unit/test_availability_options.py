@@ -1,0 +1,92 @@
+"""`.availability(…)` as a user writes it, without Spark: what is refused, and what people are told of a failure."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.errors import OptionError, StorageError
+from strandline.log.log import Log
+from strandline.log.outage import ForkStanding, Outage
+from strandline.log.outage_words import blocked_text, outage_report
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.spark.operator_inputs import OperatorInputs
+from strandline.testing.items import item_spec
+
+
+def stream(folder: Path, name: str) -> sl.Stream:
+    Log.create(LocalStorage(folder / name), item_spec(name=f"{name}-of-{folder.name}"))
+    return sl.stream(str(folder / name))
+
+
+def counted(*inputs: Any) -> Any:
+    over = sl.union(*inputs) if len(inputs) > 1 else inputs[0]
+    return over.window(sl.time_window(10)).aggregate(n=sl.count_all())
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"bound": "1 s", "failing": "wait"}, "availability: failing='wait' is unknown"),
+        ({"bound": "1 s", "stabilizing": "never"}, "availability: stabilizing='never' is unknown"),
+        ({"bound": "1 s", "reconcile": "guess"}, "availability: reconcile='guess' is unknown"),
+        ({"bound": 3}, "availability: bound=3 has no unit"),
+        ({"bound": "0 s"}, "availability: bound='0 s' is not a duration"),
+        ({"bound": "soon"}, "availability: bound='soon' is not a duration"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_at_once(tmp_path: Path, options: dict[str, Any], what: str) -> None:
+    operator = counted(stream(tmp_path, "a"), stream(tmp_path, "b"))
+    with pytest.raises(OptionError, match=re.escape(what)):
+        operator.availability(**options)
+
+
+def test_an_operator_over_one_input_has_no_bound(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="over one input waits for nobody"):
+        counted(stream(tmp_path, "a")).availability("1 s")
+
+
+def test_policies_that_lose_tuples_have_no_bound_in_whichever_order_they_come(tmp_path: Path) -> None:
+    operator = counted(stream(tmp_path, "a"), stream(tmp_path, "b"))
+    with pytest.raises(OptionError, match="a failure would lose tuples"):
+        operator.availability("1 s").checkpoint(sl.partial())
+    with pytest.raises(OptionError, match="a failure would lose tuples"):
+        operator.checkpoint(sl.partial()).availability("1 s")
+
+
+def test_a_bound_below_two_trigger_intervals_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    operator, nowhere = counted(stream(tmp_path, "a"), stream(tmp_path, "b")), tmp_path / "results"
+    no_spark: Any = None
+    with pytest.raises(OptionError, match=r"bound of 1500 ms is shorter than two trigger intervals of 1 s"):
+        operator.availability("1500 ms").start(no_spark, str(nowhere), trigger="1 s")
+    assert not nowhere.exists()
+
+
+def test_barriers_and_inner_joins_are_blocked_without_an_input_and_say_so(tmp_path: Path) -> None:
+    a, b = stream(tmp_path, "a"), stream(tmp_path, "b")
+    inner, outer = a.join(b, within=5), a.join(b, within=5, how="full")
+    blocked = [sl.barrier(a=a, b=b), inner, a.join(b, left=sl.count_window(3), right=sl.count_window(3))]
+    for operator in blocked:
+        assert "blocked until b is back" in str(blocked_text(operator.definition.to_json(), ["b"]))
+        assert blocked_text(operator.definition.to_json(), []) is None
+    assert blocked_text(outer.definition.to_json(), ["b"]) is None
+    assert blocked_text(counted(a, b).definition.to_json(), ["b"]) is None
+
+
+def test_a_report_names_the_inputs_that_are_missing_and_counts_what_is_tentative() -> None:
+    forks = (ForkStanding(5, 3, 5, 0, 3, 3), ForkStanding(5, 3, 5, 0, 1, 1))
+    found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], {})
+    assert found == {"state": "UP_FAILURE", "since_us": 7, "missing": ["b"], "tentative": 4}
+
+
+def test_inputs_that_cannot_be_read_end_a_look_only_without_a_bound(tmp_path: Path) -> None:
+    a, b = stream(tmp_path, "a"), stream(tmp_path, "b")
+    places, logs = [a.input_place, b.input_place], [a.opened(), b.opened()]
+    path = tmp_path / "b"
+    path.rename(tmp_path / "hidden")
+    path.symlink_to(path)
+    with pytest.raises(StorageError):
+        OperatorInputs(places, logs).refresh()
+    assert not OperatorInputs(places, logs, bears_failures=True).have_grown()
