@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from strandline.availability.plain_availability import Entry, counted
+from strandline.cli.tail_changes import Chosen, show_changes
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, FormatVersionError, StreamMismatchError, TruncatedError
 from strandline.log import manifest
@@ -228,3 +233,36 @@ def test_results_that_were_never_counted_have_no_number() -> None:
     output.append([(Kind.RESULT, 10)], None, 10, results=None)
     with pytest.raises(StreamMismatchError, match="not counted"):
         offset_of_result(output.log, 0, 0)
+
+
+def test_tail_shows_what_happened_and_what_is_void_by_now() -> None:
+    """As `strandline tail --tentative` does: in a pipe, as JSON, and struck out in a terminal."""
+    output = Output()
+    forks = (ForkStanding(50, 9, 50, 5, 1, 3),)
+    output.append([(Kind.RESULT, 10), (Kind.TENTATIVE, 20), (Kind.TENTATIVE, 30)], STABLE, 10)
+    output.append(
+        [(Kind.UNDO, 0), (Kind.G_OPEN, 60), (Kind.RESULT, 20), (Kind.TENTATIVE, 40)],
+        Outage("UP_FAILURE", 7, (1,), forks=forks),
+        20,
+    )
+
+    def shown(number: int, *, as_json: bool, is_terminal: bool = False) -> str:
+        console = Console(file=io.StringIO(), force_terminal=is_terminal, color_system="standard", width=100)
+        show_changes(output.log, Chosen([0], ["window_end"], number), console, follow=False, as_json=as_json)
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    rows = [json.loads(line) for line in shown(9, as_json=True).splitlines()]
+    assert [(r["_offset"], r["_kind"]) for r in rows] == [
+        (0, "stable"),
+        (1, "void"),
+        (2, "void"),
+        (3, "undo"),
+        (5, "stable"),
+        (6, "tentative"),
+    ]
+    assert [json.loads(line)["_offset"] for line in shown(2, as_json=True).splitlines()] == [5, 6]
+    assert shown(2, as_json=False).splitlines()[-1].split() == ["tentative", "0", "6", "40"]
+    text = shown(9, as_json=False, is_terminal=True)
+    assert "UP_FAILURE, 1 tentative" in text
+    struck = [line for line in text.splitlines() if re.search(r"\x1b\[(\d+;)*9[;m]", line)]
+    assert len(struck) == 2

@@ -29,13 +29,17 @@ def tail(
         str | None, typer.Option(metavar="A,B,…", help="Only these columns.", show_default=False)
     ] = None,
     late: Annotated[bool, typer.Option("--late", metavar="", help="The tuples that came too late.")] = False,
+    tentative: Annotated[
+        bool, typer.Option("--tentative", metavar="", help="Also tentative results, and what became of them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest tuples of a stream, merged over its partitions by time.
 
     Tuples of the same time come from each partition in turn, and so do the results of count windows, whose times are
     offsets that do not compare. Columns that the terminal has no room for are left out. Times are UTC. With --json,
-    one object a line, with the tuple's partition and offset.
+    one object a line, with the tuple's partition and offset. With --tentative, all that happens to the results of an
+    operator with a bound, partition by partition, the newest of each; void ones are struck out.
     """
     from strandline.log.column_types import OFFSET
     from strandline.log.merge import PARTITION, merged
@@ -43,6 +47,16 @@ def tail(
     log = open_log(path)
     if late and partition is not None:
         raise OptionError("--late has no partitions", where=log.storage.url, todo="leave out --partition")
+    if tentative:
+        from strandline.cli.tail_changes import Chosen, show_changes
+        from strandline.cli.terminal import out
+
+        if late:
+            raise OptionError("--late and --tentative", where=log.storage.url, todo="choose one of them")
+        own = _most_telling_first(log) if columns is None else chosen_columns(log, columns)
+        chosen = Chosen(chosen_partitions(log, partition), own, number)
+        show_changes(log, chosen, out(), follow=follow, as_json=as_json)
+        return
     partitions = [log.spec.late] if late else chosen_partitions(log, partition)
     positions = [OFFSET] if late else [PARTITION, OFFSET]
     if columns is not None:

@@ -142,6 +142,11 @@ def _is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def text_columns(table: pa.Table) -> list[list[str]]:
+    """The columns of a table as texts for people."""
+    return [_text_column(column) for column in table.columns]
+
+
 def _text_column(column: pa.ChunkedArray) -> list[str]:
     if not pa.types.is_timestamp(column.type):
         return [_text(value) for value in _plain_column(column)]

@@ -9,7 +9,7 @@ from strandline.availability import tick as ticks
 from strandline.availability.fork import Caches
 from strandline.availability.tick import Work, Worked
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import StorageError
+from strandline.errors import StorageError, StrandlineError
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
 from strandline.log.log import Log
@@ -30,7 +30,7 @@ from strandline.spark.operator_task import (
 from strandline.spark.place import Place
 
 _OPENED_MAX = 16
-_OPENED: dict[str, Log] = {}
+_OPENED: dict[tuple[str, str], Log] = {}
 """Inputs that forks in this process have read: they are opened once, and refreshed from then on."""
 
 
@@ -106,12 +106,15 @@ def _named(work: Work) -> Work:
 
 
 def _refreshed(place: Place, stream: str) -> Log:
-    log = _OPENED.pop(stream, None)
-    if log is None:
-        log = place.open()
-    else:
-        log.refresh()
+    """The stream with all that is published; raises if it cannot be read."""
+    log = _OPENED.pop((place.url, stream), None)
+    try:
+        if log is not None:
+            log.refresh()
+    except StrandlineError:
+        log = None  # perhaps it was not looked at for so long that commits are gone
+    log = log or place.open()
     while len(_OPENED) >= _OPENED_MAX:
         _OPENED.pop(next(iter(_OPENED)))
-    _OPENED[stream] = log  # and not if that has failed: then it is opened anew
+    _OPENED[place.url, stream] = log
     return log
