@@ -12,17 +12,9 @@ from strandline.processing.input_stream import blocks_between
 from strandline.units import END_OF_TIME
 
 
-def look(
-    inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch, unreadable: frozenset[int] = frozenset()
-) -> list[Sight]:
-    """Refreshes the inputs; what each of them shows since the last look. One that fails is not reachable.
-
-    Those that are known to be `unreadable` are not looked at.
-    """
-    return [
-        Sight(None, is_reachable=False) if number in unreadable else _sight(log, number, marks, watch.boundary(number))
-        for number, log in enumerate(inputs)
-    ]
+def look(inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch) -> list[Sight]:
+    """Refreshes the inputs; what each of them shows since the last look. One that fails is not reachable."""
+    return [_sight(log, number, marks, watch.boundary(number)) for number, log in enumerate(inputs)]
 
 
 def _sight(log: Log, number: int, marks: Sequence[Marks], before: int | None) -> Sight:

@@ -12,6 +12,9 @@ from strandline.wording import exact_duration
 Mode = Literal["process", "delay", "suspend"]
 """What a fork does with new tuples: takes them in at once, as late as the bound allows, or not at all."""
 
+Reconcile = Literal["redo", "undo"]
+"""How the stable lineage gets its state: it has kept it beside the fork's, or it is rebuilt from the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -22,9 +25,11 @@ class Promise:
     """While inputs are missing. `suspend`: there is no fork, and no tentative result ever."""
     stabilizing: Mode = "process"
     """While the stable lineage catches up."""
+    reconcile: Reconcile = "redo"
+    """`undo`: a fork that begins takes the state over, instead of a copy of what it changes."""
 
     @classmethod
-    def of(cls, bound: Duration, failing: Any = "process", stabilizing: Any = None) -> Promise:
+    def of(cls, bound: Duration, failing: Any = "process", stabilizing: Any = None, reconcile: Any = "redo") -> Promise:
         """A promise in a user's words; raises OptionError if they make no sense. `stabilizing` is as `failing`."""
         if whole_number(bound) is not None:
             raise OptionError(
@@ -37,7 +42,9 @@ class Promise:
                 raise OptionError(
                     f"availability: {name}={mode!r} is unknown", todo='use "process", "delay" or "suspend"'
                 )
-        return cls(positive_us(bound, "availability: bound"), failing, stabilizing)
+        if reconcile not in get_args(Reconcile):
+            raise OptionError(f"availability: reconcile={reconcile!r} is unknown", todo='use "redo" or "undo"')
+        return cls(positive_us(bound, "availability: bound"), failing, stabilizing, reconcile)
 
     def require_longer_than(self, interval_s: float, where: str) -> None:
         """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""

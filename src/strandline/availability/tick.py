@@ -91,7 +91,7 @@ class Operation:
     output: Log
     clock: Clock
     unreadable: frozenset[int] = frozenset()
-    """Inputs that are not to be looked at in this tick: a task has just failed to read them."""
+    """Inputs that cannot be read whatever the look says: a task has just failed to."""
 
     def tick(self, watch: Watch, run_all: Callable[[Sequence[Work]], Sequence[Worked]], writer: Writer) -> Ticked:
         """Looks, decides, does what is to be done and publishes it; what the driver has to remember for the next."""
@@ -105,8 +105,8 @@ class Operation:
         """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
         base, marks, now_us = self.output.state, marks_of(self.inputs, self.output.state), self.clock.now_us()
         taken = taken_in_until(base.standings)
-        sights = look(self.inputs, marks, watch, self.unreadable)
-        watch = watch.looked(sights, now_us, taken, self.promise.bound_us)
+        watch = watch.looked(look(self.inputs, marks, watch), now_us, taken, self.promise.bound_us)
+        watch = replace(watch, unreachable=watch.unreachable | self.unreadable)
         before = base.outage or Outage(since_us=now_us)
         batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
         catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))

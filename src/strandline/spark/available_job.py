@@ -63,10 +63,12 @@ class AvailableJob(OperatorJob):
     def time_has_passed(self) -> bool:
         """Whether there is anything to do, by one look: tuples that can be taken in, or a bound that has run out."""
         try:
-            self._seen, tick = self._looking().next(self._seen)
+            seen, tick = self._looking().next(self._seen)
         except StorageError as problem:
             self._bear(problem)
             return False
+        if tick is None:  # else whoever does it looks again: what is not done was not seen
+            self._seen = seen
         return tick is not None
 
     def _take_in(self, writer: Writer) -> Sequence[Done]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from strandline.availability.promise import Mode, Promise
+from strandline.availability.promise import Mode, Promise, Reconcile
 from strandline.checkpoint.policy import Policy, cec
 from strandline.errors import OptionError
 from strandline.log.storage.storage import Durability
@@ -69,7 +69,7 @@ class OperatorDescription(Generic[D]):
         *,
         failing: Mode = "process",
         stabilizing: Mode | None = None,
-        reconcile: Literal["redo"] = "redo",
+        reconcile: Reconcile = "redo",
     ) -> Self:
         """The same with a bound: no tuple waits longer for an input that is missing, `availability(bound="3 s")`.
 
@@ -78,14 +78,11 @@ class OperatorDescription(Generic[D]):
         those of a run in which nothing was missing.
         `failing` says what is done with new tuples meanwhile: "process" at once, "delay" by the bound (fewer are
         tentative), "suspend" waits, and nothing is ever tentative. `stabilizing` says the same of the time in which
-        the right results are computed; it is as `failing` if it is not given.
+        the right results are computed; it is as `failing` if it is not given. `reconcile="redo"` keeps the stable state
+        beside the tentative one; "undo" rebuilds it from the log, which costs less space and more time. Results are
+        the same.
         """
-        promise = Promise.of(bound, failing, stabilizing)
-        if reconcile != "redo":
-            raise OptionError(
-                f"availability: reconcile={reconcile!r} is unknown",
-                todo='use "redo": the stable state lies beside the tentative one',
-            )
+        promise = Promise.of(bound, failing, stabilizing, reconcile)
         if len(self._inputs) < 2:
             raise OptionError(
                 "availability: an operator over one input waits for nobody",
