@@ -1,0 +1,184 @@
+"""The driver's side of an operator with a bound, and its tasks, without a JVM: tasks are called, not sent."""
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import strandline as sl
+from strandline.availability.promise import Promise
+from strandline.checkpoint.policy import cec
+from strandline.clock import ManualClock
+from strandline.errors import StorageError
+from strandline.log import quiet
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.tentative_results import changes
+from strandline.processing.element import Element
+from strandline.recovery.stream_definition import output_spec
+from strandline.spark import available_job, operator_job
+from strandline.spark.available_job import AvailableJob
+from strandline.spark.operator_inputs import OperatorInputs
+from strandline.spark.operator_job import OperatorJob
+from strandline.spark.place import Place
+from strandline.testing.items import append_items, item_spec
+
+BOUND_US = 1_000_000
+HOUSEKEEPING: Any = SimpleNamespace(after_batch=lambda *_: None, report={}, stop=lambda: None)
+CONTEXT: Any = SimpleNamespace(master="local[1]")
+
+
+class Case:
+    """Two inputs in folders, an operator over them, a clock that stands still unless it is told."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
+        self.clock = ManualClock(1_000_000)
+        for module in (available_job, operator_job):
+            monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
+        monkeypatch.setattr(available_job, "stopwatch_s", lambda: self.clock.now_us() / 1e6)
+        monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
+        self.folders = [folder / name for name in ("north", "south")]
+        self.inputs = [
+            Log.create(LocalStorage(one), item_spec(1, name=f"{one.name}{abs(hash(folder))}"), self.clock)
+            for one in self.folders
+        ]
+        streams = [sl.stream(str(one)) for one in self.folders]
+        self.definition = sl.union(*streams).window(sl.time_window(10)).aggregate(n=sl.count_all()).definition
+        self.place = Place(str(folder / "results"))
+        Log.create(self.place.storage(), output_spec(self.definition, self.inputs[0].spec, None), self.clock)
+        self.reports: list[Any] = []
+        self.job = self.started(Promise(BOUND_US))
+
+    @staticmethod
+    def _run_tasks(_job: Any, work: Any, tasks: Sequence[Any], *_: Any) -> list[Any]:
+        """What travels is pickled, both ways."""
+        return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(task))))) for task in tasks]
+
+    def started(self, promise: Promise | None) -> Any:
+        logs = [Log.open(LocalStorage(one), self.clock) for one in self.folders]
+        inputs = OperatorInputs([Place(str(one)) for one in self.folders], logs, bears_failures=promise is not None)
+        output = Log.open(self.place.storage(), self.clock)
+        kind = OperatorJob if promise is None else AvailableJob
+        job = kind(CONTEXT, Element(self.definition, cec()), inputs, (self.place, output), HOUSEKEEPING)
+        return job.promises(promise) if isinstance(job, AvailableJob) and promise is not None else job
+
+    def write(self, number: int, first: int, end: int) -> None:
+        append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})
+        quiet.pass_time(self.inputs[number], end, "run")
+
+    def tick(self, seconds: float = 0.1) -> dict[str, Any]:
+        """Some time later: a look, and what is to be done; the last report."""
+        self.clock.advance(seconds)
+        if self.job.time_has_passed():
+            self.job.catch_up(Writer("query", "run", 0), lambda: True, self.reports.append)
+        return dict(self.reports[-1]) if self.reports else {}
+
+    def told(self) -> list[str]:
+        log = Log.open(self.place.storage())
+        return [kind for table in changes(log, 0) for kind in table.column("_kind").to_pylist()]
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    made = Case(tmp_path, monkeypatch)
+    for number in range(2):
+        made.write(number, 0, 15)
+    assert made.tick()["state"] == "STABLE"
+    assert made.told() == ["stable"]
+    return made
+
+
+def break_off(path: Path) -> None:
+    """Nothing in this folder can be read: too many levels of links."""
+    path.rename(path.with_name(f"{path.name}-hidden"))
+    path.symlink_to(path)
+
+
+def mend(path: Path) -> None:
+    path.unlink()
+    path.with_name(f"{path.name}-hidden").rename(path)
+
+
+def test_a_bound_runs_out_by_itself_and_an_input_that_is_back_corrects_what_was_said(case: Case) -> None:
+    case.write(0, 15, 35)
+    assert case.tick()["state"] == "STABLE"
+    seq = case.job.output.state.seq
+    assert case.tick(0.8)["state"] == "STABLE"
+    assert case.job.output.state.seq == seq, "nothing has happened, and it was published"
+    report = case.tick(0.2)
+    assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 2)
+    assert report["tentative_results"] == 2
+    assert case.told() == ["stable", "tentative", "tentative"]
+    case.write(1, 15, 35)
+    report = case.tick()
+    assert (report["state"], report["missing"], report["tentative"]) == ("STABLE", [], 0)
+    assert case.told() == ["stable", "tentative", "tentative", "undo", "stable", "stable", "rec_done"]
+    assert not case.job.time_has_passed()
+
+
+def test_an_input_whose_commits_cannot_be_read_is_missing(case: Case) -> None:
+    break_off(case.folders[1])
+    case.write(0, 15, 35)
+    case.tick()
+    assert case.tick(1.0)["missing"] == ["south"]
+    assert case.tick()["tentative"] == 2
+    mend(case.folders[1])
+    case.write(1, 15, 35)
+    assert case.tick(1.1)["state"] == "STABLE"
+
+
+def test_an_input_whose_blocks_cannot_be_read_is_missing_and_is_tried_again(case: Case) -> None:
+    for number in (0, 1):
+        case.write(number, 15, 35)
+    blocks = case.folders[1] / case.inputs[1].commit(case.inputs[1].state.seq - 1).blocks[0].file.split("/")[0]
+    break_off(blocks)
+    reports = len(case.reports)
+    case.tick()
+    assert len(case.reports) == reports, "a task could not read it: nothing is published, and nobody stops"
+    for _ in range(14):
+        report = case.tick()
+    assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 2)
+    mend(blocks)
+    for _ in range(12):
+        report = case.tick()
+    assert (report["state"], report["tentative"]) == ("STABLE", 0)
+    assert case.told().count("stable") == 3
+
+
+def test_an_output_that_cannot_be_written_ends_the_query(case: Case, tmp_path: Path) -> None:
+    for number in (0, 1):
+        case.write(number, 15, 35)
+    break_off(tmp_path / "results")
+    with pytest.raises(StorageError):
+        case.tick()
+
+
+def test_a_driver_goes_on_where_another_one_has_died_in_the_middle_of_a_failure(case: Case) -> None:
+    case.write(0, 15, 35)
+    case.tick()
+    case.tick(1.0)
+    case.job = case.started(Promise(BOUND_US))
+    standing = case.job.standing()
+    assert (standing["state"], standing["missing"], standing["tentative"]) == ("UP_FAILURE", ["south"], 2)
+    case.write(0, 35, 45)
+    assert case.tick()["tentative"] == 3, "what the one before was waiting for counts as waited for"
+    case.write(1, 15, 45)
+    assert case.tick()["state"] == "STABLE"
+    assert case.told().count("stable") == 4
+
+
+def test_a_job_without_a_bound_first_undoes_what_is_tentative(case: Case) -> None:
+    case.write(0, 15, 35)
+    case.tick()
+    case.tick(1.0)
+    case.job = case.started(None)
+    case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append)
+    assert case.told()[-1] == "undo"
+    case.write(1, 15, 35)
+    case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append)
+    assert case.told().count("stable") == 3
