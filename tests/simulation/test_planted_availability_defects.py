@@ -39,7 +39,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "tentative tuples are taken for footprints": lambda: mock.patch.object(
         eventual_checkpoint, "is_footprint", lambda table: pc.invert(is_closed(table))
     ),
-    "the last undo is forgotten": lambda: instead_of(tick._Tick, "_end_reconciliation", lambda *_: None),
+    "the last undo is forgotten": lambda: instead_of(tick.Tick, "_end_reconciliation", lambda *_: None),
     "a fork that is made anew says all again": lambda: instead_of(
         fork, "_anew", lambda before, step, *rest: before(replace(step, silent_until=None), *rest)
     ),
