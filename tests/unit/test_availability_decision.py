@@ -26,11 +26,11 @@ def at(boundary: int | None, latest: int | None = None) -> Sight:
 UNREACHABLE = Sight(None, is_reachable=False)
 
 
-def watched(looks: Looks, taken: int | None = None, inputs: int = 2) -> Watch:
-    """After these looks, each at its time."""
+def watched(looks: Looks, taken: int | None = None, inputs: int = 2, before: Outage | None = None) -> Watch:
+    """After these looks, each at its time; `before` is what was published before the second."""
     watch = Watch.fresh(inputs)
-    for now_us, sights in looks:
-        watch = watch.looked(sights, now_us, taken, BOUND)
+    for number, (now_us, sights) in enumerate(looks):
+        watch = watch.looked(sights, now_us, taken, BOUND, before if number else None)
     return watch
 
 
@@ -204,7 +204,7 @@ def test_what_came_back_while_others_are_missing_is_taken_in_by_another_fork() -
     before = Outage("UP_FAILURE", 2, (1, 2), (1, 2), forks=forks(60))
 
     def after(now_us: int) -> Decision:
-        watch = watched(looks, 10, inputs=3).looked([at(60), at(70), at(10)], now_us, 10, BOUND)
+        watch = watched(looks, 10, 3, before).looked([at(60), at(70), at(10)], now_us, 10, BOUND, before)
         return decide(Situation(now_us, watch, before, 10, moves=False, catches_up=False), PROCESS)
 
     assert not after(6_999).begins_anew

@@ -14,12 +14,13 @@ import pyarrow as pa
 
 from strandline.clock import stopwatch_s
 from strandline.log.block import Block
+from strandline.log.guesses import Guesses
 from strandline.log.input_mark import Position
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.outage import ForkStanding
 from strandline.log.share import Share
-from strandline.operators.operator import Operator
+from strandline.operators.operator import Definition, Operator
 from strandline.processing.edges import Edges, edges_and_others
 from strandline.processing.element import Element
 from strandline.processing.serialised_intake import SerialisedIntake
@@ -49,6 +50,16 @@ class ForkStep:
     """Used once: names the block and the state that this attempt leaves."""
     unreachable: frozenset[int] = frozenset()
     """The inputs that cannot be read."""
+    guesses: tuple[Guesses | None, ...] = ()
+    """Of each input the tentative tuples that count, as the driver has seen them."""
+    takes_over: bool = False
+    """Whether a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
+
+    def intake(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedIntake:
+        """What there is to take in: results, and what inputs guess."""
+        pairs = enumerate(self.guesses)
+        guesses = tuple(None if number in self.unreachable else one for number, one in pairs)
+        return SerialisedIntake(definition, self.there(inputs), guesses)
 
     def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
         """The inputs, without a tuple where they cannot be read."""
@@ -115,8 +126,9 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     parent = before.attempt
     arrays = caches.fork.open(before.attempt)
     if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
-        parent, arrays = "", edges_and_others(arrays)[1]
+        parent = ""
     if arrays is not None:
+        arrays = edges_and_others(arrays)[1]
         try:
             operator = element.definition.revived(arrays, "set_aside")
         except ValueError:
@@ -135,8 +147,11 @@ def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWo
 
     If that state lies on this machine, nothing is read or copied of it but what is touched.
     """
-    stable = fork.stable
-    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, caches.stable, Edges([]))
+    stable, cache = fork.stable, caches.stable
+    if fork.takes_over and stable.before is not None:
+        caches.fork.take_over(caches.stable, stable.before.attempt)
+        cache = caches.fork
+    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, Edges([]))
     assert stable.marks is not None
     position = stable.marks.stands
     known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
@@ -166,7 +181,7 @@ def _take_in(
     operator.aside.ignore()
     rows = min(operator.rows_at_once, max(stable.tuples_max, ROWS_MIN))
     marks, first = replace(stable.marks, stands=position), position.ordinal
-    for piece in SerialisedIntake(definition, fork.there(logs.inputs)).ahead(stable.partition, marks, until, rows):
+    for piece in fork.intake(definition, logs.inputs).ahead(stable.partition, marks, until, rows):
         for columns in operator.feed(piece.tables):
             emit(columns)
         operator.input_end = piece.end

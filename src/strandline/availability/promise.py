@@ -8,6 +8,9 @@ from typing import Literal
 Mode = Literal["process", "delay", "suspend"]
 """What a fork does with new tuples: takes them in at once, as late as the bound allows, or not at all."""
 
+Reconcile = Literal["redo", "undo"]
+"""How the stable lineage gets its state: it has kept it beside the fork's, or it is rebuilt from the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -18,3 +21,5 @@ class Promise:
     """While inputs are missing. `suspend`: there is no fork, and no tentative result ever."""
     stabilizing: Mode = "process"
     """While the stable lineage catches up."""
+    reconcile: Reconcile = "redo"
+    """`undo`: a fork that begins takes the state over, instead of a copy of what it changes."""
