@@ -64,7 +64,9 @@ def decide(situation: Situation, promise: Promise) -> Decision:
     outage = _now(before, Outage(state, now_us, missing, before.left_out, target, before.forks))
     # What is past the target is another failure: its fork begins in the next tick, with what is stable by then.
     is_past = state == "STABILIZATION" and _is_past(situation, target)
-    ends = situation.catches_up and (is_past or not missing)
+    # And what came too late for the fork is to take its place, not to leave a gap until it has waited for the bound.
+    is_over = not missing and not situation.watch.late(now_us, 0, situation.taken)
+    ends = situation.catches_up and (is_past or is_over)
     mode = promise.stabilizing if situation.moves else promise.failing
     is_anew = mode != "suspend" and _is_left_out(situation, promise)
     known = replace(situation, before=replace(before, forks=())) if is_anew else situation

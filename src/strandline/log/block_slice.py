@@ -1,4 +1,4 @@
-"""The results of a block at some times, or its tentative ones, row group by row group. What holds none of them is not read.
+"""Tuples of a block of one kind at some times, row group by row group. What holds none of them is not read.
 
 A block that compaction made may hold hours, of which a step wants seconds, batch after batch. The checksum that the
 manifest has is one over the whole file. So the first time that a process opens a block it reads and verifies all of
@@ -140,9 +140,7 @@ class OpenBlock:
         if self.block.size_bytes > BYTES_HELD_MAX:
             self._data = None
 
-    def groups(
-        self, since: int | None = None, until: int | None = None, kind: Kind = Kind.RESULT
-    ) -> list[RowGroup]:
+    def groups(self, since: int | None = None, until: int | None = None, kind: Kind = Kind.RESULT) -> list[RowGroup]:
         """The row groups of a kind that may hold a time in [since, until), in the order of their offsets."""
         footer, spec = self._contents.footer, self._log.spec
         names = {footer.schema.column(i).path: i for i in range(footer.num_columns)}

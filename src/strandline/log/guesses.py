@@ -1,4 +1,4 @@
-"""What a stream has to offer to those who take guesses for lack of results: tentative tuples that count, and until when.
+"""What a stream has to offer to those who take guesses for lack of results: tentative tuples that count, until when.
 
 The offsets and the time are those of one state of the log, so that whoever reads a moment later reads the same, though
 an undo may have been published meanwhile.

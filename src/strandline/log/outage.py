@@ -55,7 +55,7 @@ class Outage:
     since_us: int = 0
     """When it came into this state, by the clock of its driver."""
     missing: tuple[int, ...] = ()
-    """Numbers of the inputs that tuples of others have waited for, longer than the bound, or tentative ones of their own."""
+    """Numbers of the inputs that tuples of others, or tentative ones of their own, have waited for, for the bound."""
     left_out: tuple[int, ...] = ()
     """Numbers of the inputs that were not complete where the forks have come: tuples of theirs may have come since."""
     target: int | None = None

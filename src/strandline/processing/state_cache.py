@@ -73,7 +73,7 @@ class StateCache:
         return arrays
 
     def take_over(self, base: StateCache, attempt: str) -> bool:
-        """Makes the state that this attempt left in another cache one of this, where it is gone; False if it is not there.
+        """Moves the state that this attempt left from another cache to this one; False if it is not there.
 
         Both are on one disk, so nothing is copied.
         """
