@@ -1,7 +1,7 @@
 """Seeded runs of operators with a bound, whose inputs fail and heal while they die and come back.
 
-See `availability_world`, and `chain_world` for two of them in a row. A failure names its seed: `python -m pytest tests/simulation/test_availability_simulation.py
---seed N` runs that one again.
+See `availability_world`, and `chain_world` for two of them in a row. A failure names its seed: `python -m pytest
+tests/simulation/test_availability_simulation.py --seed N` runs that one again.
 """
 
 from __future__ import annotations
