@@ -6,7 +6,7 @@ What may happen, as often as the seed says:
     failures overlap, follow each other, and come while a failure is being corrected
     the operator's process dies before or after any storage call; states on its machine are kept, lost, or old
     its output is compacted, its inputs are compacted and truncated as far as it lets go of them
-    steps stop in the middle
+    steps stop in the middle; a fork fails by itself
 
 What must hold, of every partition (the numbers are those of docs/availability.md):
 
@@ -21,7 +21,7 @@ What must hold, of every partition (the numbers are those of docs/availability.m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -29,6 +29,7 @@ from unittest import mock
 
 import pyarrow as pa
 
+from strandline.availability import fork as forks
 from strandline.availability import tick as ticks
 from strandline.availability.decision import Decision, Situation, decide
 from strandline.availability.fork import Caches, Forked
@@ -60,6 +61,7 @@ from tests.simulation.chained_inputs import ChainedInputs
 from tests.simulation.failing_inputs import FailingInputs, Place, ReachableFolder
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.operator_world import Violation, require, small_index, small_state
+from tests.simulation.simulated_classes import some_class
 from tests.simulation.simulated_operators import (
     SimulatedOperator,
     some_aggregate,
@@ -70,6 +72,7 @@ from tests.simulation.simulated_operators import (
 TICK_S = 0.1
 TICK_US = 100_000
 CONSUMER = "operator"
+UNLUCKY = "a guess that nobody can compute with"
 
 __all__ = ["Violation", "run"]
 
@@ -86,6 +89,8 @@ def run(seed: int, folder: Path | None = None) -> World:
 
 def _some_operator(rng: Random) -> SimulatedOperator:
     """Aggregates mostly: they have the most to say when inputs are missing."""
+    if rng.random() < 0.1:
+        return replace(some_class(rng), inputs=2)
     if rng.random() < 0.5:
         return some_aggregate(rng, rng.choice([2, 3]), is_compared_with_plain=False)
     return some_operator_over_several(rng, is_compared_with_plain=False)
@@ -126,8 +131,11 @@ class World:
         """The stable lineage takes in all that it can in one tick."""
         self.tuples_max = 100_000 if self.is_fast or rng.random() < 0.7 else 30
         """The fork takes in as much at most in one tick, too, so that it may be late."""
-        self.policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)])
+        policies = [cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)]
+        self.policy = instant(300_000) if operator.definition.lives_in_process else rng.choice(policies)
         fresh = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
+        self.has_bad_forks = rng.random() < 0.2
+        """Forks may fail where the stable lineage does not."""
         self.faulty: FaultyStorage = upstream.faulty if upstream else fresh
         longest = max(0, self.bound - 3) if self.is_short else None  # inputs are up to two ticks apart as it is
         self.source: FailingInputs | ChainedInputs
@@ -246,6 +254,7 @@ class World:
 
     def _between_lives(self) -> None:
         for machine in (one for both in self.machines for one in both):
+            machine.end_processes()
             chance = self.rng.random()
             if chance < 0.3:
                 machine.lose()
@@ -285,9 +294,12 @@ class World:
         found = []
         for work in works:
             caches = Caches(*(machine.cache() for machine in self.machines[work.partition]))
+            is_bad = self.has_bad_forks and self.rng.random() < 0.05
+            bad = mock.patch.object(forks, "_take_in", side_effect=RuntimeError(UNLUCKY))
             try:
-                worked = ticks.run(work, element, Logs(self.output, self.inputs), caches, self.clock)
-                require(not worked.problem, "a fork failed:", worked.problem)
+                with bad if is_bad else nullcontext():
+                    worked = ticks.run(work, element, Logs(self.output, self.inputs), caches, self.clock)
+                require(UNLUCKY in worked.problem or not worked.problem, "a fork failed:", worked.problem)
                 found.append(worked)
                 if work.fork is not None and worked.fork is None and work.fork.unreachable:
                     self.excused = self.ticks + 2  # without the stable state, what cannot be read is needed
