@@ -335,7 +335,8 @@ class World:
                 self._check_fork(p, forked, stands)
                 is_begun = before.forks and not self.decision.begins_anew
                 come = [ticked.done[p].standing.stands.bound, before.forks[p].bound if is_begun else None]
-                again = [bound for bound in come if bound is not None and bound > (forked.began.bound or bound - 1)]
+                began = forked.began.bound
+                again = [bound for bound in come if bound is not None and (began is None or bound > began)]
                 require(not again, "a fork says again what came before", again, "it begins at", forked.began)
             elif not now.forks or now.forks[p].bound is None:
                 self.forks[p] = None
