@@ -114,6 +114,51 @@ def test_and_nothing_that_an_input_does_not_have() -> None:
     assert watch.overdue(50_000, BOUND, 10) == {0: 19}
 
 
+# ---------------------------------------------------------------------- inputs that guess
+
+
+def guessing(boundary: int, guessed: int, latest: int | None = None, undone: int = 5) -> Sight:
+    return Sight(boundary, guessed=guessed, latest_guess=latest, undone=(undone,))
+
+
+def test_an_input_that_only_guesses_is_missing_for_results_and_there_for_the_fork() -> None:
+    looks: Looks = [(0, [guessing(10, 30, 25), at(90)]), (3_000, [guessing(10, 40), at(90)])]
+    watch = watched(looks, 10)
+    assert watched(looks[:1], 10).missing(0, BOUND, 10) == ()
+    assert watch.missing(3_000, BOUND, 10) == (0,)
+    assert watch.missing_for_fork(3_000, BOUND, 10) == ()
+    found = decide(situation(3_000, looks, taken=10), PROCESS)
+    assert (found.fork_until, found.left_out, found.outage.missing) == (40, (0,), (0,))
+    assert decide(situation(3_000, looks, taken=10), DELAY).fork_until == 26
+
+
+def test_the_fork_goes_on_without_guesses_that_stand_still() -> None:
+    looks: Looks = [(0, [guessing(10, 30, 25), at(90, 80)]), (3_000, [guessing(10, 30), at(90)])]
+    assert watched(looks, 10).missing_for_fork(3_000, BOUND, 10) == (0,)
+    assert decide(situation(3_000, looks, taken=10), PROCESS).fork_until == 90
+
+
+def test_guesses_behind_an_undo_are_others_and_late_for_a_fork_that_has_passed_them() -> None:
+    before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
+    first: Looks = [(0, [guessing(10, 30, 25), at(90)]), (1_000, [guessing(10, 30), at(90)])]
+    assert watched(first, 10, before=before).late(4_000, BOUND, 10) == frozenset()
+    again: Looks = [*first, (2_000, [guessing(10, 30, 25, undone=9), at(90)])]
+    watch = watched(again, 10, before=before)
+    assert watch.late(4_999, BOUND, 10) == frozenset()
+    assert watch.late(5_000, BOUND, 10) == {0}
+    assert watch.all_eaten().late(5_000, BOUND, 10) == frozenset()
+
+
+def test_a_fork_stays_until_what_came_late_takes_its_place() -> None:
+    before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
+    looks: Looks = [(0, [guessing(10, 30, 25), at(10)]), (2_000, [at(30, 25), at(10)])]
+    watch = watched(looks, 10, before=before)
+    found = decide(Situation(2_000, watch, before, 10, moves=False, catches_up=True), PROCESS)
+    assert not found.ends
+    found = decide(Situation(5_000, watch, before, 10, moves=False, catches_up=True), PROCESS)
+    assert (found.begins_anew, found.undoes, found.outage.missing) == (True, True, (1,))
+
+
 # ---------------------------------------------------------------------- what is done
 
 HELD: Looks = [(0, [at(30, 20), at(10)]), (2_000, [at(50, 45), at(10)]), (3_000, [at(60, 55), at(10)])]
