@@ -81,5 +81,7 @@ def run(seed: int, folder: Path | None = None) -> World:
         with world.named():
             upstream.start_at_last()
             world.run()
+            upstream.may_die = False
+            upstream.start()
             upstream.check_end()
         return world
