@@ -78,25 +78,37 @@ class FailingInputs:
         partitions: int,
         create: Callable[[StreamSpec], Log],
         longest: int | None,
+        like: FailingInputs | None = None,
     ) -> None:
-        """No failure takes more than `longest` ticks; None: some take as long as they like."""
+        """No failure takes more than `longest` ticks; None: some take as long as they like.
+
+        With others to be `like`, these are the inputs of an operator but for the first, at the pace of the others.
+        """
         self._rng = rng
+        self._first = first = 0 if like is None else 1
+        self._names = [f"{'input' if like is None else 'beside'}{i}" for i in range(operator.inputs)]
+        self._times = operator.definition.times
+        self._shaped = getattr(operator, "shaped", dict)
         self._longest = longest
         self.network = Network()
         self.many = operator.inputs
-        self.are_alike = longest is not None or rng.random() < 0.7
+        self.are_alike = longest is not None or rng.random() < 0.7 if like is None else like.are_alike
         """Whether none of them is always behind the others."""
         lateness = [0 if longest is not None else rng.choice([0, 3, 8])] * self.many
         if not self.are_alike:
             lateness = [rng.choice([0, 3, 8]) for _ in range(self.many)]
-        specs = [operator.spec_of_input(i, partitions) for i in range(self.many)]
-        self.logs = tuple(create(replace(s, id=f"input{i}", lateness=lateness[i])) for i, s in enumerate(specs))
+        if like is not None:
+            lateness = [like.lateness] * self.many if self.are_alike else lateness
+        self.lateness = lateness[0]
+        numbers = range(first, self.many)
+        specs = [replace(operator.spec_of_input(i, partitions), id=self._names[i]) for i in numbers]
+        self.logs = tuple(create(replace(s, lateness=lateness[i])) for i, s in zip(numbers, specs, strict=True))
         keys = rng.choice([2, 5])
         self._feeds = [
             _Feed(Tuples(rng, keys, 0.0, late, rng.choice([0.2, 0.5])), [[] for _ in range(partitions)])
-            for late in lateness
+            for late in lateness[first:]
         ]
-        self._pace = rng.choice([1, 4, 9])
+        self._pace = rng.choice([1, 4, 9]) if like is None else like._pace
         self.now = 0
         """How far time has come where tuples are made."""
         self.failures = 0
@@ -110,14 +122,15 @@ class FailingInputs:
             self._fail_or_heal(i, feed, number, may_fail)
             for row in (row for rows in batch.values() for row in rows):
                 row["tags"] = None if row["v"] is None else [row["v"]] * (row["t"] % 3)
-            feed.waiting.append((batch, feed.tuples.heartbeat(self.now)))
+            shaped = {p: [self._shaped(row) for row in rows] for p, rows in batch.items()}
+            feed.waiting.append((shaped, feed.tuples.heartbeat(self.now)))
             if feed.failure != "dead":
                 self._catch_up(i, feed, at_once=not may_fail)
 
     def _fail_or_heal(self, i: int, feed: _Feed, number: int, may_fail: bool) -> None:
         rng, longest = self._rng, 40 if self._longest is None else self._longest
         if feed.failure is not None and (number >= feed.healed_at or not may_fail):
-            self.network.cut_off.discard(f"input{i}")
+            self.network.cut_off.discard(self._names[self._first + i])
             feed.failure, feed.back_since = None, number
             feed.a_tick = rng.choice([0, 0, 2, 3]) if may_fail and self._longest is None else 0
         elif may_fail and feed.failure is None and number > feed.back_since and longest and rng.random() < 0.06:
@@ -125,7 +138,7 @@ class FailingInputs:
             feed.healed_at = number + min(rng.choice([1, 3, 8, 20, 40]), longest)
             self.failures += 1
             if feed.failure == "unreachable":
-                self.network.cut_off.add(f"input{i}")
+                self.network.cut_off.add(self._names[self._first + i])
 
     def _catch_up(self, i: int, feed: _Feed, *, at_once: bool) -> None:
         many = len(feed.waiting) if at_once else feed.a_tick or len(feed.waiting)
@@ -144,27 +157,36 @@ class FailingInputs:
     @property
     def unreachable(self) -> frozenset[int]:
         """The inputs that cannot be read."""
-        return frozenset(i for i, feed in enumerate(self._feeds) if feed.failure == "unreachable")
+        return frozenset(i for i, feed in enumerate(self._feeds, self._first) if feed.failure == "unreachable")
 
-    def boundaries(self, number: int) -> Sequence[int | None]:
-        """Of one input, per partition."""
-        return self.logs[number].state.boundaries
+    def pass_time(self) -> None:
+        """Nothing is made, and nothing fails."""
+
+    def guessed(self, number: int) -> tuple[int | None, tuple[int, ...]]:
+        """The boundary of an input's guesses, and where its last undo is: there are none."""
+        return None, ()
+
+    def is_guess(self, partition: int, place: Place) -> bool:
+        """Whether a tuple is tentative."""
+        return False
 
     def there(self, partition: int, since: int | None, until: int | None, without: frozenset[int]) -> list[Place]:
         """The tuples that can be read with a time in [since, until), in the serialised order."""
         return sorted(
-            Place(row["t"], i, offset)
-            for i, feed in enumerate(self._feeds)
+            Place(time, i, offset)
+            for i, feed in enumerate(self._feeds, self._first)
             if i not in without
             for offset, row in enumerate(feed.rows[partition])
-            if until is not None and row["t"] < until and (since is None or row["t"] >= since)
+            if until is not None and (time := row[self._times[i]]) < until and (since is None or time >= since)
         )
 
     def placed(self, partition: int, places: Sequence[Place]) -> Placed:
         """These tuples as an operator takes them in."""
-        rows = [self._feeds[at.input].rows[partition] for at in places]
-        placed = enumerate(zip(places, rows, strict=True))
-        return [(at.input, {**own[at.offset], "_offset": m}) for m, (at, own) in placed]
+        return [(at.input, {**self.row(partition, at), "_offset": m}) for m, at in enumerate(places)]
+
+    def row(self, partition: int, place: Place) -> Row:
+        """The tuple at a place."""
+        return self._feeds[place.input - self._first].rows[partition][place.offset]
 
 
 @dataclass(frozen=True, order=True)

@@ -67,6 +67,12 @@ class KeptStates:
     def open_over(self, attempt: str, base: StateCache) -> Arrays | None:
         return None  # there are whole states only
 
+    def take_over(self, base: KeptStates, attempt: str) -> bool:
+        if attempt not in base.states:
+            return False
+        self.states[attempt] = base.states.pop(attempt)
+        return True
+
     def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
         self.states[attempt] = _copy(state.arrays)
         return 1

@@ -79,7 +79,7 @@ class Tables:
     def open_block(self, log: Log, block: Block) -> TableBlock:
         where = f"{log.storage.url}/{block.file}"
         data = blocks_.verified(log.storage.read(block.file), block, where)
-        return TableBlock(block, only_results(self.decode(data, log.spec, block.first)), log.spec.time)
+        return TableBlock(block, self.decode(data, log.spec, block.first), log.spec.time)
 
     def _stamped(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
         table = self._tables[data]
@@ -92,25 +92,32 @@ class Tables:
 
 
 class TableBlock:
-    """The results of a block, in row groups of a few tuples."""
+    """The tuples of a block, in row groups of a few tuples of one kind."""
 
-    def __init__(self, block: Block, results: pa.Table, time: str) -> None:
+    def __init__(self, block: Block, tuples: pa.Table, time: str) -> None:
         self.block = block
-        self._results = results
+        self._tuples = tuples
         self._time = time
 
-    def groups(self, since: int | None = None, until: int | None = None) -> list[RowGroup]:
+    def _of(self, kind: Kind) -> pa.Table:
+        if kind is Kind.RESULT:
+            return only_results(self._tuples)
+        return self._tuples.filter(pc.equal(self._tuples.column(KIND), int(kind)))
+
+    def groups(self, since: int | None = None, until: int | None = None, kind: Kind = Kind.RESULT) -> list[RowGroup]:
         found: list[RowGroup] = []
-        for begin in range(0, len(self._results), ROWS_PER_GROUP):
-            own = self._results.slice(begin, ROWS_PER_GROUP)
+        tuples = self._of(kind)
+        for begin in range(0, len(tuples), ROWS_PER_GROUP):
+            own = tuples.slice(begin, ROWS_PER_GROUP)
             times = own.column(self._time).to_numpy()
             if (until is None or times.min() < until) and (since is None or times.max() >= since):
-                first = own.column(OFFSET)[0].as_py()
-                found.append(RowGroup(self, begin, first, int(times.min()), len(own)))  # type: ignore[arg-type]
+                first, number = own.column(OFFSET)[0].as_py(), begin * len(Kind) + kind
+                found.append(RowGroup(self, number, first, int(times.min()), len(own), kind))  # type: ignore[arg-type]
         return found
 
     def read(self, number: int, columns: Sequence[str]) -> pa.Table:
-        return self._results.slice(number, ROWS_PER_GROUP).select(columns)
+        begin, kind = divmod(number, len(Kind))
+        return self._of(Kind(kind)).slice(begin, ROWS_PER_GROUP).select(columns)
 
     def release(self) -> None:
         pass

@@ -1,7 +1,7 @@
 """Seeded runs of operators with a bound, whose inputs fail and heal while they die and come back.
 
-See `availability_world`. A failure names its seed: `python -m pytest tests/simulation/test_availability_simulation.py
---seed N` runs that one again.
+See `availability_world`, and `chain_world` for two of them in a row. A failure names its seed: `python -m pytest
+tests/simulation/test_availability_simulation.py --seed N` runs that one again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation import availability_world
+from tests.simulation import availability_world, chain_world
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
@@ -21,6 +21,7 @@ SEEDS = (4, 160, 20_000)
 WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
+CHAIN_EVERY = 3
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,8 +34,9 @@ def run_here(seeds: range) -> None:
         for seed in seeds:
             with nullcontext() if seed % REAL_CODEC_EVERY == 7 else table_codec():
                 cache = Path(folder) / str(seed) if seed % REAL_CACHE_EVERY == 1 else None
+                world = chain_world if seed % CHAIN_EVERY == 2 else availability_world
                 try:
-                    availability_world.run(seed, cache)
+                    world.run(seed, cache)
                 except BaseException as problem:
                     again = f"python -m pytest tests/simulation/test_availability_simulation.py --seed {seed}"
                     raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem

@@ -15,11 +15,13 @@ from strandline.availability import fork, inputs_at_sight, tick
 from strandline.availability.watch import Watch
 from strandline.errors import StrandlineError
 from strandline.log import tentative_results
+from strandline.log.guesses import Guesses
 from strandline.log.kinds import is_closed
 from strandline.log.log import END
 from strandline.log.standing import Standing
+from strandline.processing import serialised_intake
 from strandline.recovery import eventual_checkpoint
-from tests.simulation import availability_world
+from tests.simulation import availability_world, chain_world
 from tests.simulation.table_codec import table_codec
 
 SEEDS = 60
@@ -57,14 +59,36 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     ),
 }
 
+IN_CHAINS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "guesses that an undo has voided are taken in": lambda: instead_of(
+        tick, "guesses_of", lambda before, *args: (found := before(*args)) and replace(found, first=0)
+    ),
+    "guesses are not taken in": lambda: mock.patch.object(tick, "guesses_of", return_value=None),
+    "guesses are taken for complete no further than results": lambda: instead_of(
+        Watch, "fork_reach", lambda _, watch, taken: watch.reach(taken)
+    ),
+    "corrections that come too late for the fork are forgotten": lambda: mock.patch.object(
+        Watch, "late", return_value=frozenset()
+    ),
+    "the stable lineage takes in guesses": lambda: instead_of(
+        serialised_intake.SerialisedIntake,
+        "_streams",
+        lambda before, intake, firsts: [
+            replace(one, guesses=Guesses(0, END, None) if one.log.spec.is_stamped else None)
+            for one in before(intake, firsts)
+        ],
+    ),
+}
+
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", DEFECTS)
+@pytest.mark.parametrize("name", [*DEFECTS, *IN_CHAINS])
 def test_a_planted_defect_is_found(name: str) -> None:
+    world = chain_world if name in IN_CHAINS else availability_world
     for seed in range(SEEDS):
         try:
-            with DEFECTS[name](), table_codec():
-                availability_world.run(seed)
+            with {**DEFECTS, **IN_CHAINS}[name](), table_codec():
+                world.run(seed)
         except (StrandlineError, availability_world.Violation):
             return
     pytest.fail(f"{SEEDS} seeds did not find it")

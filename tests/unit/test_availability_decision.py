@@ -26,11 +26,11 @@ def at(boundary: int | None, latest: int | None = None) -> Sight:
 UNREACHABLE = Sight(None, is_reachable=False)
 
 
-def watched(looks: Looks, taken: int | None = None, inputs: int = 2) -> Watch:
-    """After these looks, each at its time."""
+def watched(looks: Looks, taken: int | None = None, inputs: int = 2, before: Outage | None = None) -> Watch:
+    """After these looks, each at its time; `before` is what was published before the second."""
     watch = Watch.fresh(inputs)
-    for now_us, sights in looks:
-        watch = watch.looked(sights, now_us, taken, BOUND)
+    for number, (now_us, sights) in enumerate(looks):
+        watch = watch.looked(sights, now_us, taken, BOUND, before if number else None)
     return watch
 
 
@@ -112,6 +112,51 @@ def test_and_nothing_that_an_input_does_not_have() -> None:
     watch = Watch.resumed([20, None], healed, 50_000, BOUND)
     assert [watch.boundary(i) for i in range(2)] == [20, None]
     assert watch.overdue(50_000, BOUND, 10) == {0: 19}
+
+
+# ---------------------------------------------------------------------- inputs that guess
+
+
+def guessing(boundary: int, guessed: int, latest: int | None = None, undone: int = 5) -> Sight:
+    return Sight(boundary, guessed=guessed, latest_guess=latest, undone=(undone,))
+
+
+def test_an_input_that_only_guesses_is_missing_for_results_and_there_for_the_fork() -> None:
+    looks: Looks = [(0, [guessing(10, 30, 25), at(90)]), (3_000, [guessing(10, 40), at(90)])]
+    watch = watched(looks, 10)
+    assert watched(looks[:1], 10).missing(0, BOUND, 10) == ()
+    assert watch.missing(3_000, BOUND, 10) == (0,)
+    assert watch.missing_for_fork(3_000, BOUND, 10) == ()
+    found = decide(situation(3_000, looks, taken=10), PROCESS)
+    assert (found.fork_until, found.left_out, found.outage.missing) == (40, (0,), (0,))
+    assert decide(situation(3_000, looks, taken=10), DELAY).fork_until == 26
+
+
+def test_the_fork_goes_on_without_guesses_that_stand_still() -> None:
+    looks: Looks = [(0, [guessing(10, 30, 25), at(90, 80)]), (3_000, [guessing(10, 30), at(90)])]
+    assert watched(looks, 10).missing_for_fork(3_000, BOUND, 10) == (0,)
+    assert decide(situation(3_000, looks, taken=10), PROCESS).fork_until == 90
+
+
+def test_guesses_behind_an_undo_are_others_and_late_for_a_fork_that_has_passed_them() -> None:
+    before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
+    first: Looks = [(0, [guessing(10, 30, 25), at(90)]), (1_000, [guessing(10, 30), at(90)])]
+    assert watched(first, 10, before=before).late(4_000, BOUND, 10) == frozenset()
+    again: Looks = [*first, (2_000, [guessing(10, 30, 25, undone=9), at(90)])]
+    watch = watched(again, 10, before=before)
+    assert watch.late(4_999, BOUND, 10) == frozenset()
+    assert watch.late(5_000, BOUND, 10) == {0}
+    assert watch.all_eaten().late(5_000, BOUND, 10) == frozenset()
+
+
+def test_a_fork_stays_until_what_came_late_takes_its_place() -> None:
+    before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
+    looks: Looks = [(0, [guessing(10, 30, 25), at(10)]), (2_000, [at(30, 25), at(10)])]
+    watch = watched(looks, 10, before=before)
+    found = decide(Situation(2_000, watch, before, 10, moves=False, catches_up=True), PROCESS)
+    assert not found.ends
+    found = decide(Situation(5_000, watch, before, 10, moves=False, catches_up=True), PROCESS)
+    assert (found.begins_anew, found.undoes, found.outage.missing) == (True, True, (1,))
 
 
 # ---------------------------------------------------------------------- what is done
@@ -204,7 +249,7 @@ def test_what_came_back_while_others_are_missing_is_taken_in_by_another_fork() -
     before = Outage("UP_FAILURE", 2, (1, 2), (1, 2), forks=forks(60))
 
     def after(now_us: int) -> Decision:
-        watch = watched(looks, 10, inputs=3).looked([at(60), at(70), at(10)], now_us, 10, BOUND)
+        watch = watched(looks, 10, 3, before).looked([at(60), at(70), at(10)], now_us, 10, BOUND, before)
         return decide(Situation(now_us, watch, before, 10, moves=False, catches_up=False), PROCESS)
 
     assert not after(6_999).begins_anew

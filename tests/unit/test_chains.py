@@ -1,119 +1,267 @@
-"""Aggregates take what aggregates give: an operator over an operator over an operator, whatever the types become."""
+"""Operators with a bound over each other: guesses, undos and corrections go from one to the next."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from strandline.arrow_types import SIMPLE, decimal_of, simple_type
-from strandline.errors import AggregateOverflowError, SchemaError
-from strandline.operators.aggregate import aggregates as agg
-from strandline.operators.aggregate.aggregate_operator import AggregateOperator
-from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.plain import PlainOperator
-from strandline.operators.aggregate.windows import count_window
+from strandline.availability import fork as forks
+from strandline.availability import tick as ticks
+from strandline.availability.fork import Caches
+from strandline.availability.promise import Promise
+from strandline.availability.tick import Operation, Ticked, Work, Worked
+from strandline.availability.watch import Watch
+from strandline.checkpoint.policy import cec
+from strandline.log import quiet
+from strandline.log.audit.stream_audit import verify
+from strandline.log.compaction import compact
+from strandline.log.input_lag import input_lags, taken_in_until, waits_for
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.outage import Outage
+from strandline.log.tentative_results import changes
+from strandline.log.upstream import Origin, upstream_of
+from strandline.processing.element import Element
+from strandline.processing.state_cache import StateCache
+from strandline.processing.step import Logs
+from strandline.recovery.stream_definition import output_spec
+from strandline.testing import MemoryStorage
+from tests.operator_streams import append_rows
+from tests.simulation.chain_world import FIRST, SECOND, TIME, SecondAggregate
+from tests.union_streams import UnionStreams
 
-SUMS = {"sum": agg.sum, "avg": agg.avg, "variance": agg.variance, "stddev": agg.stddev}
-PICKS = {"min": agg.min, "max": agg.max, "first": agg.first, "last": agg.last, "count": agg.count}
-EVERY = {**SUMS, **PICKS}
-NUMBERS = (*agg.INTEGERS, *agg.FLOATS)
-KINDS = [*SIMPLE, *(f"decimal({p},{s})" for p, s in product((1, 10, 18, 19, 20, 28, 30, 38), (0, 2, 18)) if s <= p)]
-
-
-def result_of(function: str, kind: str) -> str:
-    return agg.resolve("r", EVERY[function]("c"), {"c": kind}).result
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_aggregate_takes_what_every_other_makes_of_a_type(kind: str) -> None:
-    """Over four operators: types grow from one to the next, decimals up to 38 digits."""
-    kinds = {kind}
-    for _ in range(4):
-        found = set()
-        for given, function in product(kinds, EVERY):
-            if function in SUMS and given not in NUMBERS and decimal_of(given) is None:
-                with pytest.raises(SchemaError, match=f"does not take a {given}"):
-                    result_of(function, given)
-                continue
-            result = result_of(function, given)
-            assert simple_type(result) is not None, f"streams hold no {result}"
-            found.add(result)
-        kinds = found
+SECOND_US = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("function", "kind", "result"),
-    [
-        ("sum", "decimal(10,2)", "decimal(20,2)"),
-        ("sum", "decimal(20,2)", "decimal(30,2)"),
-        ("sum", "decimal(30,2)", "decimal(38,2)"),
-        ("avg", "decimal(20,2)", "decimal(24,6)"),
-        ("avg", "decimal(36,2)", "decimal(38,6)"),
-        ("avg", "decimal(38,36)", "decimal(38,38)"),
-        ("min", "decimal(38,36)", "decimal(38,36)"),
-        ("stddev", "decimal(38,36)", "double"),
-        ("count", "decimal(38,36)", "long"),
-    ],
-)
-def test_decimals_grow_as_in_spark(function: str, kind: str, result: str) -> None:
-    assert result_of(function, kind) == result
+class Stage:
+    """One of the operators: windows of ten units of time, then of twenty. The bound is three ticks."""
+
+    def __init__(self, folder: Path, element: Element, inputs: tuple[Log, ...], output: Log, promise: Promise) -> None:
+        self.folder, self.element, self.inputs, self.output, self.promise = folder, element, inputs, output, promise
+        self.watch = Watch.fresh(len(inputs))
+        self.shown = 0
+
+    def tick(self) -> Ticked:
+        operation = Operation(self.element, self.promise, self.inputs, self.output, self.output.clock)
+        ticked = operation.tick(self.watch, self._run, Writer("q", "r", 1))
+        self.watch = ticked.watch
+        return ticked
+
+    def begin_anew(self) -> None:
+        """Another process goes on."""
+        states = [log.state for log in self.inputs]
+        known = [state.boundary for state in states]
+        now_us = self.output.clock.now_us()
+        self.watch = Watch.resumed(known, self.output.state.outage, now_us, self.promise.bound_us, states)
+
+    def _run(self, works: Sequence[Work]) -> list[Worked]:
+        logs, clock = Logs(self.output, self.inputs), self.output.clock
+        return [ticks.run(work, self.element, logs, self.caches(work.partition), clock) for work in works]
+
+    def caches(self, partition: int) -> Caches:
+        return Caches(*(StateCache(self.folder / f"{lineage}{partition}") for lineage in ("stable", "fork")))
+
+    def told(self) -> list[tuple[str, int]]:
+        """What a follower has got since it last looked: kinds, and ends of windows."""
+        tables = changes(self.output, 0, self.shown, columns=["window_end"])
+        self.shown = self.output.state.ends[0]
+        return [(r["_kind"], r["window_end"]) for table in tables for r in table.to_pylist()]
+
+    @property
+    def outage(self) -> Outage:
+        return self.output.state.outage or Outage()
 
 
-def operator(kind: str, size: int, on_error: str = "stop") -> tuple[AggregateOperator, PlainOperator]:
-    types = {"k": "long", "t": "long", "c": kind}
-    aggregates = {"total": agg.sum("c"), "mean": agg.avg("c"), "least": agg.min("c")}
-    plan = AggregateDefinition.of(count_window(size), aggregates, types, ["k"], "t")
-    return plan.fresh(on_error), PlainOperator(plan, on_error)  # type: ignore[arg-type]
+class Chain:
+    """Two inputs, an operator over them, and one over its results and a third input."""
+
+    def __init__(self, folder: Path, promise: Promise) -> None:
+        first = replace(FIRST, more_times=("t",))
+        self.streams = UnionStreams(first, 2, lambda p: StateCache(folder / "unused"))
+        clock, second = self.streams.clock, SecondAggregate(replace(SECOND, more_times=(TIME,)))
+        self.third = Log.create(MemoryStorage(clock), replace(second.spec_of_input(1, 1), id="third"), clock)
+        inputs = (self.streams.output, self.third)
+        upstream = upstream_of([Origin(log.spec.id, log.storage.url) for log in inputs])
+        spec = replace(output_spec(second.definition, self.third.spec), id="second", upstream=upstream)
+        output = Log.create(MemoryStorage(clock), spec, clock)
+        elements = [Element(definition, cec()) for definition in (first, second.definition)]
+        self.first = Stage(folder / "first", elements[0], self.streams.inputs, self.streams.output, promise)
+        self.second = Stage(folder / "second", elements[1], inputs, output, promise)
+        self._shaped = second.shaped
+
+    def feed(self, begin: int, end: int, *numbers: int) -> None:
+        """A tuple every unit of time in some of the inputs, and their boundaries behind them."""
+        rows = [{"k": 1, "s": "a", "v": 1, "x": 1.0, "t": t} for t in range(begin, end)]
+        for number in numbers:
+            if number < 2:
+                self.streams.append(number, {0: rows})
+            else:
+                append_rows(self.third, {0: [self._shaped(row) for row in rows]})
+            quiet.pass_time(self.third if number == 2 else self.streams.inputs[number], end, "run")
+
+    def tick(self, many: int = 1) -> None:
+        """Seconds pass."""
+        for _ in range(many):
+            self.streams.clock.advance(1)
+            self.first.tick()
+            self.second.tick()
 
 
-def fed(
-    made: tuple[AggregateOperator, PlainOperator], kind: str, values: list[Decimal | None]
-) -> list[dict[str, object]]:
-    """The results of both, which are the same."""
-    fast, plain = made
-    rows = [{"k": 1, "t": 0, "c": v, "_offset": i} for i, v in enumerate(values)]
-    long = pa.int64()
-    schema = pa.schema([("k", long), ("t", long), ("c", simple_type(kind)), ("_offset", long)])
-    names = [c for c, _ in fast.definition.result_columns]
-    fast.begin()
-    columns = list(fast.feed([pa.Table.from_pylist(rows, schema=schema)]))
-    found = [r for c in columns for r in pa.table(c, names=names).to_pylist()]
-    assert found == plain.feed(rows)
-    return found
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path, Promise(3 * SECOND_US))
 
 
-def test_the_mean_of_sums_of_decimals() -> None:
-    kind = "decimal(20,2)"
-    (result,) = fed(operator(kind, 3), kind, [Decimal("123456789012345678.90"), None, Decimal("-0.01")])
-    assert str(result["total"]) == "123456789012345678.89"
-    assert str(result["mean"]) == "61728394506172839.445000"
-    assert str(result["least"]) == "-0.01"
+def test_a_story_of_a_failure_that_goes_through_two_operators(chain: Chain) -> None:
+    first, second = chain.first, chain.second
+    chain.feed(0, 20, 0, 1, 2)
+    chain.tick()
+    assert (first.told(), second.told()) == ([("stable", 10), ("stable", 20)], [("stable", 20)])
+
+    chain.feed(20, 60, 0, 2)  # and the second input of the first operator stays away
+    chain.tick(3)
+    assert (first.told(), second.told()) == ([], [])
+    chain.tick()  # the first has waited for its bound, and so has the second for the first
+    assert first.told() == [("tentative", end) for end in (30, 40, 50, 60)]
+    assert second.told() == [("tentative", 40), ("tentative", 60)]
+    assert (second.outage.state, second.outage.missing, second.outage.left_out) == ("UP_FAILURE", (0,), (0,))
+
+    chain.feed(20, 45, 1)  # some of it comes: both correct what they can, in the same tick
+    chain.tick()
+    assert first.told() == [("undo", 20), ("stable", 30), ("stable", 40)]
+    assert second.told() == [("undo", 20), ("stable", 40)]
+    assert first.outage.state == "STABILIZATION"
+
+    chain.feed(45, 60, 1)
+    chain.tick()
+    assert first.told() == [("stable", 50), ("stable", 60), ("rec_done", 45)]
+    assert second.told() == [("stable", 60), ("rec_done", 45)]
+    assert (first.outage.state, second.outage.state) == ("STABLE", "STABLE")
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_sum_may_have_38_digits_and_no_more(sign: int) -> None:
-    kind = "decimal(38,0)"
-    most, half, more = (Decimal(sign * x) for x in (10**38 - 1, 5 * 10**37 - 1, 5 * 10**37))
-    types = {"k": "long", "t": "long", "c": kind}
-    plan = AggregateDefinition.of(count_window(2), {"total": agg.sum("c"), "least": agg.min("c")}, types, ["k"], "t")
-    (result,) = fed((plan.fresh(), PlainOperator(plan)), kind, [half, more])
-    assert result["total"] == most
-    for too_much in ([most, Decimal(sign)], [most, most]):
-        with pytest.raises(AggregateOverflowError, match="38 digits"):
-            fed((plan.fresh(), PlainOperator(plan)), kind, too_much)  # type: ignore[arg-type]
-        made = plan.fresh("set_aside"), PlainOperator(plan, "set_aside")
-        assert [r["total"] for r in fed(made, kind, [*too_much, half, half])] == [Decimal(sign * (10**38 - 2))]
-        assert made[0].aside.tables["overflow"][0].num_rows == len(made[1].aside) == 1
+def test_guesses_alone_are_passed_on_within_another_bound(chain: Chain) -> None:
+    chain.feed(0, 20, 0, 1, 2)
+    chain.tick()
+    quiet.pass_time(chain.third, 100, "run")  # complete, and without a tuple that waits
+    chain.feed(20, 60, 0)
+    chain.tick(4)
+    chain.second.told()
+    assert chain.first.outage.tentative == 4
+    chain.tick(2)
+    assert chain.second.told() == []
+    chain.tick()
+    assert chain.second.told() == [("tentative", 40), ("tentative", 60)]
+    assert chain.second.outage.missing == (0,)
 
 
-def test_a_mean_whose_digits_do_not_fit_is_an_error_or_set_aside() -> None:
-    kind = "decimal(38,2)"  # the mean has six digits behind the point, and so four fewer before it
-    large = Decimal("9" * 34 + ".00")
-    with pytest.raises(AggregateOverflowError, match="does not fit"):
-        fed(operator(kind, 1), kind, [large])
-    made = operator(kind, 1, "set_aside")
-    assert [str(r["mean"]) for r in fed(made, kind, [large, Decimal("9" * 32 + ".00")])] == ["9" * 32 + ".000000"]
-    assert len(made[1].aside) == 1
+def test_guesses_are_found_in_blocks_that_hold_results_too(chain: Chain) -> None:
+    chain.feed(0, 25, 0, 1)
+    chain.tick()
+    chain.feed(25, 60, 0)
+    chain.tick(4)
+    joined = compact(chain.first.output, target_bytes=100_000, blocks_min=2, unique=lambda: "joined")
+    assert joined
+    chain.second.told()
+    chain.feed(0, 60, 2)
+    chain.tick(4)
+    assert [end for kind, end in chain.second.told() if kind == "tentative"] == [40, 60]
+
+
+def test_corrections_are_taken_in_though_another_input_is_missing(chain: Chain) -> None:
+    chain.feed(0, 20, 0, 1, 2)
+    chain.tick()
+    chain.feed(20, 60, 0)
+    chain.tick(7)  # the third has stood still since 20, the first guesses
+    assert chain.second.told() == [("stable", 20), ("tentative", 40), ("tentative", 60)]
+    assert chain.second.outage.missing == (0, 1)
+    chain.feed(20, 60, 1)
+    chain.tick(3)
+    assert chain.first.outage.state == "STABLE"
+    assert chain.second.told() == []
+    chain.tick()
+    assert chain.second.told() == [("undo", 20), ("tentative", 40), ("tentative", 60)]
+    assert (chain.second.outage.missing, chain.second.outage.left_out) == ((1,), (1,))
+    chain.feed(20, 60, 2)
+    chain.tick()
+    assert chain.second.told() == [("undo", 20), ("stable", 40), ("stable", 60), ("rec_done", 20)]
+
+
+def test_another_process_goes_on_with_the_guesses_that_there_are(chain: Chain) -> None:
+    chain.feed(0, 20, 0, 1, 2)
+    chain.tick()
+    quiet.pass_time(chain.third, 100, "run")
+    chain.feed(20, 60, 0)
+    chain.tick(7)
+    chain.second.told()
+    chain.second.begin_anew()
+    chain.feed(60, 85, 0)
+    chain.tick()
+    assert chain.second.told() == [("undo", 20), ("tentative", 40), ("tentative", 60), ("tentative", 80)]
+
+
+def test_an_operator_without_a_bound_waits_and_says_for_what(chain: Chain) -> None:
+    chain.feed(0, 25, 0, 1, 2)
+    chain.tick()
+    quiet.pass_time(chain.third, 100, "run")
+    chain.feed(25, 60, 0)
+    chain.tick(4)
+    standings = chain.second.output.state.standings
+    found = waits_for(input_lags(chain.second.inputs, standings), taken_in_until(standings), is_timestamp=False)
+    assert found is not None
+    assert "its boundary is 25 and 4 tuples behind it are only tentative" in found
+
+
+def test_with_undo_a_fork_has_the_state_and_the_stable_one_is_rebuilt(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, Promise(3 * SECOND_US, reconcile="undo"))
+    chain.feed(0, 25, 0, 1)
+    chain.tick()
+    chain.feed(25, 60, 0)
+    chain.tick(4)
+    standing = chain.first.output.state.standings[0]
+    assert chain.first.caches(0).stable.open(standing.attempt) is None
+    assert not list((tmp_path / "first" / "fork0").glob("*.whole"))  # nothing was copied
+    chain.feed(60, 75, 0)
+    chain.tick()
+    assert not list((tmp_path / "first" / "fork0").glob("*.whole"))
+    chain.feed(25, 75, 1)
+    chain.streams.clock.advance(1)
+    recovery = chain.first.tick().done[0].recovery
+    assert recovery is not None
+    ends = range(10, 80, 10)
+    assert [end for kind, end in chain.first.told() if kind == "stable"] == list(ends)
+    assert not verify(chain.first.output).problems
+
+
+def test_a_fork_that_fails_ends_and_results_come_all_the_same(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, take_in = chain.first, forks._take_in
+    chain.feed(0, 20, 0, 1)
+    chain.tick()
+    chain.feed(20, 40, 0)
+    chain.tick(4)
+
+    def failing(*args: object, **more: object) -> None:
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(forks, "_take_in", failing)
+    chain.feed(40, 60, 0)
+    chain.tick()
+    kinds = [("stable", 10), ("stable", 20), ("tentative", 30), ("tentative", 40), ("undo", 20)]
+    assert first.told() == kinds
+    assert first.outage.state == "UP_FAILURE"
+    assert first.outage.forks[0].problem == "RuntimeError: no such luck"
+    assert Outage.from_json(first.outage.to_json()) == first.outage
+    monkeypatch.setattr(forks, "_take_in", take_in)
+    chain.tick()
+    assert first.told() == []  # not before there is something else to begin with
+    chain.feed(20, 35, 1)
+    chain.tick()
+    assert [kind for kind, _ in first.told()] == ["stable", *["tentative"] * 3, "undo", "rec_done"]
+    chain.tick()
+    assert first.told() == [("tentative", 40), ("tentative", 50), ("tentative", 60)]
+    chain.feed(35, 60, 1)
+    chain.tick()
+    assert [end for kind, end in first.told() if kind == "stable"] == [40, 50, 60]
+    assert not verify(first.output).problems

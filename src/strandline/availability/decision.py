@@ -45,6 +45,8 @@ class Decision:
     """Whether the fork is dropped behind all else, if the stable lineage comes as far as was said."""
     fork_until: int | None
     """The time up to which the fork takes in tuples, unless the stable lineage gets there; None: it stands still."""
+    left_out: tuple[int, ...] = ()
+    """The inputs that are not complete up to there: what comes of them, or corrects their guesses, comes too late."""
 
 
 def decide(situation: Situation, promise: Promise) -> Decision:
@@ -53,20 +55,25 @@ def decide(situation: Situation, promise: Promise) -> Decision:
     missing = situation.watch.missing(now_us, promise.bound_us, situation.taken)
     if not before.forks:
         outage = _now(before, Outage("UP_FAILURE" if missing else "STABLE", now_us, missing))
-        until = _until(situation, promise, promise.failing, missing) if missing else None
-        return Decision(outage, undoes=False, begins_anew=False, ends=False, fork_until=until)
+        until = _until(situation, promise, promise.failing) if missing else None
+        left_out = _left_out(situation, until)
+        return Decision(outage, undoes=False, begins_anew=False, ends=False, fork_until=until, left_out=left_out)
     is_first = situation.moves and before.state != "STABILIZATION"
     target = _target(before) if is_first else before.target
     state: State = "STABILIZATION" if situation.moves else before.state
     outage = _now(before, Outage(state, now_us, missing, before.left_out, target, before.forks))
     # What is past the target is another failure: its fork begins in the next tick, with what is stable by then.
     is_past = state == "STABILIZATION" and _is_past(situation, target)
-    ends = situation.catches_up and (is_past or not missing)
+    # And what came too late for the fork is to take its place, not to leave a gap until it has waited for the bound.
+    is_over = not missing and not situation.watch.late(now_us, 0, situation.taken)
+    ends = situation.catches_up and (is_past or is_over)
     mode = promise.stabilizing if situation.moves else promise.failing
-    is_anew = mode != "suspend" and _is_left_out(situation, promise, missing)
+    is_anew = mode != "suspend" and _is_left_out(situation, promise)
     known = replace(situation, before=replace(before, forks=())) if is_anew else situation
-    until = _until(known, promise, mode, missing)
-    return Decision(outage, undoes=is_first or is_anew, begins_anew=is_anew, ends=ends, fork_until=until)
+    until = _until(known, promise, mode)
+    left_out = _left_out(situation, until)
+    undoes = is_first or is_anew
+    return Decision(outage, undoes=undoes, begins_anew=is_anew, ends=ends, fork_until=until, left_out=left_out)
 
 
 def ended(outage: Outage, now_us: int) -> Outage:
@@ -88,18 +95,26 @@ def _is_past(situation: Situation, target: int | None) -> bool:
     return target is None or min(situation.watch.reach(situation.taken)) >= target
 
 
-def _is_left_out(situation: Situation, promise: Promise, missing: tuple[int, ...]) -> bool:
+def _is_left_out(situation: Situation, promise: Promise) -> bool:
     """Whether tuples have waited for the bound that came after the fork had passed their time, of an input that is back
-    while others are missing."""
-    overdue = situation.watch.overdue(situation.now_us, promise.bound_us, situation.taken)
-    return any(number in overdue and number not in missing for number in situation.before.left_out)
+    while others are missing, or has corrected its guesses."""
+    now = (situation.now_us, promise.bound_us, situation.taken)
+    return bool(situation.watch.late(*now) - set(situation.watch.missing_for_fork(*now)))
 
 
-def _until(situation: Situation, promise: Promise, mode: Mode, missing: tuple[int, ...]) -> int | None:
-    """How far the fork goes: at most as far as those are complete that are not missing."""
+def _left_out(situation: Situation, until: int | None) -> tuple[int, ...]:
+    """The inputs that the stable lineage would wait for before it went as far."""
+    if until is None:
+        return ()
+    return tuple(n for n, own in enumerate(situation.watch.reach(situation.taken)) if own < until)
+
+
+def _until(situation: Situation, promise: Promise, mode: Mode) -> int | None:
+    """How far the fork goes: at most as far as those are complete that are not missing, with what they guess."""
     if mode == "suspend":
         return None
-    reach = situation.watch.reach(situation.taken)
+    missing = situation.watch.missing_for_fork(situation.now_us, promise.bound_us, situation.taken)
+    reach = situation.watch.fork_reach(situation.taken)
     until = min(own for number, own in enumerate(reach) if number not in missing)
     if mode == "delay":
         overdue = situation.watch.overdue(situation.now_us, promise.bound_us, situation.taken)

@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from strandline.clock import stopwatch_s
 from strandline.log.block import Block
+from strandline.log.guesses import Guesses
 from strandline.log.input_mark import Position
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.outage import ForkStanding
 from strandline.log.share import Share
-from strandline.operators.operator import Operator
+from strandline.operators.operator import Definition, Operator
 from strandline.processing.edges import Edges, edges_and_others
 from strandline.processing.element import Element
+from strandline.processing.live_operators import LiveOperator
 from strandline.processing.serialised_intake import SerialisedIntake
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, operator_before
@@ -49,6 +51,16 @@ class ForkStep:
     """Used once: names the block and the state that this attempt leaves."""
     unreachable: frozenset[int] = frozenset()
     """The inputs that cannot be read."""
+    guesses: tuple[Guesses | None, ...] = ()
+    """Of each input the tentative tuples that count, as the driver has seen them."""
+    takes_over: bool = False
+    """Whether a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
+
+    def intake(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedIntake:
+        """What there is to take in: results, and what inputs guess."""
+        pairs = enumerate(self.guesses)
+        guesses = tuple(None if number in self.unreachable else one for number, one in pairs)
+        return SerialisedIntake(definition, self.there(inputs), guesses)
 
     def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
         """The inputs, without a tuple where they cannot be read."""
@@ -84,7 +96,7 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     operator.save_nothing()
     operator.end()
     blocks, results = output.finish(), output.count(Kind.TENTATIVE)
-    left = caches.fork.leave(fork.attempt, at_work.parent, operator.image(), whole=not at_work.parent)
+    left = _leave(fork.attempt, at_work, caches)
     caches.stable.close()
     standing = ForkStanding(
         position.bound,
@@ -107,16 +119,36 @@ class _AtWork(NamedTuple):
     """The attempt of whose state it notes the changes; empty if it has to leave all of its state."""
 
 
+def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
+    """Leaves the fork for its next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    if at_work.operator.definition.lives_in_process:
+        caches.fork.leave_operator(LiveOperator(attempt, at_work.operator, left_s=stopwatch_s()))
+        return 0
+    return caches.fork.leave(attempt, at_work.parent, at_work.operator.image(), whole=not at_work.parent)
+
+
+def _in_process(before: ForkStanding, element: Element, caches: Caches) -> _AtWork | None:
+    """The fork as the object that its last step has left in this process; None if it is not there."""
+    found = caches.fork.take_operator(before.attempt)
+    if found is None or found.operator.definition != element.definition or found.operator.input_end != before.ordinal:
+        return None
+    found.operator.begin()
+    return _AtWork(found.operator, Position(before.ordinal, before.bound), "")
+
+
 def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     """The fork as its last step has left it, if that is here and the stable lineage has not overtaken it."""
     before = fork.before
     if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
         return None
+    if element.definition.lives_in_process:
+        return _in_process(before, element, caches)
     parent = before.attempt
     arrays = caches.fork.open(before.attempt)
     if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
-        parent, arrays = "", edges_and_others(arrays)[1]
+        parent = ""
     if arrays is not None:
+        arrays = edges_and_others(arrays)[1]
         try:
             operator = element.definition.revived(arrays, "set_aside")
         except ValueError:
@@ -133,10 +165,14 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
 def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWork:
     """A fork of the stable state, silently brought to where it was, or to where the stable lineage goes by itself.
 
-    If that state lies on this machine, nothing is read or copied of it but what is touched.
+    If that state lies on this machine, nothing is read or copied of it but what is touched. An object of a user's class
+    has no views: the fork takes it over, and the stable lineage makes another one from the log.
     """
-    stable = fork.stable
-    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, caches.stable, Edges([]))
+    stable, cache = fork.stable, caches.stable
+    if fork.takes_over and stable.before is not None:
+        caches.fork.take_over(caches.stable, stable.before.attempt)
+        cache = caches.fork
+    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, Edges([]))
     assert stable.marks is not None
     position = stable.marks.stands
     known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
@@ -163,10 +199,11 @@ def _take_in(
     """
     stable, definition = fork.stable, operator.definition
     assert stable.marks is not None
-    operator.aside.ignore()
+    if not definition.lives_in_process:  # which takes that for a recovery, in which results are there already
+        operator.aside.ignore()
     rows = min(operator.rows_at_once, max(stable.tuples_max, ROWS_MIN))
     marks, first = replace(stable.marks, stands=position), position.ordinal
-    for piece in SerialisedIntake(definition, fork.there(logs.inputs)).ahead(stable.partition, marks, until, rows):
+    for piece in fork.intake(definition, logs.inputs).ahead(stable.partition, marks, until, rows):
         for columns in operator.feed(piece.tables):
             emit(columns)
         operator.input_end = piece.end

@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from strandline.availability.watch import Sight, Watch
 from strandline.errors import StorageError
+from strandline.log.guesses import guessed_until, guesses_of, undone_until
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
-from strandline.processing.input_stream import blocks_between
+from strandline.processing.input_stream import blocks_between, guess_blocks
 from strandline.units import END_OF_TIME
 
 
 def look(inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch) -> list[Sight]:
     """Refreshes the inputs; what each of them shows since the last look. One that fails is not reachable."""
-    return [_sight(log, number, marks, watch.boundary(number)) for number, log in enumerate(inputs)]
+    return [_sight(log, number, marks, watch) for number, log in enumerate(inputs)]
 
 
-def _sight(log: Log, number: int, marks: Sequence[Marks], before: int | None) -> Sight:
+def _sight(log: Log, number: int, marks: Sequence[Marks], watch: Watch) -> Sight:
+    before = watch.boundary(number)
     try:
         log.refresh()
-        boundary = log.state.boundary
-        if boundary is None or (before is not None and boundary <= before):
-            return Sight(boundary)
-        latest = [_latest(log, number, p, m, before, boundary) for p, m in enumerate(marks)]
+        boundary, undone = log.state.boundary, undone_until(log.state)
+        sight = Sight(boundary, guessed=guessed_until(log.state), undone=undone)
+        if boundary is not None and (before is None or boundary > before):
+            latest = [_latest(log, number, p, m, before, boundary) for p, m in enumerate(marks)]
+            sight = replace(sight, latest=_last(latest))
+        seen = watch.guessed(number, undone)
+        if sight.guessed is not None and (seen is None or sight.guessed > seen):
+            since = boundary if seen is None else seen
+            latest = [_latest_guess(log, number, p, m, since, sight.guessed) for p, m in enumerate(marks)]
+            sight = replace(sight, latest_guess=_last(latest))
     except StorageError:
         # Perhaps it has moved: what has arrived with that is noted when it can be seen.
         return Sight(None, is_reachable=False)
-    return Sight(boundary, max((time for time in latest if time is not None), default=None))
+    return sight
+
+
+def _last(times: Sequence[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
 
 
 def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | None, boundary: int) -> int | None:
@@ -37,3 +50,18 @@ def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | N
     since = max(known, default=None)
     found = blocks_between(log, partition, marks.inputs[number].first, since, until)
     return max((min(block.time_max, boundary - 1) for block in found), default=None)
+
+
+def _latest_guess(log: Log, number: int, partition: int, marks: Marks, since: int | None, until: int) -> int | None:
+    """The same of tentative tuples between two boundaries of guesses, and of results that are there already."""
+    found = _latest(log, number, partition, marks, since, until)
+    guesses = guesses_of(log, partition)
+    if guesses is None:
+        return found
+    before = None if until == END_OF_TIME else until
+    # The times of a block that has results, too, are theirs.
+    times = [
+        until - 1 if block.has_results else min(block.time_max, until - 1)
+        for block in guess_blocks(log, partition, guesses, since, before)
+    ]
+    return _last([found, *times])

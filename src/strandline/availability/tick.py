@@ -19,6 +19,7 @@ from strandline.clock import Clock
 from strandline.errors import StorageError
 from strandline.log.block import Block
 from strandline.log.control_tuples import control_block
+from strandline.log.guesses import guesses_of
 from strandline.log.input_lag import taken_in_until
 from strandline.log.input_mark import Marks
 from strandline.log.kinds import Kind
@@ -33,6 +34,9 @@ from strandline.processing.element import Element
 from strandline.processing.next_bounds import reachable
 from strandline.processing.step import Done, Logs, Step, unchanged
 from strandline.processing.time_slices import TimeSlices, marks_of, next_slices
+
+PROBLEM_CHARS_MAX = 500
+"""What an append says of a fork that failed has so many characters at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,8 @@ class Worked:
 
     stable: Done | None
     fork: Forked | None
+    problem: str = ""
+    """Why the fork could not go on; what it wrote before counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,11 @@ def run(work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock) 
         if not fork.unreachable:
             raise
         return Worked(done, None)  # to be made anew, it would have needed what cannot be read
+    except Exception as problem:  # a guess that fails must not keep anybody from results
+        return Worked(done, None, f"{type(problem).__name__}: {problem}"[:PROBLEM_CHARS_MAX])
+    finally:
+        caches.stable.close()
+        caches.fork.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +116,15 @@ class Operation:
         """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
         base, marks, now_us = self.output.state, marks_of(self.inputs, self.output.state), self.clock.now_us()
         taken = taken_in_until(base.standings)
-        watch = watch.looked(look(self.inputs, marks, watch), now_us, taken, self.promise.bound_us)
+        watch = watch.looked(look(self.inputs, marks, watch), now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=now_us)
         watch = replace(watch, unreachable=watch.unreachable | self.unreadable)
         batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
         catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up)
         decision = decide(situation, self.promise)
+        if decision.begins_anew:
+            watch = watch.all_eaten()
         is_news = decision.outage != base.outage or decision.ends or decision.fork_until is not None
         if base.finished or (batch is None and not is_news):
             return watch, None
@@ -159,7 +172,7 @@ class Tick:
         if self._decision.undoes:
             self._undo()
         if self._decision.begins_anew:
-            self._forks = [replace(fork, bound=None, ordinal=0, boundary=None, attempt="") for fork in self._forks]
+            self._forks = [fork.begun_anew(fork.problem) for fork in self._forks]
         steps = self._steps()
         idle = [self._idle(p) if steps is None else self._resting(steps[p]) for p in range(len(self._marks))]
         every = [self._work(p, steps[p] if steps else None, idle[p]) for p in range(len(self._marks))]
@@ -178,6 +191,19 @@ class Tick:
             if forked:
                 self.done[p] = replace(d, standing=d.standing.behind(forked.results))
         self._forks = [f.standing if f else own for f, own in zip(self.forked, self._forks, strict=True)]
+        for p, (_, own) in enumerate(pairs):
+            if own.problem:
+                self._end_fork(p, own.problem)
+
+    def _end_fork(self, p: int, problem: str) -> None:
+        """A fork has failed: what it has said is void, and it says no more until the stable lineage moves."""
+        fork = self._forks[p]
+        if fork.tuples:
+            block = control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-failed-{p}")
+            self._blocks[p].append(block)
+            self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(1))
+            fork = replace(fork, first=self._end(p), tuples=0)
+        self._forks[p] = fork.begun_anew(problem)
 
     def _undo(self) -> None:
         """What was tentative is void from here on."""
@@ -217,6 +243,8 @@ class Tick:
 
     def _fork_step(self, p: int, silent: int | None) -> ForkStep | None:
         until, fork = self._decision.fork_until, self._forks[p]
+        if fork.problem and not self._moves(p):
+            return None
         come = max((bound for bound in (fork.bound, silent) if bound is not None), default=None)
         if until is None or (come is not None and until <= come):
             return None
@@ -233,7 +261,21 @@ class Tick:
             elapsed_us=0,
             marks=self._marks[p],
         )
-        return ForkStep(base, fork, until, silent, f"{self._name}-fork-{p}", self._unreachable)
+        return ForkStep(
+            base,
+            fork,
+            until,
+            silent,
+            f"{self._name}-fork-{p}",
+            self._unreachable,
+            tuple(guesses_of(log, p) for log in self._operation.inputs),
+            takes_over=self._operation.promise.reconcile == "undo" and self._batch is None,
+        )
+
+    def _moves(self, p: int) -> bool:
+        """Whether the stable lineage moves in a partition."""
+        bound = None if self._batch is None else self._batch.bounds[p]
+        return bound is not None and bound != self._marks[p].stands.bound
 
     # ------------------------------------------------------------------ what is said of it
 
@@ -242,7 +284,7 @@ class Tick:
         outage = self._decision.outage
         if self._has_forks:
             kept = () if self._decision.begins_anew else outage.left_out
-            left_out = sorted({*kept, *outage.missing}) if any(self.forked) else outage.left_out
+            left_out = sorted({*kept, *self._decision.left_out}) if any(self.forked) else outage.left_out
             outage = replace(outage, forks=tuple(self._forks), left_out=tuple(left_out))
         if self._decision.ends and self._is_caught_up:
             self._end_reconciliation()
@@ -264,7 +306,7 @@ class Tick:
 
     @property
     def _has_forks(self) -> bool:
-        return bool(self._decision.outage.forks) or any(self.forked)
+        return bool(self._decision.outage.forks) or any(self.forked) or any(fork.problem for fork in self._forks)
 
     @property
     def _is_caught_up(self) -> bool:

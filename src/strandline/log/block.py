@@ -66,6 +66,11 @@ class Block:
         return self.results > 0
 
     @property
+    def has_guesses(self) -> bool:
+        """Whether there are tentative tuples, void or not."""
+        return self.rows.get("tentative", 0) > 0
+
+    @property
     def reason(self) -> str:
         """Why the tuples of a block of the side log are there."""
         return reason_of(self.file)

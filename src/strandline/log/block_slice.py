@@ -1,4 +1,4 @@
-"""The results of a block at some times, row group by row group. What holds none of them is not read.
+"""Tuples of a block of one kind at some times, row group by row group. What holds none of them is not read.
 
 A block that compaction made may hold hours, of which a step wants seconds, batch after batch. The checksum that the
 manifest has is one over the whole file. So the first time that a process opens a block it reads and verifies all of
@@ -96,7 +96,7 @@ _known = _Known()
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Some results of a block that follow each other."""
+    """Some tuples of a block of one kind that follow each other."""
 
     opened: OpenBlock
     number: int
@@ -104,6 +104,7 @@ class RowGroup:
     """Their offsets are not before this one, and before that of the next row group."""
     time_min: int
     rows: int
+    kind: Kind = Kind.RESULT
 
     @property
     def block(self) -> Block:
@@ -111,7 +112,7 @@ class RowGroup:
         return self.opened.block
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """The results in the order of their offsets, in these columns and no others, verified."""
+        """The tuples in the order of their offsets, in these columns and no others, verified."""
         return self.opened.read(self.number, columns)
 
 
@@ -139,8 +140,8 @@ class OpenBlock:
         if self.block.size_bytes > BYTES_HELD_MAX:
             self._data = None
 
-    def groups(self, since: int | None = None, until: int | None = None) -> list[RowGroup]:
-        """The row groups of results that may hold a time in [since, until), in the order of their offsets."""
+    def groups(self, since: int | None = None, until: int | None = None, kind: Kind = Kind.RESULT) -> list[RowGroup]:
+        """The row groups of a kind that may hold a time in [since, until), in the order of their offsets."""
         footer, spec = self._contents.footer, self._log.spec
         names = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
         found, first = [], self.block.first
@@ -149,12 +150,12 @@ class OpenBlock:
             own = first
             first += group.num_rows
             if spec.is_stamped:
-                if group.column(names[KIND]).statistics.min_raw != Kind.RESULT:
+                if group.column(names[KIND]).statistics.min_raw != kind:
                     continue
                 own = group.column(names[OFFSET]).statistics.min_raw
             times = group.column(names[spec.time]).statistics
             if (until is None or times.min_raw < until) and (since is None or times.max_raw >= since):
-                found.append(RowGroup(self, g, own, times.min_raw, group.num_rows))
+                found.append(RowGroup(self, g, own, times.min_raw, group.num_rows, kind))
         return found
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:

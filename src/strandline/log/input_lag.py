@@ -35,6 +35,8 @@ class InputLag:
     finished: bool
     problem: str | None = None
     """Why nothing of this is known: it cannot be read from here."""
+    tentative: int = 0
+    """Tuples behind the boundary that are only tentative: it waits itself, for an input of its own."""
 
 
 def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) -> list[InputLag]:
@@ -54,6 +56,7 @@ def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) 
             lag.waiting,
             lag.finished,
             lag.problem,
+            lag.tentative,
         )
         for lag in found
     ]
@@ -72,6 +75,7 @@ def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
         None,
         sum(max(0, end - first) for end, first in zip(state.ends, taken, strict=False)),
         state.finished,
+        tentative=state.outage.tentative if state.outage else 0,
     )
 
 
@@ -100,12 +104,16 @@ def taken_in_until(standings: Sequence[Standing]) -> int | None:
 def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool) -> str | None:
     """Which input the others wait for, in a sentence, if an operator has taken in all up to this time.
 
-    None if no tuple waits for an input that is behind, or the operator has not come as far as that itself.
+    None if no tuple waits for an input that is behind, or the operator has not come as far as that itself. Tentative
+    tuples wait for their own input: only a fork takes them in, which needs a bound.
 
     >>> orders = InputLag("orders", "streams/orders", 43_800_000_000, 0, 9, finished=False)
     >>> payments = InputLag("payments", "streams/payments", 43_385_000_000, 415_000_000, 0, finished=False)
     >>> waits_for([orders, payments], 43_385_000_000, is_timestamp=True)
     'waits for payments: its boundary is 12:03:05, orders is at 12:10:00 (9 tuples wait)'
+    >>> guessing = replace(payments, tentative=3)
+    >>> waits_for([guessing, replace(orders, waiting=0)], 43_385_000_000, is_timestamp=True)
+    'waits for payments: its boundary is 12:03:05 and 3 tuples behind it are only tentative'
     """
     known = [lag for lag in lags if lag.problem is None]
     last = min((lag for lag in known if not lag.finished), key=_reach, default=None)
@@ -114,14 +122,19 @@ def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool
     if last.boundary is not None and (until is None or until < last.boundary):
         return None
     ahead = [lag for lag in known if _reach(lag) > _reach(last) and lag.waiting]
-    if not ahead:
+    if not ahead and not last.tentative:
         return None
-    first = max(ahead, key=_reach)
+    first = max(ahead, key=_reach, default=last)
     texts = [_text(lag, is_timestamp=is_timestamp) for lag in (last, first)]
     days = {text.partition(" ")[0] for text in texts if text and " " in text}
     if is_timestamp and len(days) == 1:
         texts = [text and text.partition(" ")[2] for text in texts]
     own = f"its boundary is {texts[0]}" if texts[0] else "it has no boundary yet"
+    if last.tentative:
+        many = plural(last.tentative, "tuple")
+        own += f" and {many} behind it {'is' if last.tentative == 1 else 'are'} only tentative"
+    if first is last:
+        return f"waits for {last.name}: {own}"
     others = f"{first.name} is {f'at {texts[1]}' if texts[1] else 'finished'}"
     return f"waits for {last.name}: {own}, {others} ({plural(sum(lag.waiting for lag in ahead), 'tuple')} wait)"
 

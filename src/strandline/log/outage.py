@@ -6,7 +6,7 @@ Part of every append of an operator with a bound, and from then on of every appe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 State = Literal["STABLE", "UP_FAILURE", "STABILIZATION"]
@@ -32,10 +32,19 @@ class ForkStanding:
     """Tentative tuples since the last reconciliation, void or not."""
     attempt: str = ""
     """Which attempt made its state; empty if there is none to be found."""
+    problem: str = ""
+    """Why it has ended before its time: it begins again when the stable lineage moves. Empty if it has not."""
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
-        return asdict(self)
+        body = asdict(self)
+        if not self.problem:
+            del body["problem"]
+        return body
+
+    def begun_anew(self, problem: str = "") -> ForkStanding:
+        """The same without a state: one that is made of the stable one again, or has failed."""
+        return replace(self, bound=None, ordinal=0, boundary=None, attempt="", problem=problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +55,9 @@ class Outage:
     since_us: int = 0
     """When it came into this state, by the clock of its driver."""
     missing: tuple[int, ...] = ()
-    """Numbers of the inputs that tuples of others have waited for, longer than the bound."""
+    """Numbers of the inputs that tuples of others, or tentative ones of their own, have waited for, for the bound."""
     left_out: tuple[int, ...] = ()
-    """Numbers of the inputs that were missing while the forks moved: tuples of theirs may have come since."""
+    """Numbers of the inputs that were not complete where the forks have come: tuples of theirs may have come since."""
     target: int | None = None
     """STABILIZATION: the time up to which the forks had come when it began."""
     forks: tuple[ForkStanding, ...] = ()

@@ -17,6 +17,8 @@ from strandline.log import log_errors
 from strandline.log.block import Block
 from strandline.log.block_slice import OpenBlock, RowGroup
 from strandline.log.column_types import OFFSET
+from strandline.log.guesses import Guesses
+from strandline.log.kinds import Kind
 from strandline.log.leaf import Ints
 from strandline.log.listing import listed
 from strandline.log.log import END, Log
@@ -32,6 +34,8 @@ class InputStream:
     """Which an operator reads."""
     first: int = 0
     """No tuple before this offset is wanted: of a mark, or of the first block that a share knows."""
+    guesses: Guesses | None = None
+    """Tentative tuples that are wanted beside results."""
 
 
 class Horizon(NamedTuple):
@@ -51,6 +55,22 @@ def blocks_between(log: Log, partition: int, first: int, since: int | None, unti
     """
     log.require_kept(partition, first)
     return [block for block in listed(log, partition, first, END, since, until) if block.has_results]
+
+
+def guess_blocks(log: Log, partition: int, guesses: Guesses, since: int | None, until: int | None) -> list[Block]:
+    """The blocks that hold tentative tuples which count and may hold such a time, by offset.
+
+    The index knows the times of results, and so does a block that has some: these are not judged by their times.
+    """
+    found = listed(log, partition, guesses.first, guesses.end)
+    least = max((time for time in (since, guesses.since) if time is not None), default=None)
+    return [
+        block
+        for block in found
+        if block.has_guesses
+        and (block.has_results or least is None or block.time_max >= least)
+        and (block.has_results or until is None or block.time_min < until)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +115,15 @@ class WaitingTuples:
         """Looks up the blocks that are to be read; what was read and not taken is read again."""
         found = blocks_between(self._stream.log, self._partition, self._stream.first, self._since, self._until)
         self._unread: list[tuple[int, int, Block | RowGroup]] = [(b.time_min, b.first, b) for b in found]
+        guesses = self._stream.guesses
+        if guesses is not None:
+            more = guess_blocks(self._stream.log, self._partition, guesses, self._since, self._until)
+            least = _BEFORE_ALL if guesses.since is None else guesses.since
+            known = {b.first: b for b in (*found, *more)}
+            guessed = {b.first for b in more if b.has_results}
+            self._unread = [
+                (min(b.time_min, least) if b.first in guessed else b.time_min, b.first, b) for b in known.values()
+            ]
         heapq.heapify(self._unread)
         self._keep([])
 
@@ -130,7 +159,7 @@ class WaitingTuples:
             if isinstance(source, Block):
                 opened = OpenBlock(log, source)
                 heapq.heappop(self._unread)
-                for group in opened.groups(self._since, self._until):
+                for group in self._groups(opened):
                     heapq.heappush(self._unread, (group.time_min, group.first, group))
                 self._read_group(opened)
                 opened.release()
@@ -143,15 +172,37 @@ class WaitingTuples:
             log.refresh()
             self._find()
 
+    def _groups(self, opened: OpenBlock) -> list[RowGroup]:
+        """The row groups of a block that may hold what is wanted."""
+        found = opened.groups(self._since, self._until)
+        guesses = self._stream.guesses
+        if guesses is None or not opened.block.has_guesses:
+            return found
+        known = [time for time in (self._since, guesses.since) if time is not None]
+        return found + opened.groups(max(known, default=None), self._until, Kind.TENTATIVE)
+
     def _read_group(self, opened: OpenBlock) -> None:
         """Reads what comes next if it is of this block."""
         group = self._unread[0][2] if self._unread else None
         if not isinstance(group, RowGroup) or group.opened is not opened:
             return
-        chunk = self._within(group.first, group.read(self._columns))
+        table = group.read(self._columns)
+        if group.kind is Kind.TENTATIVE:
+            table = self._that_count(table)
+        chunk = self._within(group.first, table)
         heapq.heappop(self._unread)
         if len(chunk.times):
             self._add(chunk)
+
+    def _that_count(self, table: pa.Table) -> pa.Table:
+        """Those of tentative tuples that count."""
+        guesses = self._stream.guesses
+        assert guesses is not None
+        offsets = table.column(OFFSET).to_numpy()
+        kept = (offsets >= guesses.first) & (offsets < guesses.end)
+        if guesses.since is not None:
+            kept &= table.column(self._stream.log.spec.time).cast(pa.int64()).to_numpy() >= guesses.since
+        return table.filter(pa.array(kept))
 
     def _within(self, first: int, table: pa.Table) -> _Chunk:
         """The tuples of the times that are wanted, in order."""
@@ -198,6 +249,7 @@ class WaitingTuples:
 
 
 _NONE: Ints = np.empty(0, np.int64)
+_BEFORE_ALL = int(np.iinfo(np.int64).min)
 
 
 def _sorted(table: pa.Table, times: Ints) -> tuple[pa.Table, Ints]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from strandline.log.guesses import Guesses
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.share import Share
@@ -28,6 +29,8 @@ class SerialisedIntake:
 
     definition: Definition
     logs: tuple[Log, ...]
+    guesses: tuple[Guesses | None, ...] = ()
+    """Of each input the tentative tuples that are taken in beside results; none, for all but forks."""
 
     def ahead(self, partition: int, marks: Marks, until: int | None, rows: int) -> Iterator[Piece]:
         """The tuples from where the marks stand on with a time before `until`; none if that is not known."""
@@ -42,8 +45,9 @@ class SerialisedIntake:
         return serialised_input.replayed(streams, stretch.partition, stretch.first, stretch.begin, stretch.end, rows)
 
     def _streams(self, firsts: Sequence[int]) -> list[InputStream]:
-        wanted = zip(self.logs, self.definition.reads, firsts, strict=True)
-        return [InputStream(log, columns, first) for log, columns, first in wanted]
+        guesses = self.guesses or (None,) * len(self.logs)
+        wanted = zip(self.logs, self.definition.reads, firsts, guesses, strict=True)
+        return [InputStream(log, columns, first, guess) for log, columns, first, guess in wanted]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ class AvailableJob(OperatorJob):
         """Says how long tuples wait, before anything is taken in; what a driver before had begun goes on."""
         logs, output = self.inputs.logs, self.output
         self._operation = Operation(self._work.element, promise, logs, output, SYSTEM_CLOCK)
-        known, now_us = [log.state.boundary for log in logs], SYSTEM_CLOCK.now_us()
-        self._seen = Watch.resumed(known, output.state.outage, now_us, promise.bound_us)
+        states, now_us = [log.state for log in logs], SYSTEM_CLOCK.now_us()
+        known = [state.boundary for state in states]
+        self._seen = Watch.resumed(known, output.state.outage, now_us, promise.bound_us, states)
         self._unread_s: dict[int, float] = {}
         """By input that a task could not read, until when it is left alone."""
         self._has_more = False

@@ -1,0 +1,54 @@
+"""What a stream has to offer to those who take guesses for lack of results: tentative tuples that count, until when.
+
+The offsets and the time are those of one state of the log, so that whoever reads a moment later reads the same, though
+an undo may have been published meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strandline.log.log import Log
+from strandline.log.log_state import LogState
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tentative tuples of a partition that count."""
+
+    first: int
+    """None before this offset: it was undone, or dropped."""
+    end: int
+    since: int | None
+    """None before this time, up to which all results are there; None: there is no such time."""
+
+
+def guesses_of(log: Log, partition: int) -> Guesses | None:
+    """The tentative tuples of a partition that count as of the log's last refresh; None if there are none."""
+    state = log.state
+    fork = state.outage.forks[partition] if state.outage and state.outage.forks else None
+    if fork is None or not fork.tuples:
+        return None
+    return Guesses(max(fork.first, state.starts[partition]), state.ends[partition], state.boundaries[partition])
+
+
+def guessed_until(state: LogState) -> int | None:
+    """The time before which neither results nor tentative ones follow in any partition, if that is later than the
+    stable boundary; else None."""
+    if state.outage is None or not state.outage.forks:
+        return None
+    pairs = zip(state.boundaries, state.outage.forks, strict=True)
+    known = [_later(boundary, fork.boundary) for boundary, fork in pairs]
+    until = min((one for one in known if one is not None), default=None)
+    if until is None or None in known or (state.boundary is not None and until <= state.boundary):
+        return None
+    return until
+
+
+def undone_until(state: LogState) -> tuple[int, ...]:
+    """Per partition the offset behind the last undo; these change whenever guesses are void. Empty without a fork."""
+    return tuple(fork.first for fork in state.outage.forks) if state.outage else ()
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)
