@@ -55,3 +55,15 @@ def _counted(log: Log, partition: int) -> int:
             todo="let the operator begin anew with a new output stream, if it is to have replicas",
         )
     return counted
+
+
+def first_kept_result(log: Log, partition: int) -> int:
+    """The number of the oldest result that was not dropped; that of the next one if there is none."""
+    start, kept = log.state.starts[partition], 0
+    for block in listed(log, partition):
+        if block.first >= start:
+            kept += block.results
+        elif block.results:  # the first one, of which some were dropped
+            table = log.read_block(block, [])
+            kept += int((table.filter(is_result(table)).column(OFFSET).to_numpy() >= start).sum())
+    return _counted(log, partition) - kept

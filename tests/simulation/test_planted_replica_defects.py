@@ -1,0 +1,58 @@
+"""Defects that are planted in the reader of replicas on purpose are found by `replicas_world`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from strandline.availability import replica_reader
+from strandline.availability.replica_choice import ReplicaSight
+from strandline.availability.replica_set import ReplicaSet
+from strandline.availability.replica_story import Heard, Story
+from strandline.availability.replica_watch import ReplicaWatch
+from strandline.errors import StrandlineError
+from tests.simulation import replicas_world
+from tests.simulation.table_codec import table_codec
+from tests.simulation.test_planted_availability_defects import instead_of
+
+SEEDS = 60
+"""So many at the most until a planted defect is found."""
+
+DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "a replica that lacks what was read is used": lambda: mock.patch.object(ReplicaSight, "has", lambda *_: True),
+    "results go on one too late": lambda: instead_of(
+        replica_reader, "offset_of_result", lambda before, log, p, n: before(log, p, n + (n > 0))
+    ),
+    "results go on at the offset of another replica": lambda: instead_of(
+        replica_reader,
+        "ReplicaPlace",
+        lambda before, partitions, stream="", offsets=(): before(partitions, "replica0-1" if stream else "", offsets),
+    ),
+    "results before the fork of another are shown again": lambda: instead_of(
+        Heard, "of", lambda before, state, p, _: before(state, p, 0)
+    ),
+    "guesses go back in time": lambda: instead_of(
+        Story, "change_over", lambda before, story, *, goes_on, boundary: None
+    ),
+    "guesses of another are never undone": lambda: mock.patch.object(Story, "settle", lambda *_: None),
+    "a dead replica is waited for": lambda: mock.patch.object(ReplicaWatch, "is_behind", return_value=False),
+    "a lost disk goes unnoticed": lambda: instead_of(
+        ReplicaSet, "_require_unchanged", lambda before, own, n, log, *, has_moved: before(own, n, log, has_moved=True)
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found(name: str) -> None:
+    for seed in range(SEEDS):
+        try:
+            with DEFECTS[name](), table_codec():
+                replicas_world.run(seed)
+        except (StrandlineError, replicas_world.Violation):
+            return
+    pytest.fail(f"{SEEDS} seeds did not find it")
