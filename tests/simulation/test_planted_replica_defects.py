@@ -23,7 +23,7 @@ SEEDS = 60
 """So many at the most until a planted defect is found."""
 
 DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "a replica that lacks what was read is used": lambda: mock.patch.object(ReplicaSight, "has", lambda *_: True),
+    "a replica that lacks what was read is used": lambda: mock.patch.object(ReplicaSight, "has", return_value=True),
     "results go on one too late": lambda: instead_of(
         replica_reader, "offset_of_result", lambda before, log, p, n: before(log, p, n + (n > 0))
     ),
@@ -38,7 +38,7 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "guesses go back in time": lambda: instead_of(
         Story, "change_over", lambda before, story, *, goes_on, boundary: None
     ),
-    "guesses of another are never undone": lambda: mock.patch.object(Story, "settle", lambda *_: None),
+    "guesses of another are never undone": lambda: mock.patch.object(Story, "settle", return_value=None),
     "a dead replica is waited for": lambda: mock.patch.object(ReplicaWatch, "is_behind", return_value=False),
     "a lost disk goes unnoticed": lambda: instead_of(
         ReplicaSet, "_require_unchanged", lambda before, own, n, log, *, has_moved: before(own, n, log, has_moved=True)

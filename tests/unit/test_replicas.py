@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from strandline.availability.replica_place import ReplicaPlace
-from strandline.availability.replica_reader import ReplicaReader, snapshot
+from strandline.availability.replica_reader import ReplicaReader
 from strandline.availability.replica_set import ReplicaSet
+from strandline.availability.replica_snapshot import snapshot
 from strandline.clock import ManualClock
 from strandline.errors import OptionError, StorageError, StreamMismatchError
 from strandline.log import spec as spec_

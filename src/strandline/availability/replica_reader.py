@@ -19,10 +19,8 @@ from strandline.availability.replica_set import MISSING, ReplicaSet
 from strandline.availability.replica_story import Heard, Story
 from strandline.availability.replica_watch import results_of
 from strandline.errors import StreamMismatchError
-from strandline.log.column_types import KIND
 from strandline.log.log import Log
 from strandline.log.result_ordinals import first_kept_result, offset_of_result
-from strandline.log.tentative_results import TENTATIVE
 
 LOOK_EVERY_S = 0.1
 _NOWHERE = -1
@@ -144,38 +142,6 @@ class ReplicaReader:
         partitions[story.partition], offsets[story.partition] = story.place, offset
         self._place = replace(self._place, partitions=tuple(partitions), offsets=tuple(offsets))
         yield from story.told()
-
-
-def snapshot(replicas: ReplicaSet, *, tentative: bool = False) -> Iterator[pa.Table]:
-    """The results that the best replica has now, partition by partition, with `_partition` and `_result`.
-
-    With `tentative` the tentative ones that count follow behind all others, and a column `_tentative` tells them apart.
-    Raises if there is no replica to be read.
-    """
-    reader = ReplicaReader(replicas)
-    guesses: list[pa.Table] = []
-    for table in reader.poll():
-        kinds = table.column(KIND).to_pylist()
-        if "undo" in kinds:  # the replica was lost on the way, and another knew better
-            number = table.column("_partition")[0]
-            guesses = [guess for guess in guesses if guess.column("_partition")[0] != number]
-        for kind, found in (("stable", None), ("tentative", guesses)):
-            chosen = table.filter(pa.array([own == kind for own in kinds]))
-            if not len(chosen):
-                continue
-            if found is not None:
-                found.append(chosen)
-            else:
-                yield _shown(chosen, tentative=tentative, is_guess=False)
-    if reader.current is None:
-        raise replicas.nobody()
-    if tentative:
-        yield from (_shown(guess, tentative=True, is_guess=True) for guess in guesses)
-
-
-def _shown(table: pa.Table, *, tentative: bool, is_guess: bool) -> pa.Table:
-    table = table.drop_columns([KIND])
-    return table.append_column(TENTATIVE, pa.repeat(pa.scalar(is_guess), len(table))) if tentative else table
 
 
 def _oldest(log: Log) -> ReplicaPlace:
