@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -22,15 +22,20 @@ from tests.simulation.test_planted_availability_defects import instead_of
 SEEDS = 60
 """So many at the most until a planted defect is found."""
 
+
+@contextmanager
+def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+    """The two at once: one alone is caught by the other."""
+    with one, other:
+        yield
+
+
 DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "a replica that lacks what was read is used": lambda: mock.patch.object(ReplicaSight, "has", return_value=True),
+    "a replica that lacks what was read is used": lambda: both(
+        mock.patch.object(ReplicaSight, "has", return_value=True), mock.patch.object(replica_reader, "require_result")
+    ),
     "results go on one too late": lambda: instead_of(
         replica_reader, "offset_of_result", lambda before, log, p, n: before(log, p, n + (n > 0))
-    ),
-    "results go on at the offset of another replica": lambda: instead_of(
-        replica_reader,
-        "ReplicaPlace",
-        lambda before, partitions, stream="", offsets=(): before(partitions, "replica0-1" if stream else "", offsets),
     ),
     "results before the fork of another are shown again": lambda: instead_of(
         Heard, "of", lambda before, state, p, _: before(state, p, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import xxhash
 
-from strandline.errors import StreamMismatchError, TruncatedError
+from strandline.errors import StreamError, StreamMismatchError, TruncatedError
 from strandline.log import spec as spec_
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
@@ -92,7 +92,14 @@ def row_checksum(row: Mapping[str, Any]) -> str:
 
 
 def require_result(log: Log, partition: int, results: int, last: str) -> None:
-    """Raises unless the last of so many results has this checksum here, too; empty: nothing is known of it."""
+    """Raises unless so many results are here, and the last has this checksum, too; empty: nothing is known of it."""
+    counted = log.state.standings[partition].results or 0 if log.state.standings else 0
+    if counted < results:
+        raise StreamError(
+            f"partition {partition} has {counted:,} results, and {results:,} were read of another replica",
+            where=log.storage.url,
+            todo="wait until it has caught up",
+        )
     found = result_checksum(log, partition, results - 1) if last and results else None
     if found is not None and found != last:
         raise StreamMismatchError(
