@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from random import Random
 from unittest import mock
 
@@ -49,6 +49,7 @@ from tests.operator_streams import bits
 from tests.simulation.failing_inputs import FailingInputs, Network, ReachableFolder
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.operator_world import Violation, require, small_index, small_state
+from tests.simulation.shown_results import Shown
 from tests.simulation.simulated_operators import (
     SimulatedOperator,
     some_aggregate,
@@ -179,19 +180,6 @@ class Replica:
         return found
 
 
-@dataclass
-class Shown:
-    """What the reader's user has made of one partition, kept together with the reader's place."""
-
-    stable: list[pa.Table] = field(default_factory=list)
-    many: int = 0
-    guesses: list[int] = field(default_factory=list)
-    """Times of the tentative results that count."""
-    is_open: bool = False
-    floor: int | None = None
-    """The latest time of a guess that counted when the replica was changed."""
-
-
 class ReplicasWorld:
     """The disk, the clock, the replicas and the reader."""
 
@@ -318,31 +306,14 @@ class ReplicasWorld:
         if self.last is not None and self.last != self.reader.place.stream:
             self.changes += 1
             for shown in self.shown:
-                shown.floor = max(shown.guesses, default=None)
+                shown.change_over()
         self.last = self.reader.place.stream
-        kinds, before = table.column("_kind").to_pylist(), table.column("_result").to_pylist()
-        times = table.column(self.spec("any").time).cast(pa.int64()).to_pylist()
-        for at, kind in enumerate(kinds):
-            require(before[at] == own.many, kind, "stands behind", before[at], "results, and", own.many, "were shown")
-            if kind == "stable":
-                require(own.floor is None, "a result, and the guesses of another replica are not undone")
-                own.stable.append(table.slice(at, 1).select(columns))
-                own.many += 1
-            elif kind == "tentative":
-                require(own.floor is None or times[at] >= own.floor, "a guess for", times[at], "behind", own.floor)
-                own.guesses.append(times[at])
-                own.is_open = True
-                self.tentative += 1
-            elif kind == "undo":
-                require(bool(own.guesses), "an undo of nothing")
-                own.guesses, own.floor = [], None
-            else:
-                require(own.is_open and not own.guesses, "reconciliation is done, and", own)
-                own.is_open = False
+        own.take(table, columns, self.spec("any").time)
+        self.tentative += table.column("_kind").to_pylist().count("tentative")
 
     def _check_end(self) -> None:
         for p, own in enumerate(self.shown):
-            require(not own.is_open and not own.guesses, "all is over, and something is tentative", own.guesses)
+            own.check_end()
             tuples = self.source.placed(p, self.source.there(p, None, END_OF_TIME, frozenset()))
             right = self.operator.expected(tuples, END_OF_TIME).results
             found = bits(pa.concat_tables([self.spec("any").arrow.empty_table(), *own.stable]))
