@@ -269,8 +269,10 @@ def test_a_reader_that_died_goes_on_from_what_it_kept(is_there: bool) -> None:
 
 def test_a_place_in_other_replicas_is_refused() -> None:
     place = ReplicaPlace.from_json(_place_after(failing("a", 20)))
-    with pytest.raises(StreamMismatchError, match="stood in 2 partitions, the replicas have 1"):
-        ReplicaReader(replicas(Written("a"), Written("b")), replace(place, partitions=place.partitions * 2))
+    others = [Written(name, upstream={"stream": "other", "path": "streams/other"}) for name in "ab"]
+    with pytest.raises(StreamMismatchError, match="the place of a reader of other streams"):
+        ReplicaReader(replicas(*others), place)
+    ReplicaReader(replicas(Written("c"), Written("d")), place)  # others, and replicas of those all the same
 
 
 # ---------------------------------------------------------------------- reading what is there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,12 @@ def require_same_operator(spec: StreamSpec, other: StreamSpec, where: str) -> No
     """Raises unless two streams are made by the same operator over the same inputs, as they are by now."""
     if problem := _difference(spec, other):
         raise StreamMismatchError(f"these streams are no replicas: {problem}", where=where, todo=_TODO)
+
+
+def group_of(spec: StreamSpec) -> str:
+    """What replicas of each other have in common, and no other stream has: a checksum of operator and inputs."""
+    body = [_compared(spec.operator), [origin.stream for origin in origins_of(spec.upstream)], spec.partitions]
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(json.dumps(body, sort_keys=True).encode())}"
 
 
 def stream_id(log: Log) -> str:

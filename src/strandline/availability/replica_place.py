@@ -32,6 +32,8 @@ class ReplicaPlace:
     """What was shown of all partitions, and which replica it was read from."""
 
     partitions: tuple[ResultPlace, ...]
+    group: str
+    """Of which replicas, see `replica_check.group_of`."""
     stream: str = ""
     """The id of that replica's stream."""
     offsets: tuple[int, ...] = ()
@@ -50,4 +52,4 @@ class ReplicaPlace:
     def from_json(cls, body: Mapping[str, Any]) -> ReplicaPlace:
         """What `to_json` gave."""
         places = tuple(ResultPlace(**place) for place in body["partitions"])
-        return cls(places, body["stream"], tuple(body["offsets"]))
+        return cls(places, body["group"], body["stream"], tuple(body["offsets"]))

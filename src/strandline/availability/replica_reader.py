@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from strandline.availability.replica_check import require_result
+from strandline.availability.replica_check import group_of, require_result
 from strandline.availability.replica_choice import choose
 from strandline.availability.replica_place import ReplicaPlace, ResultPlace
 from strandline.availability.replica_set import MISSING, ReplicaSet
@@ -30,11 +30,11 @@ class ReplicaReader:
     """Reads replicas from the oldest result on, or from where another reader stood."""
 
     def __init__(self, replicas: ReplicaSet, place: ReplicaPlace | None = None) -> None:
-        if place is not None and len(place.partitions) != replicas.spec.partitions:
+        if place is not None and place.group != group_of(replicas.spec):
             raise StreamMismatchError(
-                f"the reader stood in {len(place.partitions)} partitions, the replicas have {replicas.spec.partitions}",
-                where=replicas.spec.id,
-                todo="go on with the place of a reader of these replicas",
+                "this is the place of a reader of other streams: their operator or its inputs are not the same",
+                where=f"a place in {place.stream}, replicas such as {replicas.spec.id}",
+                todo="go on from the place of a reader of these replicas, or begin anew, without a place",
             )
         self._set = replicas
         self._place = place
@@ -113,7 +113,7 @@ class ReplicaReader:
             stories.append(story)
         self._stable_from = stable_from
         # Who goes on from here before all of it was told must not take the rest for told.
-        self._place = ReplicaPlace(place.partitions, log.spec.id, (_NOWHERE,) * len(offsets))
+        self._place = ReplicaPlace(place.partitions, place.group, log.spec.id, (_NOWHERE,) * len(offsets))
         for story, offset in zip(stories, offsets, strict=True):
             yield from self._told(story, offset)
 
@@ -146,7 +146,8 @@ class ReplicaReader:
 
 def _oldest(log: Log) -> ReplicaPlace:
     """Before the first result that a replica has."""
-    return ReplicaPlace(tuple(ResultPlace(first_kept_result(log, p)) for p in range(log.spec.partitions)))
+    places = (ResultPlace(first_kept_result(log, p)) for p in range(log.spec.partitions))
+    return ReplicaPlace(tuple(places), group_of(log.spec))
 
 
 def _offset(log: Log, partition: int, stable_from: int) -> int:
