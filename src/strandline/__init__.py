@@ -68,6 +68,7 @@ from strandline.spark.joining import Join
 from strandline.spark.keyed import Keyed
 from strandline.spark.partition_wide import PartitionWide
 from strandline.spark.query import Query
+from strandline.spark.replicas import Replicas, replicas
 from strandline.spark.session import register, session
 from strandline.spark.shaped import Shaped
 from strandline.spark.stream import Stream, stream
@@ -105,6 +106,7 @@ __all__ = [
     "PartitionWide",
     "Policy",
     "Query",
+    "Replicas",
     "SchemaError",
     "SecondWriterError",
     "Shaped",
@@ -141,6 +143,7 @@ __all__ = [
     "percentile",
     "persist",
     "register",
+    "replicas",
     "session",
     "session_window",
     "source",

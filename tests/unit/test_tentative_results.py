@@ -17,7 +17,7 @@ from strandline.availability.plain_availability import Entry, counted
 from strandline.cli.tail_changes import Chosen, show_changes
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, FormatVersionError, StreamMismatchError, TruncatedError
-from strandline.log import manifest
+from strandline.log import manifest, result_ordinals
 from strandline.log.block import Block
 from strandline.log.block_sequence import BlockSequence
 from strandline.log.bounds import Bounds
@@ -207,8 +207,12 @@ def test_a_standing_reaches_as_far_back_when_other_tuples_follow() -> None:
 # ---------------------------------------------------------------------- the n-th result
 
 
+@pytest.mark.parametrize("span", [1, 2, 64])
 @pytest.mark.parametrize("is_compacted", [False, True])
-def test_the_nth_result_is_found_between_all_that_is_none(is_compacted: bool) -> None:
+def test_the_nth_result_is_found_between_all_that_is_none(
+    is_compacted: bool, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_ordinals, "_SPAN", span)
     output = story()
     output.append([(Kind.RESULT, 30), (Kind.RESULT, 40), (Kind.UNDO, 0), (Kind.REC_DONE, 0)], STABLE, 40)
     if is_compacted:

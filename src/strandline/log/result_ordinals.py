@@ -11,12 +11,15 @@ from strandline.log.kinds import is_result
 from strandline.log.listing import listed
 from strandline.log.log import Log
 
+_SPAN = 64
+"""Results are looked for among so many of the last tuples first: whoever asks has usually read nearly all."""
+
 
 def offset_of_result(log: Log, partition: int, ordinal: int) -> int:
     """The offset of the result before which there are `ordinal` others; the end of the partition if it is to come.
 
     Raises `TruncatedError` if it was dropped, `StreamMismatchError` if the results of this stream were not counted. It
-    takes a list of the partition's blocks, and one of them.
+    takes a list of the partition's blocks from there on, and one of them.
     """
     counted = _counted(log, partition)
     if ordinal >= counted:
@@ -29,15 +32,21 @@ def offset_of_result(log: Log, partition: int, ordinal: int) -> int:
 
 
 def _found(log: Log, partition: int, ordinal: int, counted: int) -> int:
-    before = counted
-    for block in reversed(listed(log, partition)):
-        before -= block.results
-        if before <= ordinal:
-            table = log.read_block(block, [])
-            offsets = table.filter(is_result(table)).column(OFFSET).to_numpy()
-            found = int(offsets[ordinal - before])
-            log.require_kept(partition, found)
-            return found
+    span = _SPAN
+    start, end = log.state.starts[partition], log.state.ends[partition]
+    while True:
+        before = counted
+        for block in reversed(listed(log, partition, end - span)):
+            before -= block.results
+            if before <= ordinal:
+                table = log.read_block(block, [])
+                offsets = table.filter(is_result(table)).column(OFFSET).to_numpy()
+                found = int(offsets[ordinal - before])
+                log.require_kept(partition, found)
+                return found
+        if end - span <= start:
+            break
+        span *= 8
     log.require_kept(partition, log.state.starts[partition] - 1)
     raise CorruptManifestError(
         f"partition {partition} counts {counted:,} results and holds {counted - before:,}",
@@ -55,3 +64,15 @@ def _counted(log: Log, partition: int) -> int:
             todo="let the operator begin anew with a new output stream, if it is to have replicas",
         )
     return counted
+
+
+def first_kept_result(log: Log, partition: int) -> int:
+    """The number of the oldest result that was not dropped; that of the next one if there is none."""
+    start, kept = log.state.starts[partition], 0
+    for block in listed(log, partition):
+        if block.first >= start:
+            kept += block.results
+        elif block.results:  # the first one, of which some were dropped
+            table = log.read_block(block, [])
+            kept += int((table.filter(is_result(table)).column(OFFSET).to_numpy() >= start).sum())
+    return _counted(log, partition) - kept

@@ -1,0 +1,144 @@
+"""`sl.replicas(a, b)`: the same operator at work several times, read as one stream from whichever is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.availability.replica_choice import choose
+from strandline.availability.replica_place import ReplicaPlace
+from strandline.availability.replica_reader import ReplicaReader
+from strandline.availability.replica_set import PATIENCE_US, ReplicaSet
+from strandline.availability.replica_snapshot import snapshot, snapshot_schema
+from strandline.errors import OptionError
+from strandline.log.bounds import Bound
+from strandline.log.outage import State
+from strandline.log.storage.redaction import redacted_url
+from strandline.spark.place import Place
+from strandline.spark.stream import Stream
+from strandline.units import Duration, duration_us
+from strandline.wording import plural
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSummary:
+    """One replica as it is now."""
+
+    path: str
+    state: State | None
+    """None if it cannot be read."""
+    results: int
+    """How many it has published in all, over all partitions."""
+    is_behind: bool
+    """Whether others have been ahead of it for longer than the patience, as far as this object has looked."""
+    is_chosen: bool
+    """Whether a reader that begins now reads this one."""
+    problem: str
+    """Why it cannot be read; empty if it can."""
+
+
+class Replicas:
+    """Replicas of an operator's stream. Every method sees what is published when it is called."""
+
+    def __init__(self, places: tuple[Place, ...], patience_us: int = PATIENCE_US) -> None:
+        self._places = places
+        self._patience_us = patience_us
+        self._set = self._opened()
+
+    def _opened(self) -> ReplicaSet:
+        return ReplicaSet([place.open for place in self._places], patience_us=self._patience_us)
+
+    def __repr__(self) -> str:
+        spec = self._set.spec
+        paths = ", ".join(repr(redacted_url(place.url)) for place in self._places)
+        return f"Replicas({paths}, {plural(spec.partitions, 'partition')})"
+
+    @property
+    def partitions(self) -> int:
+        """Into how many partitions the keys are spread."""
+        return self._set.spec.partitions
+
+    def describe(self) -> list[ReplicaSummary]:
+        """Every replica: how it is, what it has, and which one is read."""
+        sights = self._set.look()
+        chosen = choose(sights, (0,) * self.partitions)
+        found = []
+        for number, (place, sight) in enumerate(zip(self._places, sights, strict=True)):
+            problem = self._set.problems[number]
+            found.append(
+                ReplicaSummary(
+                    redacted_url(place.url),
+                    sight.state if sight else None,
+                    sum(sight.results) if sight else 0,
+                    sight.is_behind if sight else False,
+                    number == chosen,
+                    problem.what if problem else "",
+                )
+            )
+        return found
+
+    # ------------------------------------------------------------------ reading
+
+    def read(
+        self, spark: SparkSession, *, since: Bound | None = None, until: Bound | None = None, positions: bool = False
+    ) -> DataFrame:
+        """The results of the best replica as a DataFrame, from the time `since` on and before the time `until`.
+
+        The DataFrame is that of one replica: should it be lost while the DataFrame is in use, call `read` again. See
+        `Stream.read`. Offsets mean another place in each replica, so bounds are times only, and `positions` refused.
+        """
+        for name, bound in (("since", since), ("until", until)):
+            if isinstance(bound, Mapping):
+                raise OptionError(f"{name}= takes times only of replicas", todo="their offsets are not the same")
+        if positions:
+            raise OptionError("positions=True of replicas", todo="their offsets are not the same; read one of them")
+        chosen = choose(self._set.look(), (0,) * self.partitions)
+        if chosen is None:
+            raise self._set.nobody()
+        place = self._places[chosen]
+        return Stream(place.url, place.options).read(spark, since=since, until=until)
+
+    def to_arrow(self, *, tentative: bool = False) -> pa.Table:
+        """The results as one Arrow table, with `_partition` and `_result`, the number of a result in its partition.
+
+        With `tentative` those follow that no undo has voided, and a column `_tentative`. A replica that is lost on the
+        way is no matter as long as another is there.
+        """
+        tables = list(snapshot(self._set, tentative=tentative))
+        return pa.concat_tables([snapshot_schema(self._set, tentative=tentative).empty_table(), *tables])
+
+    def follow(
+        self, place: Mapping[str, Any] | None = None, *, every: Duration = "100 ms"
+    ) -> Iterator[tuple[pa.Table, dict[str, Any]]]:
+        """What happens, as Arrow tables, each with the place behind it; from the oldest result on, or from a place.
+
+        `_kind` is "stable", "tentative", "undo" (the tentative ones of this `_partition` are void) or "rec_done";
+        `_result` says how many stable results of the partition come before. Whoever keeps a place together with what
+        was made of the tables up to it, and goes on from there, has every stable result once. Waits while there is
+        nothing to read; ends with the stream.
+        """
+        known = None if place is None else ReplicaPlace.from_json(place)
+        reader = ReplicaReader(self._opened(), known)
+        for table in reader.follow(duration_us(every, "every") / 1_000_000):
+            assert reader.place is not None
+            yield table, reader.place.to_json()
+
+
+def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, patience: Duration = "3 s") -> Replicas:
+    """Replicas as one stream: `sl.replicas("streams/average-1", "streams/average-2").to_arrow()`.
+
+    They are streams of the same operator over the same inputs; raises if they are not, with what differs. One that is
+    STABLE is read first, then the one with the most results. A replica that cannot be read, that lacks what was read,
+    or that others are ahead of for longer than `patience` is not read as long as there is another.
+    """
+    for path in paths:
+        if not isinstance(path, str):
+            raise OptionError(f"{path!r} is not the path of a replica", todo="give the paths of streams, one by one")
+    places = tuple(Place(path, options=dict(storage_options or {})) for path in paths)
+    return Replicas(places, duration_us(patience, "patience"))
