@@ -9,6 +9,7 @@
 """
 
 import importlib
+from typing import Any
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import (
@@ -156,7 +157,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """`sl.testing`, the kit for tests, is loaded when it is asked for; nothing else here knows of it."""
     if name == "testing":
         return importlib.import_module("strandline.testing")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.two_inputs import Deaths, Life, write_files
+from tests.crash.lives import Life
+from tests.crash.two_inputs import Deaths, write_files
 
 LIVES = [
     Life("after-manifest@2", "smoothed", tasks_die=("before-block:smoothed",), policy="instant"),

@@ -12,7 +12,8 @@ import pytest
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
 from tests.crash.conftest import finish, processes
-from tests.crash.test_operator_killed import Case, Life
+from tests.crash.lives import Life
+from tests.crash.test_operator_killed import Case
 
 CLUSTER = Life(master="local-cluster[2,1,1024]")
 
@@ -30,7 +31,7 @@ def executors(session: int) -> list[int]:
 @pytest.mark.long
 def test_an_executor_killed_in_mid_stream_changes_no_result_and_leaves_the_state(folder: Path, tmp_path: Path) -> None:
     case = Case(tmp_path, "fused", "sliding count", folder)
-    child = case.start(CLUSTER, tmp_path / "nobody")
+    child = case.program.start(CLUSTER, tmp_path / "nobody")
     while not list(case.output.glob("commits/*.json")) and child.poll() is None:
         time.sleep(0.05)
     running = executors(child.pid)

@@ -15,7 +15,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.recovery.stream_definition import definition_of
 from tests.crash.conftest import PATIENCE_S
-from tests.crash.test_operator_killed import results
+from tests.crash.lives import results
 from tests.operator_streams import bits
 from tests.simulation.simulated_operators import SimulatedAggregate
 from tests.simulation.specifications import Gap, with_gaps

@@ -25,7 +25,7 @@ from strandline.log.standing import Standing
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.testing.items import append_items, item_spec
 from tests.crash.conftest import finish, kill, output_of, processes
-from tests.crash.test_operator_killed import results
+from tests.crash.lives import results
 
 PROGRAM = Path(__file__).with_name("standalone_program.py")
 HOSTS = ("127.0.0.2", "127.0.0.3")
