@@ -91,8 +91,8 @@ class Averages:
         )
         self.log = Log.create(storage, spec, clock)
 
-    def step(self, tuples_max: int = 1) -> Done:
-        """Takes in the next commit of the items (or more, up to `tuples_max` tuples) and publishes what came of it."""
+    def step(self, tuples_max: int) -> Done:
+        """Takes in the next commits of the items, about `tuples_max` tuples, and publishes what came of it."""
         writer = Writer("bench", "bench", self.log.state.seq + 1)
         element = Element(self.plan, self.policy, tuples_max=tuples_max)
         return run_batch(element, (self._items.log,), self.log, self._run, writer, self._clock)[0]

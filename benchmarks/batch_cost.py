@@ -42,7 +42,7 @@ def step_cost(few: int, many: int, tuples: int, steps: int, folder: Path) -> dic
         for first in range(0, keys, 500_000):
             ids = order[first : first + 500_000]
             items.append(ids, rng.random(len(ids)))
-            operator.step()
+            operator.step(len(ids))
         operators[name] = (items, operator, keys)
     seconds: dict[str, list[float]] = {name: [] for name in operators}
     touched: dict[str, int] = {}
@@ -51,7 +51,7 @@ def step_cost(few: int, many: int, tuples: int, steps: int, folder: Path) -> dic
             ids = rng.integers(0, keys, tuples)
             touched[name] = len(np.unique(ids))
             items.append(ids, rng.random(tuples))
-            taken = operator.step().seconds
+            taken = operator.step(tuples).seconds
             if turn >= _SETTLE:
                 seconds[name].append(taken)
     assert all(operator.log.state.standings[0].open == keys for _, operator, keys in operators.values())

@@ -33,7 +33,8 @@ from benchmarks import aggregate, transform_with_state
 from benchmarks.averages import COLUMNS, Averages, Items
 from benchmarks.checkpoint_cost import POLICY
 from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_operator import TuplePass
 from strandline.processing.state_folders import FOLDER_VARIABLE
 from strandline.testing import MemoryStorage
@@ -118,7 +119,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
 
 def definition() -> KeyedDefinition:
     """The function over items without Spark."""
-    return KeyedDefinition.of(averages, KeyedInput(COLUMNS, ("item_id",), "item_time", 0))
+    return KeyedDefinition.of(averages, GivenInput(COLUMNS, ("item_id",), "item_time", 0))
 
 
 def _kernel(keys: int, tuples: int, batch: int) -> float:

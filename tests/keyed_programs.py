@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
 
@@ -98,7 +99,7 @@ def everything(state: Any, row: Any, out: Any) -> int:
 
 def definition(function: Any, key: tuple[str, ...], time: str = "t", lateness: int = 4) -> KeyedDefinition:
     """The function over an input with the columns above."""
-    return KeyedDefinition.of(function, KeyedInput(COLUMNS, key, time, lateness))
+    return KeyedDefinition.of(function, GivenInput(COLUMNS, key, time, lateness))
 
 
 def programs() -> dict[str, KeyedDefinition]:

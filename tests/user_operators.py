@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.operators.partition_wide.definition import PartitionInput, PartitionWideDefinition
+from strandline.operators.given_input import GivenInput
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from tests.operator_streams import COLUMNS, LATENESS
 
@@ -86,5 +87,5 @@ class Sorted(UserOperator):
 
 def definition(operator: UserOperator, inputs: int = 1) -> PartitionWideDefinition:
     """Such an operator over one stream, or over several."""
-    given = PartitionInput(COLUMNS, ("k",), "t", LATENESS if inputs == 1 else 0)
+    given = GivenInput(COLUMNS, ("k",), "t", LATENESS if inputs == 1 else 0)
     return PartitionWideDefinition.over(operator, given, ("t",) * (inputs - 1))

@@ -24,7 +24,8 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.upstream import Origin, upstream_of
-from strandline.operators.partition_wide.definition import PartitionInput, PartitionWideDefinition
+from strandline.operators.given_input import GivenInput
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.processing import batch as batches_
 from strandline.processing import step
@@ -89,7 +90,7 @@ _SCHEMA = pa.schema(
 
 def definition() -> PartitionWideDefinition:
     """The operator as a program says it."""
-    return PartitionWideDefinition.over(Every(), PartitionInput(COLUMNS, ("k",), "t", LATENESS))
+    return PartitionWideDefinition.over(Every(), GivenInput(COLUMNS, ("k",), "t", LATENESS))
 
 
 def work(inputs: Sequence[Log], output: Log, cache: Path) -> None:

@@ -24,7 +24,8 @@ from strandline.log.manifest import Writer
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.upstream import Origin, upstream_of
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
 from strandline.processing import batch as batches_
@@ -97,7 +98,7 @@ def definition(name: str, version: int) -> KeyedDefinition:
     function = {1: first_version, 2: second_version}[version]
     made = keyed(state=STATE, output=OUTPUT, expire=EXPIRE, on_expire=farewell, emit=2, version=version)(function)
     lateness, more = (LATENESS, ()) if name == "one" else (0, ("t",))
-    return KeyedDefinition.of(made, KeyedInput(COLUMNS, ("k",), "t", lateness), more)
+    return KeyedDefinition.of(made, GivenInput(COLUMNS, ("k",), "t", lateness), more)
 
 
 def rows(number: int, first: int, end: int) -> list[Row]:

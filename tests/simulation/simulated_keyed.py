@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.log.spec import StreamSpec
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.plain_keyed import PlainKeyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
@@ -85,7 +86,7 @@ class SimulatedKeyed:
 
 @cache
 def _definition(function: KeyedFunction, key: str, inputs: int) -> KeyedDefinition:
-    given = KeyedInput(COLUMNS, (key,), "t", LATENESS if inputs == 1 else 0)
+    given = GivenInput(COLUMNS, (key,), "t", LATENESS if inputs == 1 else 0)
     return KeyedDefinition.of(function, given, ("t",) * (inputs - 1))
 
 

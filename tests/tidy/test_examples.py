@@ -191,5 +191,6 @@ def test_a_model_that_was_killed_is_off_by_what_its_policy_lets_it_lose(tmp_path
     assert lost["instant"] == rmse["instant"] == 0
     assert 0 <= lost["partial"] < lost["none"]
     assert rmse["partial"] < rmse["none"] / 2
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    lines = [line for line in done.stdout.splitlines() if str(tmp_path) not in line]  # which may be of any length
+    assert max(map(len, lines)) <= 80
     assert (tmp_path / "errors.svg").read_text().startswith("<svg")

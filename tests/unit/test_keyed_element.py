@@ -15,7 +15,8 @@ from strandline.errors import CorruptionError, InputError, StreamMismatchError
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import EMIT
 from strandline.processing.kernel_warm_up import Kernels, live_in_small
@@ -40,7 +41,7 @@ def count(state: Any, row: Any, out: Any) -> int:
 
 
 def definition(function: Any, key: str = "k") -> KeyedDefinition:
-    return KeyedDefinition.of(function, KeyedInput(COLUMNS, (key,), "t", LATENESS))
+    return KeyedDefinition.of(function, GivenInput(COLUMNS, (key,), "t", LATENESS))
 
 
 class World:

@@ -14,8 +14,9 @@ from pyspark import cloudpickle
 
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
+from strandline.operators.given_input import GivenInput
 from strandline.operators.partition_wide import state_values
-from strandline.operators.partition_wide.definition import PartitionInput, PartitionWideDefinition
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator
 from tests.user_operators import Running, Sorted, definition
 
@@ -101,7 +102,7 @@ def test_an_operator_travels_by_cloudpickle_and_is_the_same_there() -> None:
 
 def over(operator: Any, **given: Any) -> PartitionWideDefinition:
     known = {"columns": {"k": "long", "t": "timestamp"}, "key": ("k",), "time": "t", "lateness": 0}
-    return PartitionWideDefinition.over(operator, PartitionInput(**{**known, **given}))
+    return PartitionWideDefinition.over(operator, GivenInput(**{**known, **given}))
 
 
 def plain(**attributes: Any) -> Any:
@@ -136,9 +137,7 @@ def test_what_cannot_be_an_operator_is_refused_at_once(operator: Any, kind: type
 
 def test_advance_needs_a_lateness() -> None:
     with pytest.raises(OptionError, match=r"Sorted.advance would never be called"):
-        PartitionWideDefinition.over(
-            Sorted(), PartitionInput({"k": "long", "t": "long", "s": "string"}, ("k",), "t", None)
-        )
+        PartitionWideDefinition.over(Sorted(), GivenInput({"k": "long", "t": "long", "s": "string"}, ("k",), "t", None))
 
 
 def test_the_policy_is_instant_unless_another_is_chosen_and_never_cec() -> None:

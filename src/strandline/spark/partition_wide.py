@@ -7,11 +7,9 @@ from typing import Final
 
 from strandline.checkpoint.policy import Policy, instant
 from strandline.errors import OptionError
-from strandline.log.column_types import fields_of
-from strandline.operators.input_shapes import InputShapes
-from strandline.operators.partition_wide.definition import PartitionInput, PartitionWideDefinition
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
-from strandline.spark.aggregation import require_columns
+from strandline.spark.applied_inputs import AppliedInputs
 from strandline.spark.operator_description import OperatorDescription
 from strandline.spark.processing_element import Input
 from strandline.spark.reprs import operator_html, operator_text
@@ -43,16 +41,6 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
 
 def applied_class(input_: Input, operator: UserOperator) -> PartitionWide:
     """The operator over the partitions of the input; raises OptionError or SchemaError if it cannot be."""
-    spec, inputs = input_.input_spec, input_.members
-    if len(inputs) > 1 and input_.shape:
-        raise OptionError(
-            "where(…) or select(…) between a union and an operator of yours",
-            todo="put it before: sl.union(a.where(…), b.where(…)).apply(Model())",
-        )
-    lateness = spec.lateness if len(inputs) == 1 else 0  # tuples of several come in the order of their times
-    given = PartitionInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, lateness)
-    before = InputShapes.of([one.shape for one in inputs])
-    made = PartitionWideDefinition.over(operator, given, [other.input_spec.time for other in inputs[1:]], before)
-    for other, names in zip(inputs[1:], made.takes[1:], strict=True):
-        require_columns(inputs[0], made.takes[0], other, names)
-    return PartitionWide([one.bare for one in inputs], made)
+    inputs = AppliedInputs(input_, "an operator of yours", "Model()")
+    made = PartitionWideDefinition.over(operator, inputs.given, inputs.more_times, inputs.before)
+    return PartitionWide(inputs.bare(made.takes), made)

@@ -76,6 +76,18 @@ def _end() -> None:
         stopping.start()
         while stopping.is_alive():
             stopping.join(BLINK_S)
+    if getattr(sys, "last_type", None) is KeyboardInterrupt:
+        _remind_python_of_the_interruption()
+
+
+def _remind_python_of_the_interruption() -> None:
+    """Lets the process end as interrupted ones do (-SIGINT, which a shell's loop looks for), and not with 1.
+
+    Python notes that when an interruption comes out of text that it evaluates, and forgets it with the next text, which
+    any named tuple or dataclass has that is made while the batch under way ends.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")
 
 
 def _stop_all() -> None:

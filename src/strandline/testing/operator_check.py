@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from strandline.errors import InputError, NotRepeatableError, OptionError
 from strandline.log.column_types import fields_of
-from strandline.operators.keyed.definition import KeyedDefinition, KeyedInput
+from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction
 from strandline.operators.operator import OFFSET, Definition
-from strandline.operators.partition_wide.definition import PartitionInput, PartitionWideDefinition
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.schema_text import schema_json
 from strandline.testing.operator_script import Script, Scripted, in_order, script_text, scripts
@@ -57,10 +58,10 @@ def check_operator(
 def _definition(operator: Any, columns: dict[str, Any], key: tuple[str, ...], time: str | None) -> Definition:
     name = time or _time_of(operator, columns)
     if isinstance(operator, UserOperator):
-        return PartitionWideDefinition.over(operator, PartitionInput(columns, key, name, 0))
+        return PartitionWideDefinition.over(operator, GivenInput(columns, key, name, 0))
     if not key:
         raise OptionError("check_operator of a function needs the key", todo='write key="item_id"')
-    return KeyedDefinition.of(operator, KeyedInput(columns, key, name, 0))
+    return KeyedDefinition.of(operator, GivenInput(columns, key, name, 0))
 
 
 def _time_of(operator: Any, columns: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.function_identity import FunctionIdentity
+from strandline.operators.given_input import GivenInput
 from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
@@ -37,17 +38,6 @@ INPUT_TYPE: Final = "integer"
 """Of the number of a tuple's input, which a row over several has as `_input`."""
 STATE: Final = "_state_"
 """In front of the name of a column of state."""
-
-
-@dataclass(frozen=True)
-class KeyedInput:
-    """The input as its stream is: types of all columns by name, key columns, time column."""
-
-    columns: Mapping[str, Any]
-    key: tuple[str, ...]
-    time: str
-    lateness: int | None
-    """Of one stream; of several, whose tuples come in the order of their times, it is 0."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class KeyedDefinition:
 
     @classmethod
     def of(
-        cls, function: Any, given: KeyedInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
+        cls, function: Any, given: GivenInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
     ) -> KeyedDefinition:
         """The operator over such an input; raises OptionError or SchemaError if there can be none.
 
@@ -108,7 +98,7 @@ class KeyedDefinition:
             before,
         )._checked(given)
 
-    def _checked(self, given: KeyedInput) -> KeyedDefinition:
+    def _checked(self, given: GivenInput) -> KeyedDefinition:
         every = {name: _kind(kind) for name, kind in given.columns.items()}
         Program(self.function, every, self.key_codec.fits_word).require_columns()
         self.program.check()
@@ -313,7 +303,7 @@ def _kind(kind: Any) -> str:
     return kind if isinstance(kind, str) else str(kind["type"])
 
 
-def _require_names(function: KeyedFunction, given: KeyedInput) -> None:
+def _require_names(function: KeyedFunction, given: GivenInput) -> None:
     """Raises SchemaError if results would have a column twice."""
     taken = {name.lower() for name in given.key}
     if RESULT_TIME in taken:

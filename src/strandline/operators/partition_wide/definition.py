@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.given_input import GivenInput
 from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator, is_class
@@ -46,17 +47,6 @@ Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class PartitionInput:
-    """The input as its stream is: types of all columns by name, key columns, time column."""
-
-    columns: Mapping[str, Any]
-    key: tuple[str, ...]
-    time: str
-    lateness: int | None
-    """Of one stream; of several, whose tuples come in the order of their times, it is 0."""
-
-
-@dataclass(frozen=True)
 class PartitionWideDefinition:
     """A user's class over the partitions of an input."""
 
@@ -86,7 +76,7 @@ class PartitionWideDefinition:
 
     @classmethod
     def over(
-        cls, operator: Any, given: PartitionInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
+        cls, operator: Any, given: GivenInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
     ) -> PartitionWideDefinition:
         """The operator over such an input; raises OptionError or SchemaError if there can be none.
 

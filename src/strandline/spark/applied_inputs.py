@@ -1,0 +1,36 @@
+"""What an operator of a user's own is applied to: one stream, or several as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.errors import OptionError
+from strandline.log.column_types import fields_of
+from strandline.operators.given_input import GivenInput
+from strandline.operators.input_shapes import InputShapes
+from strandline.spark.aggregation import require_columns
+from strandline.spark.processing_element import Input
+
+
+class AppliedInputs:
+    """The inputs, and what the operator may know of them."""
+
+    def __init__(self, input_: Input, what: str, call: str) -> None:
+        """Raises OptionError for a shape between a union and `what`, which is applied by `call`."""
+        spec, self.members = input_.input_spec, input_.members
+        if len(self.members) > 1 and input_.shape:
+            raise OptionError(
+                f"where(…) or select(…) between a union and {what}",
+                todo=f"put it before: sl.union(a.where(…), b.where(…)).apply({call})",
+            )
+        lateness = spec.lateness if len(self.members) == 1 else 0  # tuples of several come in the order of their times
+        columns = {f["name"]: f["type"] for f in fields_of(spec.schema)}
+        self.given = GivenInput(columns, spec.key, spec.time, lateness)
+        self.more_times = [other.input_spec.time for other in self.members[1:]]
+        self.before = InputShapes.of([one.shape for one in self.members])
+
+    def bare(self, takes: Sequence[Sequence[str]]) -> list[Input]:
+        """The inputs without their shapes; raises SchemaError if they differ in the columns that are taken of each."""
+        for other, names in zip(self.members[1:], takes[1:], strict=True):
+            require_columns(self.members[0], takes[0], other, names)
+        return [one.bare for one in self.members]
