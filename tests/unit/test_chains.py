@@ -170,6 +170,37 @@ def test_guesses_are_found_in_blocks_that_hold_results_too(chain: Chain) -> None
     assert [end for kind, end in chain.second.told() if kind == "tentative"] == [40, 60]
 
 
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_what_an_input_corrects_while_a_fork_is_at_work_is_not_taken_in_beside_its_guesses(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, is_compacted: bool
+) -> None:
+    chain.feed(0, 20, 0, 1, 2)
+    chain.tick()
+    chain.feed(20, 60, 0, 2)
+    chain.tick(3)
+    chain.second.told()
+    run, seen = chain.second._run, chain.second.output.state.ends[0]
+
+    def corrected_meanwhile(works: Sequence[Work]) -> list[Worked]:
+        """As in Spark, where tasks look at their inputs later than the driver did."""
+        assert [work.stable for work in works] == [None]
+        chain.feed(20, 60, 1)
+        chain.first.tick()
+        if is_compacted:
+            assert compact(chain.first.output, target_bytes=100_000, blocks_min=2, unique=lambda: "joined")
+        return run(works)
+
+    monkeypatch.setattr(chain.second, "_run", corrected_meanwhile)
+    chain.tick()
+    assert chain.first.told()[-3:] == [("stable", 50), ("stable", 60), ("rec_done", 20)]
+    tables = changes(chain.second.output, 0, seen, columns=["n"])
+    found = [(row["_kind"], row["n"]) for table in tables for row in table.to_pylist()]
+    assert found == [("tentative", 22), ("tentative", 22)], "twenty of the third input, two guesses of the first"
+    monkeypatch.setattr(chain.second, "_run", run)
+    chain.tick()
+    assert [kind for kind, _ in chain.second.told()] == ["tentative"] * 2 + ["undo"] + ["stable"] * 2 + ["rec_done"]
+
+
 def test_corrections_are_taken_in_though_another_input_is_missing(chain: Chain) -> None:
     chain.feed(0, 20, 0, 1, 2)
     chain.tick()

@@ -35,7 +35,8 @@ class InputStream:
     first: int = 0
     """No tuple before this offset is wanted: of a mark, or of the first block that a share knows."""
     guesses: Guesses | None = None
-    """Tentative tuples that are wanted beside results."""
+    """Tentative tuples that are wanted beside results; of these, only what was there when somebody saw them: results
+    that came later correct them, and would count twice."""
 
 
 class Horizon(NamedTuple):
@@ -119,7 +120,7 @@ class WaitingTuples:
         if guesses is not None:
             more = guess_blocks(self._stream.log, self._partition, guesses, self._since, self._until)
             least = _BEFORE_ALL if guesses.since is None else guesses.since
-            known = {b.first: b for b in (*found, *more)}
+            known = {b.first: b for b in (*found, *more) if b.first < guesses.end}
             guessed = {b.first for b in more if b.has_results}
             self._unread = [
                 (min(b.time_min, least) if b.first in guessed else b.time_min, b.first, b) for b in known.values()
@@ -187,22 +188,22 @@ class WaitingTuples:
         if not isinstance(group, RowGroup) or group.opened is not opened:
             return
         table = group.read(self._columns)
-        if group.kind is Kind.TENTATIVE:
-            table = self._that_count(table)
+        if self._stream.guesses is not None:
+            table = self._that_count(table, self._stream.guesses, group.kind)
         chunk = self._within(group.first, table)
         heapq.heappop(self._unread)
         if len(chunk.times):
             self._add(chunk)
 
-    def _that_count(self, table: pa.Table) -> pa.Table:
-        """Those of tentative tuples that count."""
-        guesses = self._stream.guesses
-        assert guesses is not None
+    def _that_count(self, table: pa.Table, guesses: Guesses, kind: Kind) -> pa.Table:
+        """The tuples that were there when the guesses were seen; of tentative ones, those that counted then."""
         offsets = table.column(OFFSET).to_numpy()
-        kept = (offsets >= guesses.first) & (offsets < guesses.end)
-        if guesses.since is not None:
-            kept &= table.column(self._stream.log.spec.time).cast(pa.int64()).to_numpy() >= guesses.since
-        return table.filter(pa.array(kept))
+        kept = offsets < guesses.end
+        if kind is Kind.TENTATIVE:
+            kept &= offsets >= guesses.first
+            if guesses.since is not None:
+                kept &= table.column(self._stream.log.spec.time).cast(pa.int64()).to_numpy() >= guesses.since
+        return table if kept.all() else table.filter(pa.array(kept))
 
     def _within(self, first: int, table: pa.Table) -> _Chunk:
         """The tuples of the times that are wanted, in order."""
