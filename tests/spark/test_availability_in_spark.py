@@ -9,35 +9,13 @@ import pytest
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import StorageError
-from strandline.log import quiet
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes, with_tentative
-from strandline.testing.items import append_items, item_spec
 from tests.operator_streams import bits, published_results
+from tests.sensors import PARTITIONS, Sensors
 
 BOUND_S = 1.0
-PARTITIONS = 2
-
-
-class Sensors:
-    """Three streams that are written by hand; each says by its boundary up to when it is complete."""
-
-    def __init__(self, folder: Path) -> None:
-        self.paths = [folder / name for name in ("north", "south", "west")]
-        self.logs = [
-            Log.create(LocalStorage(path), item_spec(PARTITIONS, name=f"{path.name}-{id(self)}")) for path in self.paths
-        ]
-
-    def write(self, number: int, first: int, end: int) -> None:
-        """A tuple for each time, of keys that the two partitions have."""
-        log = self.logs[number]
-        append_items(log, {p: [(p, 100 * number + t, t) for t in range(first, end)] for p in range(PARTITIONS)})
-        quiet.pass_time(log, end, "run")
-
-    def counted(self) -> Any:
-        streams = [sl.stream(str(path)) for path in self.paths]
-        return sl.union(*streams).window(sl.time_window(10)).aggregate(n=sl.count_all(), total=sl.sum("v"))
 
 
 def outage(path: Path) -> Any:
@@ -141,7 +119,7 @@ def test_an_input_that_cannot_be_read_is_missing_and_no_end_of_the_query(
 
 
 @pytest.mark.long
-def test_a_driver_that_dies_in_the_middle_of_a_failure_goes_on_where_it_stood(
+def test_a_query_that_is_stopped_in_the_middle_of_a_failure_goes_on_where_it_stood(
     spark: Any, tmp_path: Path, eventually: Any
 ) -> None:
     sensors, results = Sensors(tmp_path), tmp_path / "results"

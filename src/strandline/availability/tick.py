@@ -17,6 +17,7 @@ from strandline.availability.promise import Promise
 from strandline.availability.watch import Watch
 from strandline.clock import Clock
 from strandline.errors import StorageError
+from strandline.failpoint import failpoint
 from strandline.log.block import Block
 from strandline.log.control_tuples import control_block
 from strandline.log.guesses import guesses_of
@@ -171,6 +172,7 @@ class Tick:
         """Has both lineages do what was decided."""
         if self._decision.undoes:
             self._undo()
+            failpoint("after-undo")
         if self._decision.begins_anew:
             self._forks = [fork.begun_anew(fork.problem) for fork in self._forks]
         steps = self._steps()
@@ -286,7 +288,8 @@ class Tick:
             kept = () if self._decision.begins_anew else outage.left_out
             left_out = sorted({*kept, *self._decision.left_out}) if any(self.forked) else outage.left_out
             outage = replace(outage, forks=tuple(self._forks), left_out=tuple(left_out))
-        if self._decision.ends and self._is_caught_up:
+        is_over = self._decision.ends and self._is_caught_up
+        if is_over:
             self._end_reconciliation()
             outage = ended(outage, self._operation.clock.now_us())
         if self._batch is None and outage == self._base.outage:
@@ -302,6 +305,7 @@ class Tick:
             outage=outage,
             durability=self._element.durability,
         )
+        failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
         return tuple(done), self.forked
 
     @property
