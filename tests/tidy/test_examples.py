@@ -167,6 +167,21 @@ def test_three_sensors_are_taken_in_as_one(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
+def test_results_without_a_sensor_are_tentative_undone_and_corrected(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "11_missing_sensor.py", tmp_path)
+    assert "the operator is in UP_FAILURE; missing: south" in output
+    undone, tentative = (
+        re.findall(rf"^ *[\d.]+ s  (.* - .*)  {state}$", output, re.MULTILINE) for state in ("undone", "tentative")
+    )
+    assert undone == tentative != []
+    assert "read(tentative=True) equals read()" in output
+    assert "just those of a run in which no sensor was missing" in output
+    assert max(map(len, output.splitlines())) <= 80
+    assert list(tmp_path.iterdir()) == [], "it leaves something behind"
+
+
+@pytest.mark.long
+@pytest.mark.spark
 def test_alarms_of_a_function_that_was_killed_are_those_of_plain_python(tmp_path: Path) -> None:
     output = run(EXAMPLES / "10_zscore_alarms.py", tmp_path)
     before, after = (int(n) for n in re.findall(r"(\d+) alarms", output))
