@@ -21,7 +21,7 @@ from strandline.log.audit.stream_audit import verify
 from strandline.log.manifest import Writer
 from strandline.log.outage import Outage
 from strandline.log.tentative_results import changes
-from strandline.processing.element import Element
+from strandline.processing.element import TUPLES_MAX, Element
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import Logs
 from tests.operator_streams import PLANS
@@ -39,6 +39,7 @@ class Case:
         self.streams = UnionStreams(PLAN, 2, lambda p: StateCache(folder / f"stable{p}"))
         self.promise = promise or Promise(3 * SECOND_US)
         self.watch = Watch.fresh(2)
+        self.tuples_max = TUPLES_MAX
         self.shown = 0
 
     def feed(self, number: int, begin: int, end: int) -> None:
@@ -51,7 +52,7 @@ class Case:
         """A second passes."""
         streams = self.streams
         streams.clock.advance(1)
-        element = Element(PLAN, cec())
+        element = Element(PLAN, cec(), tuples_max=self.tuples_max)
         operation = Operation(element, self.promise, streams.inputs, streams.output, streams.clock)
         ticked = operation.tick(self.watch, lambda works: self._run(works, element), Writer("q", "r", 1))
         self.watch = ticked.watch
@@ -164,6 +165,29 @@ def test_a_fork_begins_with_a_view_of_the_stable_state(case: Case) -> None:
     assert ".whole" in left[1]
     assert case.told()[2:] == [("tentative", end) for end in (30, 40, 50, 60, 70)]
     assert case.streams.cache_of(0).open(case.streams.output.state.standings[0].attempt) is not None
+
+
+def test_a_fork_that_is_made_anew_while_the_stable_lineage_moves_is_found_in_the_next_tick(case: Case) -> None:
+    case.feed(0, 0, 20)
+    case.feed(1, 0, 20)
+    case.tick()
+    case.feed(0, 20, 60)
+    for _ in range(4):
+        case.tick()
+    assert case.outage.state == "UP_FAILURE"
+    for begin in range(20, 40, 5):  # so that correcting it takes several ticks
+        case.feed(1, begin, begin + 5)
+    case.tuples_max = 1
+    for path in (case._folder / "fork0").iterdir():
+        path.unlink()
+    anew = []
+    for end in (70, 80, 90):
+        case.feed(0, end - 10, end)
+        ticked = case.tick()
+        assert ticked.done[0].tuples
+        assert ticked.forked[0] is not None
+        anew.append(ticked.forked[0].is_anew)
+    assert anew == [True, False, False]
 
 
 def test_tentative_tuples_are_no_part_of_the_checkpoint(case: Case) -> None:

@@ -55,6 +55,8 @@ class ForkStep:
     """Of each input the tentative tuples that count, as the driver has seen them."""
     takes_over: bool = False
     """Whether a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
+    base_moves: bool = False
+    """Whether the stable lineage moves in this tick: what is left as changes of its state would not be found again."""
 
     def intake(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedIntake:
         """What there is to take in: results, and what inputs guess."""
@@ -179,7 +181,7 @@ def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWo
     operator.begin()
     if known and _is_before(position.bound, max(known)):
         position = _take_in(fork, operator, position, max(known), logs, lambda _: None, at_once=True)
-    is_view = recovery is None and stable.before is not None
+    is_view = recovery is None and stable.before is not None and not fork.base_moves
     return _AtWork(operator, position, stable.before.attempt if is_view and stable.before else "")
 
 

@@ -77,7 +77,7 @@ def run(work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock) 
     first = done.blocks[-1].end if done is not None and done.blocks else work.first
     fork = work.fork
     if fork is not None and done is not None:
-        fork = replace(fork, silent_until=done.standing.stands.bound)
+        fork = replace(fork, silent_until=done.standing.stands.bound, base_moves=True)
     if fork is None or (fork.silent_until is not None and fork.until <= fork.silent_until):
         return Worked(done, None)
     try:
