@@ -1,16 +1,16 @@
 """The driver's side of an operator with a bound, and its tasks, without a JVM: tasks are called, not sent."""
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import strandline as sl
 from strandline.availability.promise import Promise
-from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
 from strandline.log import quiet
@@ -19,6 +19,7 @@ from strandline.log.manifest import Writer
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes
 from strandline.processing.element import Element
+from strandline.processing.live_operators import LIVE
 from strandline.recovery.stream_definition import output_spec
 from strandline.spark import available_job, operator_job
 from strandline.spark.available_job import AvailableJob
@@ -32,10 +33,15 @@ HOUSEKEEPING: Any = SimpleNamespace(after_batch=lambda *_: None, report={}, stop
 CONTEXT: Any = SimpleNamespace(master="local[1]")
 
 
+def counted(*streams: sl.Stream) -> Any:
+    return sl.union(*streams).window(sl.time_window(10)).aggregate(n=sl.count_all())
+
+
 class Case:
     """Two inputs in folders, an operator over them, a clock that stands still unless it is told."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, over: Callable[..., Any] | None = None) -> None:
+        """`over` makes the operator of the inputs; it counts them if there is none."""
         monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
         self.clock = ManualClock(1_000_000)
         for module in (available_job, operator_job):
@@ -48,7 +54,8 @@ class Case:
             for one in self.folders
         ]
         streams = [sl.stream(str(one)) for one in self.folders]
-        self.definition = sl.union(*streams).window(sl.time_window(10)).aggregate(n=sl.count_all()).definition
+        operator = (over or counted)(*streams)
+        self.definition, self.policy = operator.definition, operator.policy
         self.place = Place(str(folder / "results"))
         Log.create(self.place.storage(), output_spec(self.definition, self.inputs[0].spec, None), self.clock)
         self.reports: list[Any] = []
@@ -64,7 +71,7 @@ class Case:
         inputs = OperatorInputs([Place(str(one)) for one in self.folders], logs, bears_failures=promise is not None)
         output = Log.open(self.place.storage(), self.clock)
         kind = OperatorJob if promise is None else AvailableJob
-        job = kind(CONTEXT, Element(self.definition, cec()), inputs, (self.place, output), HOUSEKEEPING)
+        job = kind(CONTEXT, Element(self.definition, self.policy), inputs, (self.place, output), HOUSEKEEPING)
         return job.promises(promise) if isinstance(job, AvailableJob) and promise is not None else job
 
     def write(self, number: int, first: int, end: int) -> None:
@@ -79,8 +86,12 @@ class Case:
         return dict(self.reports[-1]) if self.reports else {}
 
     def told(self) -> list[str]:
+        return self.shown("_kind")
+
+    def shown(self, column: str) -> list[Any]:
+        """A column of all that happened to results."""
         log = Log.open(self.place.storage())
-        return [kind for table in changes(log, 0) for kind in table.column("_kind").to_pylist()]
+        return [value for table in changes(log, 0) for value in table.column(column).to_pylist()]
 
 
 @pytest.fixture
@@ -182,3 +193,64 @@ def test_a_job_without_a_bound_first_undoes_what_is_tentative(case: Case) -> Non
     case.write(1, 15, 35)
     case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append)
     assert case.told().count("stable") == 3
+
+
+class Numbered(sl.Operator):
+    """Numbers tuples in the order in which they come; the sum of their numbers says what an object has seen."""
+
+    output = "k long, t long, n long, total long"
+    time = "t"
+
+    def __init__(self) -> None:
+        self.n = self.total = 0
+
+    def process(self, tuples: pa.Table) -> pa.Table:
+        found = []
+        for row in tuples.to_pylist():
+            self.n += 1
+            self.total += self.n * row["v"]
+            found.append({"k": row["k"], "t": row["t"], "n": self.n, "total": self.total})
+        return pa.Table.from_pylist(found, schema=pa.schema([(name, pa.int64()) for name in ("k", "t", "n", "total")]))
+
+    def get_checkpoint(self) -> dict[str, Any]:
+        return {"n": self.n, "total": self.total}
+
+    def restore_checkpoint(self, state: dict[str, Any]) -> None:
+        self.n, self.total = state["n"], state["total"]
+
+
+@pytest.mark.parametrize("reconcile", ["redo", "undo"])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_fork_takes_the_object_of_a_class_and_the_stable_one_comes_back_from_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reconcile: Any, is_lost: bool
+) -> None:
+    def tick(seconds: float = 0.1) -> dict[str, Any]:
+        if is_lost:  # the worker was killed
+            LIVE._kept.clear()
+        return case.tick(seconds)
+
+    case = Case(tmp_path, monkeypatch, lambda *streams: sl.union(*streams).apply(Numbered()))
+    case.job = case.started(Promise(BOUND_US, reconcile=reconcile))
+    for number in range(2):
+        case.write(number, 0, 15)
+    assert tick()["results"] == 30
+    case.write(0, 15, 20)
+    tick()
+    assert tick(1.0)["tentative"] == 5
+    case.write(0, 20, 25)
+    assert tick()["tentative"] == 10
+    case.write(1, 15, 18)
+    assert tick()["state"] == "STABILIZATION"
+    case.write(1, 18, 25)
+    report = tick()
+    assert (report["state"], report["tentative"]) == ("STABLE", 0)
+    story = list(zip(case.told(), case.shown("n"), case.shown("total"), strict=True))
+    stable = [(n, total) for kind, n, total in story if kind == "stable"]
+    assert [n for n, _ in stable] == list(range(1, 51)), "no object has seen a guess"
+    calm, total = [], 0
+    for n in range(1, 51):
+        total += n * ((n - 1) // 2)
+        calm.append(total)
+    assert [total for _, total in stable] == calm
+    guesses = [n for kind, n, _ in story if kind == "tentative"]
+    assert guesses[:10] == list(range(31, 41)), "and the fork goes on from the object as it was"

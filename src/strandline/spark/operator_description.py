@@ -89,11 +89,6 @@ class OperatorDescription(Generic[D]):
                 where=self._inputs[0].input_place.url,
                 todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
             )
-        if self._definition.lives_in_process:
-            raise OptionError(
-                "availability: the state of a user's class stays in its process, and cannot be forked",
-                todo="use sl.keyed, or an aggregation, over the union; or leave it out and wait for all inputs",
-            )
         _require_replay(self._policy)
         return type(self)(self._inputs, self._definition, self._policy, promise)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from strandline.availability.promise import Promise
 from strandline.checkpoint.policy import Policy, instant
 from strandline.errors import OptionError
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
@@ -22,7 +23,11 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
     """A user's class over a stream; `start` sets it going."""
 
     def __init__(
-        self, inputs: Sequence[Input], definition: PartitionWideDefinition, policy: Policy | None = None
+        self,
+        inputs: Sequence[Input],
+        definition: PartitionWideDefinition,
+        policy: Policy | None = None,
+        promise: Promise | None = None,
     ) -> None:
         chosen = policy or DEFAULT
         if chosen.starts_from == "footprints":
@@ -30,7 +35,7 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
                 f"{chosen!r} saves window by window; the state of {definition.of.name} is one object, saved whole",
                 todo='use sl.instant(every="10 s"), sl.partial(every="10 s") or sl.none()',
             )
-        super().__init__(inputs, definition, chosen)
+        super().__init__(inputs, definition, chosen, promise)
 
     def __repr__(self) -> str:
         return operator_text("PartitionWide", self._inputs, self._definition, self._policy)
