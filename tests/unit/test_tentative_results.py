@@ -5,103 +5,24 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
-import pyarrow as pa
 import pytest
 from rich.console import Console
 
 from strandline.availability.plain_availability import Entry, counted
 from strandline.cli.tail_changes import Chosen, show_changes
-from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, FormatVersionError, StreamMismatchError, TruncatedError
 from strandline.log import manifest, result_ordinals
-from strandline.log.block import Block
-from strandline.log.block_sequence import BlockSequence
-from strandline.log.bounds import Bounds
 from strandline.log.compaction import compact
-from strandline.log.control_tuples import control_block
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.outage import ForkStanding, Outage
 from strandline.log.result_ordinals import offset_of_result
-from strandline.log.results import Results
 from strandline.log.retention import truncate
 from strandline.log.standing import Standing
-from strandline.log.storage.storage import create_once
-from strandline.log.tentative_results import changes, with_tentative
-from strandline.testing import MemoryStorage
-from tests.operator_streams import PLANS, output_spec
-
-STABLE = Outage("STABLE", 5)
-Story = Sequence[tuple[Kind, int]]
-"""Kinds of tuples, each with the end of its window."""
-
-
-class Output:
-    """The stream of an operator that somebody writes by hand."""
-
-    def __init__(self) -> None:
-        self.log = Log.create(MemoryStorage(ManualClock(1)), output_spec(PLANS["tumbling time"]), ManualClock(1))
-
-    def block(self, kind: Kind, times: Sequence[int], first: int) -> Block:
-        """Tuples of one kind."""
-        if kind in (Kind.UNDO, Kind.REC_DONE):
-            return control_block(self.log, 0, first, [kind], f"{kind.name}{first}")
-        columns = [
-            pa.array(times, pa.int64()) if f.name == "window_end" else pa.nulls(len(times), f.type)
-            for f in self.log.spec.arrow
-        ]
-        create = partial(create_once, self.log.storage)
-        (block,) = BlockSequence(self.log.spec, 0, first, f"{kind.name}{first}", create).write([(kind, columns)])
-        return block
-
-    def append(self, story: Story, outage: Outage | None, boundary: int | None = None, results: int | None = 0) -> None:
-        """One commit; without `results` it counts them."""
-        state, blocks = self.log.state, []
-        first = state.ends[0]
-        for kind, time in story:
-            blocks.append(self.block(kind, [time], first))
-            first += 1
-        before = state.standings[0].results if state.standings else 0
-        new = sum(kind is Kind.RESULT for kind, _ in story)
-        known = (before or 0) + new if results == 0 else results
-        standing = Standing(0, -1, 0, 0, 0, 0, results=known)
-        self.log.append(blocks, standings=[standing], boundaries=[boundary], outage=outage)
-
-    def read(self) -> list[tuple[int, bool]]:
-        """What readers of tentative results get."""
-        tables = with_tentative(self.log, 0, ["window_end"])
-        return [(r["window_end"], r["_tentative"]) for table in tables for r in table.to_pylist()]
-
-    def stable(self) -> list[int]:
-        """What readers get."""
-        found = Results(self.log, Bounds({}, {}, None, None), ["window_end"], late=False, positions=False).table()
-        ends: list[int] = found.column("window_end").to_pylist()
-        return ends
-
-    def told(self) -> list[tuple[str, int]]:
-        """What followers get."""
-        tables = changes(self.log, 0, columns=["window_end"])
-        return [(r["_kind"], r["window_end"]) for table in tables for r in table.to_pylist()]
-
-
-def fork(first: int, tuples: int, published: int) -> tuple[ForkStanding, ...]:
-    return (ForkStanding(60, 9, 60, first, tuples, published, "attempt"),)
-
-
-def story() -> Output:
-    """A failure, its first correction and more guesses."""
-    output = Output()
-    output.append([(Kind.RESULT, 10), (Kind.G_OPEN, 20)], STABLE, 10)
-    failing = Outage("UP_FAILURE", 6, (1,), forks=fork(0, 2, 2))
-    output.append([(Kind.TENTATIVE, 20), (Kind.TENTATIVE, 30)], failing, 10)
-    corrected = [(Kind.UNDO, 0), (Kind.RESULT, 20), (Kind.G_CHECK, 30), (Kind.TENTATIVE, 40), (Kind.TENTATIVE, 50)]
-    output.append(corrected, Outage("STABILIZATION", 7, (), (1,), 30, fork(5, 2, 4)), 20)
-    return output
+from tests.written_outage import STABLE, Output, fork, story
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])

@@ -1,4 +1,4 @@
-"""`strandline demo`: an operator survives SIGKILL, for everybody to see."""
+"""`strandline demo`: an operator survives SIGKILL, or the silence of an input, for everybody to see."""
 
 from __future__ import annotations
 
@@ -24,27 +24,65 @@ from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
 from strandline.log.kinds import only_results
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.units import positive_us
 from strandline.wording import plural
 
-_PATH = "streams/demo"
+_PATHS = {"recovery": "streams/demo", "availability": "streams/demo-availability"}
+_TUPLES = 600_000
+_SILENCE = "8 s"
 _POLL_S = 0.02
 _HEADING = f"{'item_id':>7}  {'first':>7} … {'last':<7}  {'average':>8}"
 
 
 def demo(
-    path: Annotated[str, typer.Option(help="Where the streams go. The default is made anew in every demo.")] = _PATH,
-    tuples: Annotated[int, typer.Option(min=100_000, help="How many items stream in.")] = 600_000,
+    what: Annotated[
+        str, typer.Argument(metavar="[WHAT]", help="recovery or availability.", show_default=False)
+    ] = "recovery",
+    path: Annotated[
+        str | None,
+        typer.Option(help="Where the streams go: streams/demo…, made anew in every demo.", show_default=False),
+    ] = None,
+    tuples: Annotated[int, typer.Option(min=100_000, help="recovery: how many items stream in.")] = _TUPLES,
+    silence: Annotated[str, typer.Option(help="availability: for how long a sensor is missing.")] = _SILENCE,
     as_json: Annotated[
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
     ] = False,
 ) -> None:
-    """Average a stream of items, kill Spark with SIGKILL half-way, start it again: the results are the same."""
+    """Show what Strandline is for, with Spark on this machine, and draw a picture of it.
+
+    recovery: average a stream of items, kill Spark with SIGKILL half-way, start it again: the results are the same.
+
+    availability: average what three sensors measure while one of them falls silent and comes back. Results go on as
+    tentative ones, are undone, and corrected.
+    """
+    if what not in _PATHS:
+        raise OptionError(f"there is no demo {what!r}", todo=f"choose one of {', '.join(_PATHS)}")
+    folder = _free_folder(path, _PATHS[what])
     console = Console(stderr=as_json, highlight=False)
-    folder = Path(path)
-    if path == _PATH:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif folder.exists():
-        raise OptionError("there is something at this path already", where=path, todo="choose a path that is free")
+    if what == "recovery":
+        result = _demo_recovery(folder, tuples, console)
+    else:
+        from strandline.cli.demo_availability import demo_availability
+
+        result = demo_availability(folder, positive_us(silence, "--silence") / 1e6, console)
+    if as_json:
+        print(json.dumps(result))
+    if not result["identical"]:
+        raise typer.Exit(1)
+
+
+def _free_folder(asked: str | None, default: str) -> Path:
+    """A folder in which there is nothing: what the last demo has left in its own is deleted."""
+    if asked is None:
+        shutil.rmtree(default, ignore_errors=True)
+    elif Path(asked).exists():
+        raise OptionError("there is something at this path already", where=asked, todo="choose a path that is free")
+    return Path(asked or default)
+
+
+def _demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any]:
+    """Kills Spark half-way, goes on, compares; says what was seen."""
+    path = str(folder)
     console.print(
         f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark\n   → {path}/{ITEMS}"
     )
@@ -72,10 +110,7 @@ def demo(
         console.print(f"   Picture: {picture}")
         result["picture"] = str(picture)
     console.print(f"   Now try:  strandline inspect {path}/{AVERAGE}\n             strandline verify {path}/{AVERAGE}")
-    if as_json:
-        print(json.dumps(result))
-    if not result["identical"]:
-        raise typer.Exit(1)
+    return result
 
 
 # ---------------------------------------------------------------------- the Spark process

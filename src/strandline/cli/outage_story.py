@@ -1,0 +1,131 @@
+"""What happened to an operator with a bound, from the manifests: what came, what it said, in which state it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from strandline.log.column_types import KIND, OFFSET
+from strandline.log.kinds import Kind
+from strandline.log.log import Log
+from strandline.log.outage import State
+
+_S = 1_000_000
+
+
+class Arrival(NamedTuple):
+    """A commit of an input."""
+
+    seconds: float
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A commit of the operator: its state, and how many tuples of each kind that readers may see."""
+
+    seconds: float
+    state: State
+    stable: int = 0
+    tentative: int = 0
+    undo: int = 0
+    rec_done: int = 0
+
+
+class Told(NamedTuple):
+    """Results of one window that came at one moment."""
+
+    seconds: float
+    time_s: float
+    """The end of their window."""
+    is_tentative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutageStory:
+    """Inputs and output over time, in seconds since it began."""
+
+    seconds: float
+    """How long it lasts."""
+    inputs: Mapping[str, tuple[Arrival, ...]]
+    moments: tuple[Moment, ...]
+
+    @property
+    def states(self) -> list[tuple[float, float, State]]:
+        """From when to when it was in which state, in order."""
+        found: list[tuple[float, float, State]] = []
+        for moment in self.moments:
+            if found and found[-1][2] == moment.state:
+                continue
+            if found:
+                found[-1] = (found[-1][0], moment.seconds, found[-1][2])
+            found.append((moment.seconds if found else 0.0, self.seconds, moment.state))
+        return found
+
+
+def outage_story(inputs: Mapping[str, Log], output: Log, began_us: int, now_us: int) -> OutageStory:
+    """The story since a moment, by the clocks of those who published; nothing is read but manifests."""
+    return OutageStory(
+        (now_us - began_us) / _S,
+        {name: tuple(_arrivals(log, began_us)) for name, log in inputs.items()},
+        tuple(_moments(output, began_us)),
+    )
+
+
+def _arrivals(log: Log, began_us: int) -> Iterator[Arrival]:
+    for m in log.after(log.kept - 1):
+        tuples = sum(b.tuples for b in m.blocks) if m.kind == "append" else 0
+        if tuples and m.published_us >= began_us:
+            yield Arrival((m.published_us - began_us) / _S, tuples)
+
+
+def _moments(log: Log, began_us: int) -> Iterator[Moment]:
+    """Its commits; the first one that counts tells the state in which all begins."""
+    state: State = "STABLE"
+    for m in log.after(log.kept - 1):
+        if m.kind != "append":
+            continue
+        state = m.outage.state if m.outage else state
+        if m.published_us < began_us:
+            continue
+        rows = {
+            name: sum(b.rows.get(name, 0) for b in m.blocks) for name in ("result", "tentative", "undo", "rec_done")
+        }
+        yield Moment((m.published_us - began_us) / _S, state, *rows.values())
+
+
+def told(output: Log, began_us: int) -> list[Told]:
+    """The results since then, stable and tentative ones, window by window: these are read."""
+    found: set[Told] = set()
+    ends, published = _publications(output)
+    for p in range(output.spec.partitions):
+        for table in output.read(p, columns=[output.spec.time]):
+            at = np.searchsorted(ends[p], table.column(OFFSET).to_numpy(), side="right")
+            kinds, times = table.column(KIND).to_numpy(), table.column(output.spec.time).cast(pa.int64()).to_numpy()
+            for kind in (Kind.RESULT, Kind.TENTATIVE):
+                for us, time_us in {*zip(published[at[kinds == kind]], times[kinds == kind], strict=True)}:
+                    if us >= began_us:
+                        found.add(Told((us - began_us) / _S, (time_us - began_us) / _S, kind is Kind.TENTATIVE))
+    return sorted(found)
+
+
+def _publications(output: Log) -> tuple[list[list[int]], np.ndarray]:
+    """Where each append has left each partition, and when."""
+    appends = [m for m in output.after(output.kept - 1) if m.kind == "append"]
+    ends = [[m.ends[p] for m in appends] for p in range(output.spec.partitions)]
+    return ends, np.array([m.published_us for m in appends], np.int64)
+
+
+def longest_waits(results: list[Told]) -> tuple[float, float]:
+    """How long after the end of its window a first result came, tentative or not, at most; and a stable one."""
+    first: dict[float, float] = {}
+    stable: dict[float, float] = {}
+    for one in results:  # in the order of their publication
+        first.setdefault(one.time_s, one.seconds - one.time_s)
+        if not one.is_tentative:
+            stable.setdefault(one.time_s, one.seconds - one.time_s)
+    return max(first.values(), default=0.0), max(stable.values(), default=0.0)
