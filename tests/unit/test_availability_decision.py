@@ -149,6 +149,16 @@ def test_guesses_behind_an_undo_are_others_and_late_for_a_fork_that_has_passed_t
     assert watch.all_eaten().late(5_000, BOUND, 10) == frozenset()
 
 
+def test_guesses_that_a_fork_passed_while_they_could_not_be_read_are_late() -> None:
+    before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
+    cut_off: Looks = [(0, [guessing(10, 30, 25), at(90)]), (1_000, [UNREACHABLE, at(90)])]
+    assert watched(cut_off, 10, before=before).late(9_000, BOUND, 10) == frozenset()
+    back: Looks = [*cut_off, (2_000, [guessing(10, 30), at(90)])]
+    assert watched(back, 10, before=before).late(3_000, BOUND, 10) == {0}
+    complete = replace(before, left_out=())
+    assert watched(back, 10, before=complete).late(3_000, BOUND, 10) == frozenset()
+
+
 def test_a_fork_stays_until_what_came_late_takes_its_place() -> None:
     before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
     looks: Looks = [(0, [guessing(10, 30, 25), at(10)]), (2_000, [at(30, 25), at(10)])]

@@ -125,11 +125,11 @@ class Watch:
         found, guesses = [], []
         for number, sight in enumerate(sights):
             own = known.arrivals[number]
-            if number in self.unreachable and number in left_out:
-                own = tuple(replace(one, is_late=passed is not None) for one in own)
+            old = known.guesses[number] if self.guessed(number, sight.undone) is not None else ()
+            if number in self.unreachable and number in left_out:  # the forks have passed what they could not read
+                own, old = (tuple(replace(one, is_late=passed is not None) for one in seen) for seen in (own, old))
             since = own[-1].boundary if own else None
             found.append(look.added(own, since, sight.boundary, sight.latest))
-            old = known.guesses[number] if self.guessed(number, sight.undone) is not None else ()
             if not sight.is_reachable and known.guesses:
                 guesses.append(known.guesses[number])
             elif sight.guessed is None:
