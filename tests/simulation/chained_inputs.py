@@ -1,4 +1,4 @@
-"""The inputs of the second operator of a chain: the output of the first, and others that fail by themselves."""
+"""The inputs of an operator over another one: the output of that, and others that fail by themselves."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ class ChainedInputs:
     def __init__(
         self, rng: Random, operator: SimulatedOperator, upstream: World, create: Callable[[StreamSpec], Log]
     ) -> None:
-        assert isinstance(upstream.source, FailingInputs)
+        self.root = upstream.source.root
         self._rng = rng
         self._upstream = upstream
         self._time = operator.definition.times[0]
         self._first = Log.open(Folder(upstream.faulty.other_process(), upstream.name), upstream.clock)
-        self._others = FailingInputs(rng, operator, upstream.partitions, create, None, upstream.source)
+        name = f"beside-{upstream.name}"
+        self._others = FailingInputs(rng, operator, upstream.partitions, create, None, self.root, name)
         self._rows: list[list[Row]] = [[] for _ in range(upstream.partitions)]
         """Of the first input, per partition all tuples of all kinds, by offset."""
         self._cut_off_until = 0
         self.network = self._others.network
         self.many = operator.inputs
-        self.are_alike = self._others.are_alike
+        lags = upstream.operator.definition.result_boundary(1_000, 0) != 1_000
+        self.are_alike = upstream.source.are_alike and not lags
+        """Whether none of them is always behind the others."""
         self.guesses = 0
         """Tentative tuples that were ever there."""
 
@@ -48,10 +51,9 @@ class ChainedInputs:
 
     def tick(self, number: int, *, may_fail: bool) -> None:
         """Time goes on for the operator upstream, and for the other inputs."""
-        source, others = self._upstream.source, self._others
-        assert isinstance(source, FailingInputs)
+        root, others = self.root, self._others
         self._fail_or_heal(number, may_fail)
-        others.now = source.now = max(others.now, source.now)
+        others.now = root.now = max(others.now, root.now)
         self._upstream.live_on(may_fail=may_fail, feeds=True)
         others.tick(number, may_fail=may_fail)
         self._look()

@@ -79,6 +79,7 @@ class FailingInputs:
         create: Callable[[StreamSpec], Log],
         longest: int | None,
         like: FailingInputs | None = None,
+        name: str = "input",
     ) -> None:
         """No failure takes more than `longest` ticks; None: some take as long as they like.
 
@@ -86,9 +87,8 @@ class FailingInputs:
         """
         self._rng = rng
         self._first = first = 0 if like is None else 1
-        self._names = [f"{'input' if like is None else 'beside'}{i}" for i in range(operator.inputs)]
+        self._names = [f"{name}{i}" for i in range(operator.inputs)]
         self._times = operator.definition.times
-        self._shaped = getattr(operator, "shaped", dict)
         self._longest = longest
         self.network = Network()
         self.many = operator.inputs
@@ -122,8 +122,7 @@ class FailingInputs:
             self._fail_or_heal(i, feed, number, may_fail)
             for row in (row for rows in batch.values() for row in rows):
                 row["tags"] = None if row["v"] is None else [row["v"]] * (row["t"] % 3)
-            shaped = {p: [self._shaped(row) for row in rows] for p, rows in batch.items()}
-            feed.waiting.append((shaped, feed.tuples.heartbeat(self.now)))
+            feed.waiting.append((batch, feed.tuples.heartbeat(self.now)))
             if feed.failure != "dead":
                 self._catch_up(i, feed, at_once=not may_fail)
 
@@ -153,6 +152,11 @@ class FailingInputs:
         """Nothing will follow."""
         for log in self.logs:
             quiet.finish(log, "input")
+
+    @property
+    def root(self) -> FailingInputs:
+        """The inputs of the first operator of a chain: themselves."""
+        return self
 
     @property
     def unreachable(self) -> frozenset[int]:

@@ -194,10 +194,14 @@ class SimulatedJoin:
     key: tuple[str, ...]
     group: int
     condition: Condition | None
+    first: StreamSpec | None = None
+    """What the left one is, if it is the output of another operator."""
 
     inputs = 2
 
     def spec_of_input(self, number: int, partitions: int) -> StreamSpec:
+        if self.first is not None and not number:
+            return self.first
         return _spec_of(_OWN if number else COLUMNS, self.key, partitions)
 
     @cached_property
@@ -205,7 +209,7 @@ class SimulatedJoin:
         return self.again_over([self.spec_of_input(i, 1) for i in range(2)])
 
     def again_over(self, inputs: Sequence[StreamSpec]) -> JoinDefinition:
-        left, right = (JoinInput(_columns(spec), self.key, "t") for spec in inputs)
+        left, right = (JoinInput(_columns(spec), self.key, spec.time) for spec in inputs)
         where = None if self.condition is None else self.condition.where
         return JoinDefinition.of(left, right, self.windows, where, self.group)
 
@@ -238,8 +242,12 @@ class SimulatedBarrier:
     inputs: int
     key: tuple[str, ...]
     at_most: int | None
+    first: StreamSpec | None = None
+    """What the first one is, if it is the output of another operator."""
 
     def spec_of_input(self, number: int, partitions: int) -> StreamSpec:
+        if self.first is not None and not number:
+            return self.first
         return _spec_of(_OWN if number % 2 else COLUMNS, self.key, partitions)
 
     @cached_property
@@ -249,7 +257,8 @@ class SimulatedBarrier:
     def again_over(self, inputs: Sequence[StreamSpec]) -> BarrierDefinition:
         every = [_columns(spec) for spec in inputs]
         own = [tuple((name, kind) for name, kind in columns.items() if name not in self.key) for columns in every]
-        made = tuple(BarrierInput(f"in{i}", "t", columns) for i, columns in enumerate(own))
+        times = [spec.time for spec in inputs]
+        made = tuple(BarrierInput(f"in{i}", time, of) for i, (time, of) in enumerate(zip(times, own, strict=True)))
         return BarrierDefinition(tuple((c, COLUMNS[c]) for c in self.key), made, self.at_most)
 
     def expected(self, tuples: Placed, boundary: int | None) -> Expected:

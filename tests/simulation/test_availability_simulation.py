@@ -1,6 +1,6 @@
 """Seeded runs of operators with a bound, whose inputs fail and heal while they die and come back.
 
-See `availability_world`, and `chain_world` for two of them in a row. A failure names its seed: `python -m pytest
+See `availability_world`, and `chain_world` for several of them in a row. A failure names its seed: `python -m pytest
 tests/simulation/test_availability_simulation.py --seed N` runs that one again.
 """
 
@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import availability_world, chain_world
+from tests.simulation.chained_operators import OverResults, SimulatedReordered, results_of
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = (4, 160, 20_000)
+SEEDS = (0, 160, 20_000)
 WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
@@ -50,3 +51,16 @@ def test_whatever_fails_stable_results_are_right_and_tentative_ones_come_in_time
         return
     for done in [workers.submit(run_here, seeds[i::WORKERS]) for i in range(WORKERS)]:
         done.result()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_so_it_is_with_an_operator_that_needs_no_kernels(seed: int) -> None:
+    with table_codec():
+        availability_world.run(seed, operator=SimulatedReordered(2))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_and_with_two_of_them_in_a_row(seed: int) -> None:
+    first = SimulatedReordered(2)
+    with table_codec():
+        chain_world.run(seed, operators=[first, OverResults(SimulatedReordered(2), results_of(first, 1))])

@@ -24,13 +24,14 @@ from strandline.log.manifest import Writer
 from strandline.log.outage import Outage
 from strandline.log.tentative_results import changes
 from strandline.log.upstream import Origin, upstream_of
+from strandline.operators.aggregate.windows import time_window
 from strandline.processing.element import Element
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import Logs
 from strandline.recovery.stream_definition import output_spec
 from strandline.testing import MemoryStorage
-from tests.operator_streams import append_rows
-from tests.simulation.chain_world import FIRST, SECOND, TIME, SecondAggregate
+from tests.operator_streams import PLANS, append_rows, input_spec
+from tests.simulation.chained_operators import TUMBLING
 from tests.union_streams import UnionStreams
 
 SECOND_US = 1_000_000
@@ -79,18 +80,19 @@ class Chain:
     """Two inputs, an operator over them, and one over its results and a third input."""
 
     def __init__(self, folder: Path, promise: Promise) -> None:
-        first = replace(FIRST, more_times=("t",))
+        first = replace(TUMBLING, more_times=("t",))
+        time = (first.result_time, "long")
+        second = replace(PLANS["tumbling time"], window=time_window(20), time=time, more_times=("t",))
         self.streams = UnionStreams(first, 2, lambda p: StateCache(folder / "unused"))
-        clock, second = self.streams.clock, SecondAggregate(replace(SECOND, more_times=(TIME,)))
-        self.third = Log.create(MemoryStorage(clock), replace(second.spec_of_input(1, 1), id="third"), clock)
+        clock = self.streams.clock
+        self.third = Log.create(MemoryStorage(clock), replace(input_spec(["s"]), id="third", lateness=0), clock)
         inputs = (self.streams.output, self.third)
         upstream = upstream_of([Origin(log.spec.id, log.storage.url) for log in inputs])
-        spec = replace(output_spec(second.definition, self.third.spec), id="second", upstream=upstream)
+        spec = replace(output_spec(second, self.third.spec), id="second", upstream=upstream)
         output = Log.create(MemoryStorage(clock), spec, clock)
-        elements = [Element(definition, cec()) for definition in (first, second.definition)]
+        elements = [Element(definition, cec()) for definition in (first, second)]
         self.first = Stage(folder / "first", elements[0], self.streams.inputs, self.streams.output, promise)
         self.second = Stage(folder / "second", elements[1], inputs, output, promise)
-        self._shaped = second.shaped
 
     def feed(self, begin: int, end: int, *numbers: int) -> None:
         """A tuple every unit of time in some of the inputs, and their boundaries behind them."""
@@ -99,7 +101,7 @@ class Chain:
             if number < 2:
                 self.streams.append(number, {0: rows})
             else:
-                append_rows(self.third, {0: [self._shaped(row) for row in rows]})
+                append_rows(self.third, {0: rows})
             quiet.pass_time(self.third if number == 2 else self.streams.inputs[number], end, "run")
 
     def tick(self, many: int = 1) -> None:

@@ -1,0 +1,117 @@
+"""Whoever sees each tick of an operator with a bound, and knows what is right: results, guesses, and what counts.
+
+The numbers are those of the properties in docs/availability.md. When tuples have to be there is `delay_witness`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from strandline.availability.decision import Decision
+from strandline.availability.fork import Forked
+from strandline.availability.plain_availability import Entry, counted
+from strandline.availability.tick import Ticked
+from strandline.log.log import Log
+from strandline.log.log_state import LogState
+from strandline.log.outage import Outage
+from strandline.log.tentative_results import changes, with_tentative
+from strandline.units import END_OF_TIME
+from tests.operator_streams import bits, published_results
+from tests.simulation.failing_inputs import Place
+from tests.simulation.operator_world import require
+
+if TYPE_CHECKING:
+    from tests.simulation.availability_world import World
+
+
+class AvailabilityWitness:
+    """What forks have taken in, and what must hold of what is published."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._operator = world.operator
+        self._source = world.source
+        self.forks: list[list[Place] | None] = [None] * world.partitions
+        """What each fork has taken in; None if nobody has seen it."""
+        self.states: set[str] = set()
+        self.tentative = 0
+        """Tentative results that were ever published."""
+        self.guessed_of = self.anew = 0
+        """Guesses of inputs that forks were found to hold, and how often forks were made anew for what came late."""
+
+    def begin(self) -> None:
+        """Another process goes on."""
+        self.forks = [None] * self._world.partitions
+
+    def see(self, base: LogState, ticked: Ticked, decision: Decision) -> None:
+        """Tentative results are what an operator makes of what was there (3)."""
+        before, now = base.outage or Outage(), self._world.outage
+        self.states.add(now.state)
+        for p, forked in enumerate(ticked.forked):
+            if forked is not None:
+                stands = base.standings[p].stands.bound if base.standings else None
+                self._check_fork(p, forked, stands)
+                self.anew += decision.begins_anew
+                is_begun = before.forks and not decision.begins_anew
+                come = [ticked.done[p].standing.stands.bound, before.forks[p].bound if is_begun else None]
+                began = forked.began.bound
+                again = [bound for bound in come if bound is not None and (began is None or bound > began)]
+                require(not again, "a fork says again what came before", again, "it begins at", forked.began)
+            elif not now.forks or now.forks[p].bound is None:
+                self.forks[p] = None
+
+    def _check_fork(self, p: int, forked: Forked, stands: int | None) -> None:
+        source, output = self._source, self._world.output
+        own, bound, without = self.forks[p], forked.standing.bound, source.unreachable
+        if forked.is_anew:
+            own = source.there(p, None, stands, frozenset()) + source.there(p, stands, bound, without)
+        elif own is not None:
+            own = own + source.there(p, forked.began.bound, bound, without)
+        self.forks[p] = own
+        self.tentative += forked.results
+        self.guessed_of += sum(source.is_guess(p, one) for one in own or ())
+        if own is None:
+            return
+        require(len(own) == forked.standing.ordinal, "a fork has", forked.standing.ordinal, "tuples of", len(own))
+        silent = [one for one in own if forked.began.bound is not None and one.time < forked.began.bound]
+        known = self._operator.expected(source.placed(p, silent), forked.began.bound).results
+        right = self._operator.expected(source.placed(p, own), bound).results.slice(len(known))
+        names = list(output.spec.columns)
+        tables = [output.read_block(block).select(names) for block in forked.blocks]
+        found = bits(pa.concat_tables([output.spec.arrow.empty_table(), *tables]))
+        require(found.equals(right.combine_chunks()), "a fork says", found.to_pylist(), "and not", right.to_pylist())
+
+    def check_counted(self) -> None:
+        """What counts is what an undo has left (3); where it must be so, there is nothing tentative (6)."""
+        world, log, outage = self._world, self._world.output, self._world.outage
+        for p in range(world.partitions):
+            if log.state.starts[p]:
+                continue  # who reads it needs it no more, and has dropped the beginning
+            told = [row for table in changes(log, p, columns=[log.spec.time]) for row in table.to_pylist()]
+            stable, tentative = counted(Entry(row["_kind"], row) for row in told)
+            if world.never_guesses:
+                require(len(stable) == len(told), "there is something tentative, and should not be")
+            require(len(tentative) == (outage.forks[p].tuples if outage.forks else 0), "another number counts")
+            boundary = log.state.boundaries[p]
+            ahead = [row for row in tentative if boundary is None or row[log.spec.time] >= boundary]
+            read = [row for table in with_tentative(log, p, [log.spec.time]) for row in table.to_pylist()]
+            for rows, is_tentative in ((stable, False), (ahead, True)):
+                found = [row["_offset"] for row in read if row["_tentative"] is is_tentative]
+                require(found == [row["_offset"] for row in rows], "readers get", found, "of", rows)
+
+    def check_end(self, log: Log) -> None:
+        """Stable results are those of a run in which nothing failed (1), and there are no others (2)."""
+        self.check_counted()
+        require(self._world.outage.state == "STABLE", "all is over, and it is", self._world.outage)
+        for p in range(self._world.partitions):
+            tuples = self._source.placed(p, self._source.there(p, None, END_OF_TIME, frozenset()))
+            right = self._operator.expected(tuples, END_OF_TIME).results
+            found, all_ = published_results(log, p), len(right)
+            if log.state.starts[p]:
+                right = right.slice(all_ - len(found))
+            require(found.equals(right), "partition", p, "has", found.to_pylist(), "and not", right.to_pylist())
+            read = [row for table in with_tentative(log, p, []) for row in table.to_pylist()]
+            require(len(read) == len(found) and not any(row["_tentative"] for row in read), "something is tentative")
+            require(log.state.standings[p].results == all_, "results are not counted right")
