@@ -15,7 +15,7 @@ from strandline.availability.plain_availability import Entry, counted
 from strandline.availability.tick import Ticked
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
-from strandline.log.outage import Outage
+from strandline.log.outage import ForkStanding, Outage
 from strandline.log.tentative_results import changes, with_tentative
 from strandline.units import END_OF_TIME
 from tests.operator_streams import bits, published_results
@@ -93,7 +93,10 @@ class AvailabilityWitness:
             stable, tentative = counted(Entry(row["_kind"], row) for row in told)
             if world.never_guesses:
                 require(len(stable) == len(told), "there is something tentative, and should not be")
-            require(len(tentative) == (outage.forks[p].tuples if outage.forks else 0), "another number counts")
+            fork = outage.forks[p] if outage.forks else ForkStanding(None, 0, None, 0)
+            require(len(tentative) == fork.tuples, "another number counts")
+            latest = max((row[log.spec.time] for row in tentative), default=None)
+            require(latest == fork.latest, "the latest is at", latest, "and not", fork.latest)
             boundary = log.state.boundaries[p]
             ahead = [row for row in tentative if boundary is None or row[log.spec.time] >= boundary]
             read = [row for table in with_tentative(log, p, [log.spec.time]) for row in table.to_pylist()]

@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow.compute as pc
 import pytest
 
-from strandline.availability import fork, inputs_at_sight, tick
+from strandline.availability import fork, inputs_at_sight, tick, watch
 from strandline.availability.watch import Watch
 from strandline.errors import StrandlineError
 from strandline.log import tentative_results
@@ -61,9 +61,9 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 
 IN_CHAINS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "guesses that an undo has voided are taken in": lambda: instead_of(
-        tick, "guesses_of", lambda before, *args: (found := before(*args)) and replace(found, first=0)
+        watch, "guesses_of", lambda before, *args: (found := before(*args)) and replace(found, first=0)
     ),
-    "guesses are not taken in": lambda: mock.patch.object(tick, "guesses_of", return_value=None),
+    "guesses are not taken in": lambda: mock.patch.object(Watch, "guesses_of", return_value=None),
     "guesses are taken for complete no further than results": lambda: instead_of(
         Watch, "fork_reach", lambda _, watch, taken: watch.reach(taken)
     ),

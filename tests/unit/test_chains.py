@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from strandline.availability import fork as forks
 from strandline.availability import tick as ticks
 from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
+from strandline.availability.promise import Mode, Promise
 from strandline.availability.tick import Operation, Ticked, Work, Worked
 from strandline.availability.watch import Watch
 from strandline.checkpoint.policy import cec
-from strandline.log import quiet
+from strandline.log import index, quiet
 from strandline.log.audit.stream_audit import verify
+from strandline.log.block import Block
 from strandline.log.compaction import compact
 from strandline.log.input_lag import input_lags, taken_in_until, waits_for
 from strandline.log.log import Log
@@ -32,6 +34,7 @@ from strandline.recovery.stream_definition import output_spec
 from strandline.testing import MemoryStorage
 from tests.operator_streams import PLANS, append_rows, input_spec
 from tests.simulation.chained_operators import TUMBLING
+from tests.simulation.table_codec import table_codec
 from tests.union_streams import UnionStreams
 
 SECOND_US = 1_000_000
@@ -110,6 +113,13 @@ class Chain:
             self.streams.clock.advance(1)
             self.first.tick()
             self.second.tick()
+
+
+@pytest.fixture
+def tables() -> Iterator[None]:
+    """Blocks are tables, for a test of many of them."""
+    with table_codec():
+        yield
 
 
 @pytest.fixture
@@ -298,3 +308,32 @@ def test_a_fork_that_fails_ends_and_results_come_all_the_same(chain: Chain, monk
     chain.tick()
     assert [end for kind, end in first.told() if kind == "stable"] == [40, 50, 60]
     assert not verify(first.output).problems
+
+
+@pytest.mark.parametrize("mode", ["process", "delay", "suspend"])
+def test_a_tick_looks_at_no_more_blocks_however_long_a_failure_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, tables: None
+) -> None:
+    chain, looked, walk = Chain(tmp_path, Promise(3 * SECOND_US)), [0], Log._walk
+
+    def counted(*args: Any) -> Iterator[Block]:
+        for block in walk(*args):
+            looked[0] += 1
+            yield block
+
+    monkeypatch.setattr(Log, "_walk", counted)
+    monkeypatch.setattr(index, "FOLD_EVERY", 8)
+    chain.second.promise = Promise(3 * SECOND_US, mode, mode)
+    chain.feed(0, 20, 0, 1, 2)
+    chain.tick()
+    ticks = []
+    for begin in range(20, 420, 10):
+        chain.feed(begin, begin + 10, 0, 2)  # the second input of the first operator stays away
+        looked[0] = 0
+        chain.tick()
+        ticks.append(looked[0])
+        if begin == 100:  # a block with results and guesses
+            compact(chain.first.output, target_bytes=100_000, blocks_min=2, unique=lambda: "joined")
+    assert chain.first.outage.tentative > 30
+    assert (chain.second.outage.tentative > 10) is (mode != "suspend")
+    assert max(ticks[20:]) <= max(ticks[10:20])

@@ -98,6 +98,7 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     operator.save_nothing()
     operator.end()
     blocks, results = output.finish(), output.count(Kind.TENTATIVE)
+    times = [time for time in (fork.before.latest, *(block.time_max for block in blocks)) if time is not None]
     left = _leave(fork.attempt, at_work, caches)
     caches.stable.close()
     standing = ForkStanding(
@@ -108,6 +109,7 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
         fork.before.tuples + results,
         fork.before.published + results,
         fork.attempt,
+        latest=max(times, default=None),
     )
     return Forked(blocks, standing, began, results, found is None, left, stopwatch_s() - began_s)
 

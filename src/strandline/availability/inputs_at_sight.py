@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from strandline.availability.watch import Sight, Watch
 from strandline.errors import StorageError
-from strandline.log.guesses import guessed_until, guesses_of, undone_until
+from strandline.log.guesses import Guesses, guessed_until, passed_by, undone_until
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.processing.input_stream import blocks_between, guess_blocks
@@ -24,14 +24,17 @@ def _sight(log: Log, number: int, marks: Sequence[Marks], watch: Watch) -> Sight
     try:
         log.refresh()
         boundary, undone = log.state.boundary, undone_until(log.state)
-        sight = Sight(boundary, guessed=guessed_until(log.state), undone=undone)
+        sight = Sight(boundary, guessed=guessed_until(log.state), undone=undone, passed=passed_by(log.state))
         if boundary is not None and (before is None or boundary > before):
             latest = [_latest(log, number, p, m, before, boundary) for p, m in enumerate(marks)]
             sight = replace(sight, latest=_last(latest))
         seen = watch.guessed(number, undone)
         if sight.guessed is not None and (seen is None or sight.guessed > seen):
             since = boundary if seen is None else seen
-            latest = [_latest_guess(log, number, p, m, since, sight.guessed) for p, m in enumerate(marks)]
+            every = [watch.guesses_of(number, log, p) for p in range(len(marks))]
+            found = [_latest(log, number, p, m, since, sight.guessed) for p, m in enumerate(marks)]
+            guesses = [_latest_guess(log, p, own, since, sight.guessed) for p, own in enumerate(every)]
+            latest = [*found, *guesses]
             sight = replace(sight, latest_guess=_last(latest))
     except StorageError:
         # Perhaps it has moved: what has arrived with that is noted when it can be seen.
@@ -52,16 +55,14 @@ def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | N
     return max((min(block.time_max, boundary - 1) for block in found), default=None)
 
 
-def _latest_guess(log: Log, number: int, partition: int, marks: Marks, since: int | None, until: int) -> int | None:
-    """The same of tentative tuples between two boundaries of guesses, and of results that are there already."""
-    found = _latest(log, number, partition, marks, since, until)
-    guesses = guesses_of(log, partition)
+def _latest_guess(log: Log, partition: int, guesses: Guesses | None, since: int | None, until: int) -> int | None:
+    """The same of tentative tuples between two boundaries of guesses."""
     if guesses is None:
-        return found
+        return None
     before = None if until == END_OF_TIME else until
     # The times of a block that has results, too, are theirs.
     times = [
         until - 1 if block.has_results else min(block.time_max, until - 1)
         for block in guess_blocks(log, partition, guesses, since, before)
     ]
-    return _last([found, *times])
+    return _last(times)

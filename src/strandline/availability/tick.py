@@ -20,7 +20,6 @@ from strandline.errors import StorageError
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
 from strandline.log.control_tuples import control_block
-from strandline.log.guesses import guesses_of
 from strandline.log.input_lag import taken_in_until
 from strandline.log.input_mark import Marks
 from strandline.log.kinds import Kind
@@ -129,7 +128,7 @@ class Operation:
         is_news = decision.outage != base.outage or decision.ends or decision.fork_until is not None
         if base.finished or (batch is None and not is_news):
             return watch, None
-        return watch, Tick(self, decision, marks, batch, watch.unreachable)
+        return watch, Tick(self, decision, marks, batch, watch)
 
     def _goes_all_the_way(self, batch: TimeSlices) -> bool:
         """Whether a batch takes in all that can be taken in, if its steps do not stop before."""
@@ -149,7 +148,7 @@ class Tick:
         decision: Decision,
         marks: Sequence[Marks],
         batch: TimeSlices | None,
-        unreachable: frozenset[int],
+        watch: Watch,
     ) -> None:
         self._operation = operation
         self._element = operation.element
@@ -158,7 +157,7 @@ class Tick:
         self._decision = decision
         self._marks = marks
         self._batch = batch
-        self._unreachable = unreachable
+        self._watch = watch
         self._name = uuid.uuid4().hex
         self._standings = list(self._base.standings) or [_beginning(m, self._element) for m in marks]
         begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[: len(marks)]]
@@ -204,7 +203,7 @@ class Tick:
             block = control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-failed-{p}")
             self._blocks[p].append(block)
             self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(1))
-            fork = replace(fork, first=self._end(p), tuples=0)
+            fork = fork.undone(self._end(p))
         self._forks[p] = fork.begun_anew(problem)
 
     def _undo(self) -> None:
@@ -215,7 +214,7 @@ class Tick:
                     control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-undo-{p}")
                 )
                 self._standings[p] = self._standings[p].behind(1)
-                self._forks[p] = replace(fork, first=self._end(p), tuples=0)
+                self._forks[p] = fork.undone(self._end(p))
 
     def _steps(self) -> list[Step] | None:
         """What the stable lineage does, behind an undo if there is one; None if it stands still."""
@@ -269,8 +268,8 @@ class Tick:
             until,
             silent,
             f"{self._name}-fork-{p}",
-            self._unreachable,
-            tuple(guesses_of(log, p) for log in self._operation.inputs),
+            self._watch.unreachable,
+            tuple(self._watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
             takes_over=self._operation.promise.reconcile == "undo" and self._batch is None,
         )
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from strandline.log.guesses import guessed_until, undone_until
+from strandline.availability.passed_guesses import Places, looked_past
+from strandline.log.guesses import Guesses, Passed, guessed_until, guesses_of, undone_until
+from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.outage import Outage
 
@@ -35,6 +37,8 @@ class Sight:
     """No tuple between that boundary as it was at the look before and this one is later; None if there is none."""
     undone: tuple[int, ...] = ()
     """Where its last undo is: another one, and all guesses are others."""
+    passed: tuple[Passed | None, ...] = ()
+    """Per partition, what its ends say of the times of its guesses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class Watch:
     """The same of guesses that no undo has voided; empty if no input has ever had any."""
     undone: tuple[tuple[int, ...], ...] = ()
     """Of each input, where its last undo was."""
+    passed: tuple[tuple[Places, ...], ...] = ()
+    """Of each input, per partition, places in its guesses."""
 
     @classmethod
     def fresh(cls, inputs: int) -> Watch:
@@ -106,6 +112,14 @@ class Watch:
             return None
         return self.guesses[number][-1].boundary
 
+    def guesses_of(self, number: int, log: Log, partition: int) -> Guesses | None:
+        """The guesses of an input that count as of its last refresh, with what is known of them; None if none do."""
+        found = guesses_of(log, partition)
+        if found is None or not self.passed or self.undone[number] != undone_until(log.state):
+            return found
+        places = self.passed[number]
+        return replace(found, passed=places[partition]) if places else found
+
     def looked(
         self,
         sights: Sequence[Sight],
@@ -122,7 +136,7 @@ class Watch:
         passed = max((f.bound for f in before.forks if f.bound is not None), default=None) if before else None
         left_out = before.left_out if before else ()
         look = _Look(now_us, now_us - bound_us, taken, passed)
-        found, guesses = [], []
+        found, guesses, places = [], [], []
         for number, sight in enumerate(sights):
             own = known.arrivals[number]
             old = known.guesses[number] if self.guessed(number, sight.undone) is not None else ()
@@ -130,6 +144,7 @@ class Watch:
                 own, old = (tuple(replace(one, is_late=passed is not None) for one in seen) for seen in (own, old))
             since = own[-1].boundary if own else None
             found.append(look.added(own, since, sight.boundary, sight.latest))
+            places.append(self._places(number, sight, before))
             if not sight.is_reachable and known.guesses:
                 guesses.append(known.guesses[number])
             elif sight.guessed is None:
@@ -142,7 +157,18 @@ class Watch:
             sight.undone if sight.is_reachable or not self.undone else self.undone[number]
             for number, sight in enumerate(sights)
         ]
-        return Watch(tuple(found), unreachable, tuple(guesses), tuple(undone))
+        return Watch(tuple(found), unreachable, tuple(guesses), tuple(undone), tuple(places))
+
+    def _places(self, number: int, sight: Sight, before: Outage | None) -> tuple[Places, ...]:
+        """The places in an input's guesses that are of use after one more look."""
+        known = self.passed[number] if self.passed else ()
+        if not sight.is_reachable:
+            return known
+        forks = before.forks if before else ()
+        came = [fork.bound for fork in forks] or [None] * len(sight.passed)
+        needed = [min((time for time in (bound, sight.guessed) if time is not None), default=None) for bound in came]
+        is_known = bool(self.undone) and self.undone[number] == sight.undone
+        return tuple(looked_past(known if is_known else (), sight.passed, needed)) if sight.passed else ()
 
     def all_eaten(self) -> Watch:
         """As it is when a fork is made of the stable state, with all that is there: nothing is late."""

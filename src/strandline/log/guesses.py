@@ -6,10 +6,20 @@ an undo may have been published meanwhile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
+from strandline.log.outage import ForkStanding
+
+
+class Passed(NamedTuple):
+    """A place among the tentative tuples of a partition: none that counts before it has this time, or a later one."""
+
+    offset: int
+    time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,13 @@ class Guesses:
     end: int
     since: int | None
     """None before this time, up to which all results are there; None: there is no such time."""
+    passed: tuple[Passed, ...] = ()
+    """What is known of them, so that whoever has come far need not look through all."""
+
+    def first_at(self, time: int | None) -> int:
+        """None of this time or a later one stands before this offset."""
+        known = (one.offset for one in self.passed if time is not None and one.time <= time)
+        return max(known, default=self.first)
 
 
 def guesses_of(log: Log, partition: int) -> Guesses | None:
@@ -30,6 +47,14 @@ def guesses_of(log: Log, partition: int) -> Guesses | None:
     if fork is None or not fork.tuples:
         return None
     return Guesses(max(fork.first, state.starts[partition]), state.ends[partition], state.boundaries[partition])
+
+
+def passed_by(state: LogState) -> tuple[Passed | None, ...]:
+    """Per partition, what the ends of the log say of the times of its tentative tuples; None where there are none."""
+    forks: Sequence[ForkStanding] = state.outage.forks if state.outage else ()
+    return tuple(
+        None if fork.latest is None else Passed(state.ends[p], fork.latest + 1) for p, fork in enumerate(forks)
+    )
 
 
 def guessed_until(state: LogState) -> int | None:

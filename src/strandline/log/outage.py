@@ -34,13 +34,21 @@ class ForkStanding:
     """Which attempt made its state; empty if there is none to be found."""
     problem: str = ""
     """Why it has ended before its time: it begins again when the stable lineage moves. Empty if it has not."""
+    latest: int | None = None
+    """No tentative tuple that is not void has a later time; None if there is none, or that is not known."""
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
         body = asdict(self)
         if not self.problem:
             del body["problem"]
+        if self.latest is None:
+            del body["latest"]
         return body
+
+    def undone(self, first: int) -> ForkStanding:
+        """The same behind an undo, which ends at this offset."""
+        return replace(self, first=first, tuples=0, latest=None)
 
     def begun_anew(self, problem: str = "") -> ForkStanding:
         """The same without a state: one that is made of the stable one again, or has failed."""

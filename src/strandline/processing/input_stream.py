@@ -63,8 +63,8 @@ def guess_blocks(log: Log, partition: int, guesses: Guesses, since: int | None, 
 
     The index knows the times of results, and so does a block that has some: these are not judged by their times.
     """
-    found = listed(log, partition, guesses.first, guesses.end)
     least = max((time for time in (since, guesses.since) if time is not None), default=None)
+    found = listed(log, partition, guesses.first_at(least), guesses.end)
     return [
         block
         for block in found
