@@ -88,7 +88,8 @@ def test_an_input_that_cannot_be_read_is_missing_and_no_end_of_the_query(
     spark: Any, tmp_path: Path, eventually: Any
 ) -> None:
     sensors, results = Sensors(tmp_path), tmp_path / "results"
-    query = sensors.counted().availability("1 s", failing="delay").start(spark, str(results), trigger="100 ms")
+    operator = sensors.counted().availability("1 s", failing="delay")
+    query = operator.start(spark, str(results), trigger="100 ms")
     south, hidden = sensors.paths[1], tmp_path / "hidden"
     try:
         for number in range(3):
@@ -103,16 +104,25 @@ def test_an_input_that_cannot_be_read_is_missing_and_no_end_of_the_query(
         eventually(lambda: query.progress["state"] == "UP_FAILURE" and query.progress["tentative"])
         assert query.progress["missing"] == ["south"]
         assert query.is_active
-        south.unlink()
+        query.stop()
+        with pytest.raises(StorageError, match="symbolic links") as caught:
+            operator.start(spark, str(tmp_path / "others"))
+        assert str(south) in caught.value.where, "one that has never worked has to see its inputs"
+        south.unlink()  # as if nothing was mounted there
+        query = operator.start(spark, str(results), trigger="100 ms")
+        for number in (0, 2):
+            sensors.write(number, 45, 55)
+        eventually(lambda: query.progress["tentative"] == 3 * PARTITIONS)
+        assert not south.exists(), "and nobody has left anything there"
         hidden.rename(south)
-        sensors.write(1, 25, 45)
+        sensors.write(1, 25, 55)
         eventually(lambda: query.progress["state"] == "STABLE")
         assert query.progress["tentative"] == 0
     finally:
         query.stop()
     # Without a bound, the same operator goes on.
     for number in range(3):
-        sensors.write(number, 45, 60)
+        sensors.write(number, 55, 60)
     sensors.counted().start(spark, str(results), trigger="available-now").await_termination()
     assert outage(results).state == "STABLE"
     assert kinds(results).count("stable") == 6

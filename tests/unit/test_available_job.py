@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 import strandline as sl
 from strandline.availability.promise import Promise
 from strandline.clock import ManualClock
-from strandline.errors import StorageError
-from strandline.log import quiet
+from strandline.errors import CorruptBlockError, InputWentBackError, StorageError, StreamMismatchError
+from strandline.log import block_slice, quiet
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.storage.local_storage import LocalStorage
@@ -21,7 +22,7 @@ from strandline.log.tentative_results import changes
 from strandline.processing.element import Element
 from strandline.processing.live_operators import LIVE
 from strandline.recovery.stream_definition import output_spec
-from strandline.spark import available_job, operator_job
+from strandline.spark import available_job, available_task, lost_inputs, operator_job
 from strandline.spark.available_job import AvailableJob
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
@@ -46,7 +47,7 @@ class Case:
         self.clock = ManualClock(1_000_000)
         for module in (available_job, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
-        monkeypatch.setattr(available_job, "stopwatch_s", lambda: self.clock.now_us() / 1e6)
+        monkeypatch.setattr(lost_inputs, "stopwatch_s", lambda: self.clock.now_us() / 1e6)
         monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
         self.folders = [folder / name for name in ("north", "south")]
         self.inputs = [
@@ -67,12 +68,13 @@ class Case:
         return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(task))))) for task in tasks]
 
     def started(self, promise: Promise | None) -> Any:
-        logs = [Log.open(LocalStorage(one), self.clock) for one in self.folders]
-        inputs = OperatorInputs([Place(str(one)) for one in self.folders], logs, bears_failures=promise is not None)
+        places = [Place(str(one)) for one in self.folders]
+        logs, unopened = lost_inputs.open_inputs(places, [log.spec for log in self.inputs])
+        inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
         output = Log.open(self.place.storage(), self.clock)
         kind = OperatorJob if promise is None else AvailableJob
         job = kind(CONTEXT, Element(self.definition, self.policy), inputs, (self.place, output), HOUSEKEEPING)
-        return job.promises(promise) if isinstance(job, AvailableJob) and promise is not None else job
+        return job.promises(promise, unopened) if isinstance(job, AvailableJob) and promise is not None else job
 
     def write(self, number: int, first: int, end: int) -> None:
         append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})
@@ -159,6 +161,128 @@ def test_an_input_whose_blocks_cannot_be_read_is_missing_and_is_tried_again(case
         report = case.tick()
     assert (report["state"], report["tentative"]) == ("STABLE", 0)
     assert case.told().count("stable") == 3
+
+
+def move_away(path: Path) -> None:
+    """As if its disk was not mounted."""
+    path.rename(path.with_name(f"{path.name}-away"))
+
+
+def move_back(path: Path) -> None:
+    """As it is mounted again; nobody has written anything there meanwhile."""
+    assert not path.exists()
+    path.with_name(f"{path.name}-away").rename(path)
+
+
+def test_an_input_that_is_gone_from_its_place_is_missing_and_nothing_is_left_in_its_place(case: Case) -> None:
+    move_away(case.folders[1])
+    case.write(0, 15, 35)
+    case.tick()
+    case.tick(6.0)  # so long that the operator would say again what it needs
+    report = case.tick()
+    assert (report["missing"], report["tentative"]) == (["south"], 2)
+    move_back(case.folders[1])
+    case.write(1, 15, 35)
+    assert case.tick(1.1)["state"] == "STABLE"
+    assert case.told().count("stable") == 3
+
+
+def test_an_input_that_is_gone_when_its_tuples_are_wanted_is_missing_and_comes_back(case: Case) -> None:
+    for number in (0, 1):
+        case.write(number, 15, 35)
+    assert case.job.time_has_passed()
+    move_away(case.folders[1])
+    reports = len(case.reports)
+    case.tick()
+    assert len(case.reports) == reports, "a task did not find it: nothing is published, and nobody stops"
+    for _ in range(24):
+        report = case.tick()
+    assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 2)
+    seq = case.job.output.state.seq
+    for _ in range(24):
+        case.tick()
+    assert case.job.output.state.seq == seq, "nothing has happened, and it was published"
+    move_back(case.folders[1])
+    for _ in range(12):
+        report = case.tick()
+    assert (report["state"], report["tentative"]) == ("STABLE", 0)
+    assert case.told().count("stable") == 3
+
+
+@pytest.mark.parametrize("is_another_worker", [False, True])
+def test_a_fork_goes_on_without_tuples_of_an_input_that_is_gone(case: Case, is_another_worker: bool) -> None:
+    append_items(case.inputs[1], {0: [(1, t, t) for t in range(15, 25)]})  # complete up to 24, and one tuple more
+    case.write(0, 15, 35)
+    case.tick()
+    move_away(case.folders[1])
+    block_slice._known.clear()
+    if is_another_worker:
+        available_task._OPENED.clear()
+    for _ in range(14):
+        report = case.tick()
+    assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 1)
+    assert not any(fork.problem for fork in case.job.output.state.outage.forks)
+    move_back(case.folders[1])
+    case.write(1, 25, 35)
+    for _ in range(12):
+        report = case.tick()
+    assert (report["state"], report["tentative"]) == ("STABLE", 0)
+
+
+@pytest.mark.parametrize(("lose", "find"), [(break_off, mend), (move_away, move_back)])
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_a_driver_starts_without_an_input_that_cannot_be_read_and_takes_it_in_when_it_can(
+    case: Case, lose: Callable[[Path], None], find: Callable[[Path], None], is_failing: bool
+) -> None:
+    case.write(0, 15, 25)
+    if is_failing:
+        case.tick()
+        assert case.tick(1.0)["state"] == "UP_FAILURE"
+    lose(case.folders[1])
+    case.job = case.started(Promise(BOUND_US))
+    case.write(0, 25, 35)
+    for _ in range(14):
+        report = case.tick()
+    assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 2)
+    assert report["waiting"] >= 0
+    find(case.folders[1])
+    case.write(1, 15, 35)
+    for _ in range(12):
+        report = case.tick()
+    assert (report["state"], report["tentative"]) == ("STABLE", 0)
+    assert case.told().count("stable") == 3
+
+
+@pytest.mark.parametrize("is_another", [False, True])
+def test_an_input_that_is_another_when_it_can_be_read_again_ends_the_query(case: Case, is_another: bool) -> None:
+    """One that was put back to its beginning, or another stream altogether."""
+    move_away(case.folders[1])
+    case.job = case.started(Promise(BOUND_US))
+    case.tick()
+    spec = case.inputs[1].spec
+    Log.create(LocalStorage(case.folders[1]), replace(spec, id="another") if is_another else spec)
+    with pytest.raises(StreamMismatchError if is_another else InputWentBackError):
+        case.tick(1.1)
+
+
+def test_without_a_bound_an_input_that_is_gone_ends_the_query_and_nothing_is_left_out(case: Case) -> None:
+    case.job = case.started(None)
+    for number in (0, 1):
+        case.write(number, 15, 35)
+    case.job.inputs.refresh()
+    move_away(case.folders[1])
+    with pytest.raises(StorageError, match="gone from its place"):
+        case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append)
+    assert case.told() == ["stable"]
+
+
+def test_a_block_of_an_input_that_is_lost_for_itself_ends_the_query(case: Case) -> None:
+    for number in (0, 1):
+        case.write(number, 15, 35)
+    block = case.inputs[1].commit(case.inputs[1].state.seq - 1).blocks[0]
+    (case.folders[1] / block.file).unlink()
+    with pytest.raises(CorruptBlockError, match="a published block is gone"):
+        case.tick()
 
 
 def test_an_output_that_cannot_be_written_ends_the_query(case: Case, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.errors import TruncatedError
+from strandline.errors import StorageError, TruncatedError
 from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.log.retention import collect, truncate
@@ -49,6 +49,14 @@ def log(storage: CountingStorage) -> Log:
 
 def share_of(log: Log, partition: int, first: int, end: int) -> Share:
     return Share(log.storage, log.spec, list(log.blocks(partition, first, end)))
+
+
+def test_a_share_of_a_stream_that_is_gone_says_so_instead_of_being_empty(log: Log, storage: CountingStorage) -> None:
+    share = share_of(log, 1, 5, 9)
+    for listed in list(storage.list("")):
+        storage.delete(listed.key)
+    with pytest.raises(StorageError, match="gone from its place"):
+        read_items(share, 1, 5)
 
 
 def test_a_share_reads_its_blocks_and_nothing_else(log: Log, storage: CountingStorage) -> None:

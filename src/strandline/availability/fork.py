@@ -51,6 +51,8 @@ class ForkStep:
     """Used once: names the block and the state that this attempt leaves."""
     unreachable: frozenset[int] = frozenset()
     """The inputs that cannot be read."""
+    seen: tuple[int, ...] = ()
+    """The last commit of each input that the driver has seen; empty if whoever runs this sees what the driver saw."""
     guesses: tuple[Guesses | None, ...] = ()
     """Of each input the tentative tuples that count, as the driver has seen them."""
     takes_over: bool = False

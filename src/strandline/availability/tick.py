@@ -70,8 +70,10 @@ class Ticked:
     forked: tuple[Forked | None, ...] = ()
 
 
-def run(work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock) -> Worked:
-    """Does the work of one partition: what a task runs. Publishes nothing."""
+def run(
+    work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock, fork_logs: Logs | None = None
+) -> Worked:
+    """Does the work of one partition: what a task runs. Publishes nothing. A fork may have logs of its own."""
     done = None if work.stable is None else steps_.run(work.stable, element, logs, caches.stable, clock)
     first = done.blocks[-1].end if done is not None and done.blocks else work.first
     fork = work.fork
@@ -80,7 +82,7 @@ def run(work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock) 
     if fork is None or (fork.silent_until is not None and fork.until <= fork.silent_until):
         return Worked(done, None)
     try:
-        return Worked(done, forks_.run(fork, first, element, logs, caches))
+        return Worked(done, forks_.run(fork, first, element, fork_logs or logs, caches))
     except StorageError:
         if not fork.unreachable:
             raise
@@ -269,6 +271,7 @@ class Tick:
             silent,
             f"{self._name}-fork-{p}",
             self._watch.unreachable,
+            tuple(log.state.seq for log in self._operation.inputs),
             tuple(self._watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
             takes_over=self._operation.promise.reconcile == "undo" and self._batch is None,
         )

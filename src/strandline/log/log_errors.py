@@ -12,11 +12,13 @@ from strandline.errors import (
     InputError,
     NotAStreamError,
     SecondWriterError,
+    StorageError,
     StreamError,
     StreamFinishedError,
     StreamNotFoundError,
     TruncatedError,
 )
+from strandline.log import spec
 from strandline.log.block import Block
 from strandline.log.index import ROOT_KEY
 from strandline.log.manifest import Writer
@@ -96,6 +98,15 @@ def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedErr
         f"offset {offset} was dropped, the partition begins at {start}",
         where=f"{url}, partition {partition}",
         todo=f"start at offset {start} (or 'earliest'); keep more with retention=, or register as a consumer",
+    )
+
+
+def gone(url: str) -> StorageError:
+    """The error of who does not find where a stream was what is published in it: no disk is mounted, it was moved."""
+    return StorageError(
+        "the stream is gone from its place, or lacks what was published in it",
+        where=f"{url.rstrip('/')}/{spec.KEY}",
+        todo="mount its disk, or put it back where it was",
     )
 
 

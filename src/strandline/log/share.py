@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from strandline.log import log_errors
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
@@ -30,10 +31,15 @@ class Share(Log):
             self._tail = Tail([Manifest(self.state.seq, "append", stream.id, 0, blocks=tuple(blocks))])
 
     def refresh(self) -> bool:
-        """Takes in the whole log: on what a share knows, the commits since cannot be built."""
+        """Takes in the whole log: on what a share knows, the commits since cannot be built.
+
+        Raises `StorageError` if that does not hold what the share knows of: else tuples would be left out, unnoticed.
+        """
         if self._is_whole:
             return super().refresh()
-        self._is_whole = True
+        self._is_whole, known = True, self.state.ends
         super().__init__(self.storage, self.spec, self.clock)
         self.reload()
+        if any(now < end for now, end in zip(self.state.ends, known, strict=True)):
+            raise log_errors.gone(self.storage.url)
         return True

@@ -6,7 +6,7 @@ Spark's driver uses the same parts; there the steps run as tasks. Tests and simu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -223,12 +223,12 @@ def next_batch(element: Element, inputs: Sequence[Log], output: LogState) -> Nex
     return None if taken is None else WholeCommits(inputs[0], taken)
 
 
-def require_same_inputs(inputs: Sequence[Log], output: LogState) -> None:
-    """Raises if an input is not what the operator has taken in: if it was put back, and perhaps goes on."""
+def require_same_inputs(inputs: Sequence[Log], output: LogState, but: Set[int] = frozenset()) -> None:
+    """Raises if an input, `but` for some by their numbers, is not what was taken in: if it was put back."""
     if len(inputs) == 1:
         require_same_input(inputs[0], output)
     elif output.standings:
-        input_marks.require_same_inputs(inputs, marks_of(inputs, output))
+        input_marks.require_same_inputs(inputs, marks_of(inputs, output), but)
 
 
 def run_batch(

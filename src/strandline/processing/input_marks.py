@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from strandline.errors import ConflictError
@@ -73,9 +73,18 @@ def needs(marks: Sequence[Marks], number: int) -> list[int]:
     return [m.inputs[number].oldest for m in marks]
 
 
-def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks]) -> None:
-    """Raises `InputWentBackError` if one of the inputs is not what the operator has seen: if it was put back."""
+def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks], but: Set[int] = frozenset()) -> None:
+    """Raises `InputWentBackError` if one of the inputs is not what the operator has seen: if it was put back.
+
+    Those `but`, by their numbers, are not looked at.
+    """
     for number, log in enumerate(inputs):
-        mine = [m.inputs[number] for m in marks]
-        require_reached(log, max(mark.seen for mark in mine), [mark.first for mark in mine])
-        require_seen(log, mine[0].seen, mine[0].seen_checksum)
+        if number not in but:
+            require_same_input(log, number, marks)
+
+
+def require_same_input(log: Log, number: int, marks: Sequence[Marks]) -> None:
+    """The same of one of them."""
+    mine = [m.inputs[number] for m in marks]
+    require_reached(log, max(mark.seen for mark in mine), [mark.first for mark in mine])
+    require_seen(log, mine[0].seen, mine[0].seen_checksum)

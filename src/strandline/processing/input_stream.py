@@ -22,6 +22,7 @@ from strandline.log.kinds import Kind
 from strandline.log.leaf import Ints
 from strandline.log.listing import listed
 from strandline.log.log import END, Log
+from strandline.log.spec import KEY
 from strandline.units import END_OF_TIME
 
 
@@ -155,6 +156,7 @@ class WaitingTuples:
         Should the block be gone, because it was compacted, all are looked up again.
         """
         source, log = self._unread[0][2], self._stream.log
+        url = log.storage.url
         block = source if isinstance(source, Block) else source.block
         try:
             if isinstance(source, Block):
@@ -168,7 +170,8 @@ class WaitingTuples:
                 self._read_group(source.opened)
         except KeyMissingError as problem:
             if block == self._missing:
-                raise log_errors.lost_block(block, log.storage.url) from problem
+                is_there = log.storage.exists(KEY)
+                raise (log_errors.lost_block(block, url) if is_there else log_errors.gone(url)) from problem
             self._missing = block
             log.refresh()
             self._find()

@@ -10,33 +10,35 @@ from strandline.availability.fork import Forked
 from strandline.availability.promise import Promise
 from strandline.availability.tick import Operation, Work, Worked
 from strandline.availability.watch import Watch
-from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import StorageError
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import StorageError, StreamMismatchError
 from strandline.log.block import Block
+from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.outage_words import outage_report
+from strandline.processing.input_marks import require_same_input
 from strandline.processing.next_bounds import reachable
 from strandline.processing.step import Done
 from strandline.spark.available_task import AvailableTask, AvailableWork, Unread
+from strandline.spark.lost_inputs import LostInputs
 from strandline.spark.operator_job import OperatorJob
 from strandline.spark.operator_task import OperatorTask
-
-_RETRY_S = 1.0
-"""An input that a task could not read is looked at again after so long."""
 
 
 class AvailableJob(OperatorJob):
     """An operator that goes on while inputs are missing. One tick is one look, one decision, one job, one commit."""
 
-    def promises(self, promise: Promise) -> AvailableJob:
-        """Says how long tuples wait, before anything is taken in; what a driver before had begun goes on."""
+    def promises(self, promise: Promise, unopened: frozenset[int] = frozenset()) -> AvailableJob:
+        """Says how long tuples wait, before anything is taken in; what a driver before had begun goes on.
+
+        `unopened` are the numbers of inputs of which nothing could be read yet.
+        """
         logs, output = self.inputs.logs, self.output
         self._operation = Operation(self._work.element, promise, logs, output, SYSTEM_CLOCK)
         states, now_us = [log.state for log in logs], SYSTEM_CLOCK.now_us()
         known = [state.boundary for state in states]
         self._seen = Watch.resumed(known, output.state.outage, now_us, promise.bound_us, states)
-        self._unread_s: dict[int, float] = {}
-        """By input that a task could not read, until when it is left alone."""
+        self._lost = LostInputs(self.inputs, unopened, self._require_same)
         self._has_more = False
         self._forked: Sequence[Forked | None] = ()
         return self
@@ -66,7 +68,7 @@ class AvailableJob(OperatorJob):
         try:
             seen, tick = self._looking().next(self._seen)
         except StorageError as problem:
-            self._bear(problem)
+            self._lost.bear(problem)
             return False
         if tick is None:  # else whoever does it looks again: what is not done was not seen
             self._seen = seen
@@ -77,7 +79,7 @@ class AvailableJob(OperatorJob):
         try:
             ticked = self._looking().tick(self._seen, self._run_all, writer)
         except StorageError as problem:
-            self._bear(problem)
+            self._lost.bear(problem)
             self._has_more = False
             return ()
         self._seen, self._forked = ticked.watch, ticked.forked
@@ -92,18 +94,17 @@ class AvailableJob(OperatorJob):
         return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
 
     def _looking(self) -> Operation:
-        now_s = stopwatch_s()
-        self._unread_s = {number: until_s for number, until_s in self._unread_s.items() if now_s < until_s}
-        return replace(self._operation, unreadable=frozenset(self._unread_s))
+        return replace(self._operation, unreadable=self._lost.now())
 
-    def _bear(self, problem: StorageError) -> None:
-        """Notes which input cannot be read; raises if it is none of them."""
-        places = self.inputs.places
-        found = [n for n, place in enumerate(places) if problem.where.startswith(f"{place.url.rstrip('/')}/")]
-        if not found:
-            raise problem
-        number = max(found, key=lambda n: len(places[n].url))  # a stream may lie below another
-        self._unread_s[number] = stopwatch_s() + _RETRY_S
+    def _require_same(self, number: int, log: Log) -> None:
+        """Raises if an input that was not there at the start is not what the operator has taken in."""
+        if log.spec.id != self.inputs.logs[number].spec.id:
+            raise StreamMismatchError(
+                "another stream has taken the place of the operator's input",
+                where=log.storage.url,
+                todo="put the input back where it was; for another one, start the operator with a new output stream",
+            )
+        require_same_input(log, number, [s.marks for s in self.output.state.standings if s.marks is not None])
 
     def _run_all(self, works: Sequence[Work]) -> list[Worked]:
         """The work of all partitions as tasks of one job; raises what a task could not read."""

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from strandline.availability import tick as ticks
-from strandline.availability.fork import Caches
+from strandline.availability.fork import Caches, ForkStep
 from strandline.availability.tick import Work, Worked
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import StorageError, StrandlineError
 from strandline.failpoint import failpoint
+from strandline.log import log_errors
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.share import Share
@@ -19,6 +20,7 @@ from strandline.processing.state_folders import default_folder, fork_folder
 from strandline.processing.step import Logs
 from strandline.spark.affinity import spark_host
 from strandline.spark.kernel_shipping import unpacked
+from strandline.spark.lost_inputs import opened
 from strandline.spark.operator_task import (
     OperatorWork,
     attempt_number,
@@ -68,12 +70,12 @@ class AvailableWork:
     def _worked(self, work: Work, input_blocks: Sequence[Sequence[Block]]) -> Worked:
         common = self.common
         output = Share(common.output.storage(), spec_of(common.output_spec))
-        inputs = self._shares(input_blocks) if work.fork is None else self._there(work.fork.unreachable)
-        logs = Logs(output, inputs, lambda: (common.output.open(), tuple(place.open() for place in common.inputs)))
+        logs = Logs(output, self._shares(input_blocks), self._whole)
+        fork_logs = None if work.fork is None else Logs(output, self._there(work.fork), self._whole)
         folders = (folder(output.spec.id, work.partition) for folder in (default_folder, fork_folder))
         caches = Caches(*map(StateCache, folders))
         try:
-            worked = ticks.run(work, compiled(common.element), logs, caches, SYSTEM_CLOCK)
+            worked = ticks.run(work, compiled(common.element), logs, caches, SYSTEM_CLOCK, fork_logs)
         finally:
             for cache in caches:
                 cache.close()
@@ -81,17 +83,23 @@ class AvailableWork:
         stable = worked.stable
         return replace(worked, stable=stable and replace(stable, standing=measured(stable.standing)))
 
+    def _whole(self) -> tuple[Log, tuple[Log, ...]]:
+        """Output and inputs as recovery can search them."""
+        return self.common.output.open(), tuple(opened(place) for place in self.common.inputs)
+
     def _shares(self, input_blocks: Sequence[Sequence[Block]]) -> tuple[Log, ...]:
         """The inputs with nothing but the blocks of a stable step."""
         known = zip(self.common.inputs, self.common.input_specs, input_blocks, strict=True)
         return tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
 
-    def _there(self, unreachable: frozenset[int]) -> tuple[Log, ...]:
+    def _there(self, fork: ForkStep) -> tuple[Log, ...]:
         """The whole inputs, for a fork that may have to be made anew from far behind; those that can be read."""
-        pairs = zip(self.common.inputs, self.common.input_specs, strict=True)
+        known = zip(self.common.inputs, self.common.input_specs, fork.seen, strict=True)
         return tuple(
-            Share(place.storage(), spec_of(spec)) if number in unreachable else _refreshed(place, spec_of(spec).id)
-            for number, (place, spec) in enumerate(pairs)
+            Share(place.storage(), spec_of(spec))
+            if number in fork.unreachable
+            else _refreshed(place, spec_of(spec).id, seen)
+            for number, (place, spec, seen) in enumerate(known)
         )
 
 
@@ -105,15 +113,17 @@ def _named(work: Work) -> Work:
     return replace(work, stable=stable, fork=fork)
 
 
-def _refreshed(place: Place, stream: str) -> Log:
-    """The stream with all that is published; raises if it cannot be read."""
+def _refreshed(place: Place, stream: str, seen: int) -> Log:
+    """The stream with all that is published; raises if it cannot be read, or lacks what the driver has seen."""
     log = _OPENED.pop((place.url, stream), None)
     try:
         if log is not None:
             log.refresh()
     except StrandlineError:
         log = None  # perhaps it was not looked at for so long that commits are gone
-    log = log or place.open()
+    log = log or opened(place)
+    if log.state.seq < seen:
+        raise log_errors.gone(place.url)
     while len(_OPENED) >= _OPENED_MAX:
         _OPENED.pop(next(iter(_OPENED)))
     _OPENED[place.url, stream] = log

@@ -15,6 +15,7 @@ from strandline.log.input_lag import input_lags, taken_in_until, waits_for
 from strandline.log.listing import listed
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
+from strandline.log.spec import KEY
 from strandline.log.standing import Standing
 from strandline.processing.batch import next_batch
 from strandline.processing.element import Element
@@ -73,7 +74,7 @@ class OperatorInputs:
             if s.marks is None:
                 found += ends - s.input
             else:  # what is taken in is counted, and blocks of which nothing is left are known
-                found += min(ends - s.input, ends - sum(mark.first for mark in s.marks.inputs))
+                found += max(0, min(ends - s.input, ends - sum(mark.first for mark in s.marks.inputs)))
         return found
 
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
@@ -99,11 +100,14 @@ class OperatorInputs:
     def register(self, output: Log, place: Place, label: str) -> None:
         """Keeps inputs from being truncated past what a recovery would need; lets go of them after the last result.
 
-        An input to which nothing may be written is taken in all the same; a warning says, once, what that means.
+        An input to which nothing may be written is taken in all the same; a warning says, once, what that means. Where
+        failures are borne, nothing is written where there is no input.
         """
         name = consumer_registry.operator_name(output.spec.id)
         for number, log in enumerate(self.logs):
             try:
+                if self._bears_failures and not log.storage.exists(KEY):
+                    continue
                 if output.state.finished:
                     consumer_registry.unregister(log, name)
                 else:
@@ -111,6 +115,9 @@ class OperatorInputs:
                     consumer_registry.register(log, name, needed, writes=place.url, label=label)
             except NoAccessError as refused:
                 self._warn(log, place, refused)
+            except StorageError:
+                if not self._bears_failures:
+                    raise
 
     def _warn(self, log: Log, place: Place, refused: NoAccessError) -> None:
         url = log.storage.url

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.availability.promise import Promise
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundError
+from strandline.errors import (
+    NotAStreamError,
+    OptionError,
+    StorageError,
+    StrandlineWarning,
+    StreamError,
+    StreamNotFoundError,
+)
 from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.log.upstream import Origin, upstream_of
@@ -27,6 +34,7 @@ from strandline.spark.available_job import AvailableJob
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.listener_events import observed
+from strandline.spark.lost_inputs import open_inputs
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
@@ -144,10 +152,10 @@ class ProcessingElement:
         self, spark: SparkSession, checkpoint: Place, sources: Sources, kernels: KernelShipping | None
     ) -> Query:
         query = self.query
-        logs = [input_.opened() for input_ in self._inputs]
+        logs, unopened = self._opened()
         self.require_fit([log.spec.id for log in logs])
         require_workers(spark)
-        job = self.job(spark, logs, kernels)
+        job = self.job(spark, logs, kernels, unopened)
         follows = query.trigger != AVAILABLE_NOW
         ticks = Ticks(spark)
         handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
@@ -157,6 +165,24 @@ class ProcessingElement:
         spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint, self.place).spark_url).start()
         handler.runs_in(spark_query)
         return Query(spark_query, handler)
+
+    def _opened(self) -> tuple[list[Log], frozenset[int]]:
+        """The inputs, and the numbers of those that cannot be read, which an operator with a bound has taken in before:
+        it goes on without them. Raises if one cannot be read otherwise."""
+        try:
+            return [input_.opened() for input_ in self._inputs], frozenset()
+        except (StorageError, StreamNotFoundError, NotAStreamError):
+            if self._promise() is None or not self._has_worked:
+                raise
+            inputs = self._inputs
+            return open_inputs([one.input_place for one in inputs], [one.input_spec for one in inputs])
+
+    @property
+    def _has_worked(self) -> bool:
+        """Whether the operator has taken in anything yet; False if its own stream cannot be read either."""
+        with contextlib.suppress(StorageError, StreamError):
+            return bool(self.place.open().state.standings)
+        return False
 
     def require_fit(self, input_ids: Sequence[str]) -> None:
         """Raises if there is a stream already and it is not this operator's over these inputs."""
@@ -183,11 +209,20 @@ class ProcessingElement:
         kernels.begin()
         return kernels
 
-    def job(self, spark: SparkSession, logs: Sequence[Log], kernels: KernelShipping | None = None) -> OperatorJob:
-        """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
+    def job(
+        self,
+        spark: SparkSession,
+        logs: Sequence[Log],
+        kernels: KernelShipping | None = None,
+        unopened: frozenset[int] = frozenset(),
+    ) -> OperatorJob:
+        """The operator at work, its output stream created if there is none, its inputs kept from truncation.
+
+        Of `unopened` inputs nothing could be read; they are looked at when they are there.
+        """
         places = [input_.input_place for input_ in self._inputs]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
-        require_same_inputs(logs, output.state)
+        require_same_inputs(logs, output.state, unopened)
         for place, log in zip(places, logs, strict=True):
             if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
                 warnings.warn(
@@ -211,7 +246,7 @@ class ProcessingElement:
             kernels,
         )
         if isinstance(job, AvailableJob) and promise is not None:
-            job.promises(promise)
+            job.promises(promise, unopened)
         job.register()
         return job
 
