@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,11 @@ class _Stage:
     def __init__(self, folder: Path, console: Console) -> None:
         self.folder = folder
         self.console = console
+        # Ctrl-C ends the demo without a word: PySpark's own handler asks the JVM in the middle of an answer, and py4j
+        # tells of all that it is interrupted in.
+        logging.disable(logging.CRITICAL)
         self.spark = sl.session("local[2]", app_name="strandline demo")
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self.queries = {name: self.start(name) for name in sensors.SENSORS}
         self.operator = sensors.start_averages(self.spark, folder)
         self.inputs = {name: _log(folder / name) for name in sensors.SENSORS}
