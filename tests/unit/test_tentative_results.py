@@ -186,8 +186,51 @@ def test_tail_shows_what_happened_and_what_is_void_by_now() -> None:
         (6, "tentative"),
     ]
     assert [json.loads(line)["_offset"] for line in shown(2, as_json=True).splitlines()] == [5, 6]
-    assert shown(2, as_json=False).splitlines()[-1].split() == ["tentative", "0", "6", "40"]
+    assert shown(2, as_json=False).splitlines()[-2].split() == ["tentative", "0", "6", "40"]
     text = shown(9, as_json=False, is_terminal=True)
-    assert "UP_FAILURE, 1 tentative" in text
+    assert "UP_FAILURE since 1970-01-01 00:00:00 UTC, missing: input 1" in text
     struck = [line for line in text.splitlines() if re.search(r"\x1b\[(\d+;)*9[;m]", line)]
     assert len(struck) == 2
+
+
+class _Enough(Exception):
+    """Ends a `tail` that follows."""
+
+
+@pytest.mark.parametrize("number", [10, 1])
+def test_tail_strikes_out_what_an_undo_voids_while_it_follows(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also without colour: the rows come once more, as void; a failure is told before its rows, its end behind them."""
+    output = Output()
+    output.append([(Kind.RESULT, 10)], STABLE, 10)
+    failing = Outage("UP_FAILURE", 6, (1,), forks=fork(0, 2, 2))
+    events = [
+        lambda: output.append([(Kind.TENTATIVE, 20), (Kind.TENTATIVE, 30)], failing, 10),
+        lambda: output.append([(Kind.UNDO, 0), (Kind.RESULT, 20), (Kind.RESULT, 30), (Kind.REC_DONE, 0)], STABLE, 30),
+    ]
+    log = Log.open(output.log.storage, output.clock)
+
+    def sleep(_seconds: float) -> None:
+        if not events:
+            raise _Enough
+        events.pop(0)()
+
+    monkeypatch.setattr(output.clock, "sleep", sleep)
+    console = Console(file=io.StringIO(), force_terminal=False, width=80)
+    with pytest.raises(_Enough):
+        show_changes(log, Chosen([0], ["window_end"], number), console, follow=True, as_json=False)
+    lines = [line.split() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    void = [["void", "0", "1", "20"], ["void", "0", "2", "30"]]
+    assert lines == [
+        ["kind", "partition", "offset", "window_end"],
+        ["stable", "0", "0", "10"],
+        ["STABLE", "since", "1970-01-01", "00:00:00", "UTC"],
+        ["UP_FAILURE", "since", "1970-01-01", "00:00:00", "UTC,", "missing:", "input", "1"],
+        ["tentative", "0", "1", "20"],
+        ["tentative", "0", "2", "30"],
+        *void[-number:],
+        ["undo", "2", "rows,", "tentative", "until", "now,", "are", "void"],
+        ["stable", "0", "4", "20"],
+        ["stable", "0", "5", "30"],
+        ["rec_done", "what", "was", "void", "is", "corrected"],
+        ["STABLE", "since", "1970-01-01", "00:00:00", "UTC"],
+    ]

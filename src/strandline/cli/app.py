@@ -95,7 +95,7 @@ def _unfolded(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
-_add(demo, "demo")
+_add(demo, "demo availability")
 _add(inspect, "inspect streams/items --watch 2")
 _add(tail, "tail streams/items -n 20 --follow")
 _add(replay, 'replay streams/items --since "2026-01-31 12:00" --speed 10x')

@@ -40,10 +40,16 @@ def demo(
     ] = "recovery",
     path: Annotated[
         str | None,
-        typer.Option(help="Where the streams go: streams/demo…, made anew in every demo.", show_default=False),
+        typer.Option(
+            metavar="PATH", help="Where the streams go; if not said, streams/demo…, made anew.", show_default=False
+        ),
     ] = None,
-    tuples: Annotated[int, typer.Option(min=100_000, help="recovery: how many items stream in.")] = _TUPLES,
-    silence: Annotated[str, typer.Option(help="availability: for how long a sensor is missing.")] = _SILENCE,
+    tuples: Annotated[
+        int, typer.Option(metavar="N", min=100_000, help="recovery: how many items stream in.")
+    ] = _TUPLES,
+    silence: Annotated[
+        str, typer.Option(metavar="TIME", help="availability: for how long a sensor is missing.")
+    ] = _SILENCE,
     as_json: Annotated[
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
     ] = False,

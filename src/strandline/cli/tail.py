@@ -38,8 +38,11 @@ def tail(
 
     Tuples of the same time come from each partition in turn, and so do the results of count windows, whose times are
     offsets that do not compare. Columns that the terminal has no room for are left out. Times are UTC. With --json,
-    one object a line, with the tuple's partition and offset. With --tentative, all that happens to the results of an
-    operator with a bound, partition by partition, the newest of each; void ones are struck out.
+    one object a line, with the tuple's partition and offset.
+
+    With --tentative, all that happens to the results of an operator with a bound, the newest of each partition, and the
+    state it is in. Tentative rows that are void by now are struck out, and called so. With --follow, rows that an undo
+    voids are shown once more, struck out, N of each partition at most.
     """
     from strandline.log.column_types import OFFSET
     from strandline.log.merge import PARTITION, merged

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console, Group, RenderableType
-from rich.text import Text
+from rich.console import Console
 
-from strandline.cli.terminal import QUIET, rows_table
-from strandline.cli.tuple_lines import json_lines, text_columns
+from strandline.cli.terminal import QUIET, moment
+from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.log.column_types import KIND, OFFSET
+from strandline.log.consumer_registry import folder_name
 from strandline.log.merge import PARTITION
 from strandline.log.tentative_results import changes
+from strandline.log.upstream import origins_of
+from strandline.wording import plural
 
 if TYPE_CHECKING:
     from strandline.log.log import Log
@@ -25,6 +27,7 @@ VOID = "void"
 """What a tentative row is called that is undone, or corrected."""
 _POLL_S = 0.2
 _STYLES = {"tentative": "yellow", VOID: f"strike {QUIET}", "undo": "magenta", "rec_done": "green"}
+_KIND_WIDTH = max(map(len, _STYLES))
 
 
 class Chosen(NamedTuple):
@@ -33,52 +36,108 @@ class Chosen(NamedTuple):
     partitions: Sequence[int]
     columns: Sequence[str]
     number: int
-    """Rows of each partition."""
+    """Rows of each partition, at the beginning and of those that an undo voids."""
 
 
 def show_changes(log: Log, chosen: Chosen, console: Console, *, follow: bool, as_json: bool) -> None:
-    """Shows the newest rows of each partition; with `follow` goes on: in a terminal the same rows, as they are now.
+    """Shows the newest rows of each partition, those that are void struck out; with `follow` goes on with what comes.
 
-    In a pipe and as JSON, what comes is added: an undo voids the tentative rows of its partition before it.
+    Where an undo comes, the rows that it voids are shown once more, struck out. As JSON there is just what comes.
     """
-    from rich.live import Live
-
-    seen = log.state.ends
-    if follow and console.is_terminal and not as_json:
-        with Live(_shown(log, chosen), console=console, auto_refresh=False) as live:
-            while True:
-                log.clock.sleep(_POLL_S)
-                if log.refresh():
-                    live.update(_shown(log, chosen), refresh=True)
-    if not as_json and console.is_terminal:
-        console.print(_shown(log, chosen))
-        return
+    printer = _JsonPrinter(console) if as_json else _TextPrinter(log, chosen, console)
     for p in chosen.partitions:
-        _write(_newest(log, p, chosen), console, as_json=as_json)
+        printer.show(p, _newest(log, p, chosen))
+    printer.end_of_commits(log)
+    seen = log.state.ends
     while follow:
         if not log.refresh():
             log.clock.sleep(_POLL_S)
             continue
+        printer.begin_of_commits(log)
         for p in chosen.partitions:
-            for table in _all(log, p, max(seen[p], log.state.starts[p]), chosen):
-                _write(table, console, as_json=as_json)
+            for table in _all(log, p, max(seen[p], log.state.starts[p]), chosen, as_json=as_json):
+                printer.show(p, table)
+        printer.end_of_commits(log)
         seen = log.state.ends
 
 
-def _write(table: pa.Table, console: Console, *, as_json: bool) -> None:
-    lines = json_lines(table) if as_json else ("  ".join(row) for row in zip(*text_columns(table), strict=True))
-    console.file.writelines(line + "\n" for line in lines)
-    console.file.flush()
+class _JsonPrinter:
+    """One object a row."""
+
+    def __init__(self, console: Console) -> None:
+        self._file = console.file
+
+    def show(self, _partition: int, table: pa.Table) -> None:
+        """The rows as they are."""
+        self._file.writelines(line + "\n" for line in json_lines(table))
+
+    def begin_of_commits(self, log: Log) -> None:
+        """Nothing: the state is no row."""
+
+    def end_of_commits(self, _log: Log) -> None:
+        """Lets others see what was written."""
+        self._file.flush()
 
 
-def _shown(log: Log, chosen: Chosen) -> RenderableType:
-    """The newest rows, those that are void struck out."""
-    found = pa.concat_tables([_newest(log, p, chosen) for p in chosen.partitions])
-    table = rows_table(*(name.removeprefix("_") for name in found.column_names))
-    for kind, *row in zip(found.column(KIND).to_pylist(), *text_columns(found), strict=True):
-        table.add_row(*(Text(text, style=_STYLES.get(kind, "")) for text in row))
-    outage = log.state.outage
-    return Group(table, Text(f"{outage.state}, {outage.tentative} tentative" if outage else "no bound", style=QUIET))
+class _TextPrinter:
+    """Rows below each other, the state where it changes, and what an undo voids."""
+
+    def __init__(self, log: Log, chosen: Chosen, console: Console) -> None:
+        self._rows = RowPrinter(console)
+        self._number = chosen.number
+        self._is_one = len(chosen.partitions) == 1
+        self._guesses = {p: (0, _none(log, chosen)) for p in chosen.partitions}
+        """How many rows were shown as tentative that no undo has voided since, and the last of them."""
+        self._inputs = [folder_name(origin.path) for origin in origins_of(log.spec.upstream)]
+        self._said: tuple[str, tuple[int, ...]] | None = None
+
+    def show(self, partition: int, table: pa.Table) -> None:
+        """Rows in the order of their partition, run by run of one kind."""
+        kinds = table.column(KIND).to_pylist()
+        edges = [at for at in range(len(kinds)) if at == 0 or kinds[at] != kinds[at - 1]]
+        for first, end in zip(edges, [*edges[1:], len(kinds)], strict=True):
+            self._show_run(partition, kinds[first], table.slice(first, end - first))
+
+    def _show_run(self, partition: int, kind: str, run: pa.Table) -> None:
+        where = "" if self._is_one else f"partition {partition}: "
+        count, guesses = self._guesses[partition]
+        if kind == "undo":
+            self._guesses[partition] = (0, guesses.slice(0, 0))
+            self._print(VOID, guesses)
+            what = f"{plural(count, 'row')}, tentative until now" if count else "what was tentative"
+            self._rows.say(f"undo       {where}{what}, {'is' if count < 2 else 'are'} void", _STYLES["undo"])
+        elif kind == "rec_done":
+            self._rows.say(f"rec_done   {where}what was void is corrected", _STYLES["rec_done"])
+        else:
+            self._print(kind, run)
+            if kind == "tentative":
+                known = pa.concat_tables([guesses, run])
+                self._guesses[partition] = (count + len(run), known.slice(max(0, len(known) - self._number)))
+
+    def _print(self, kind: str, rows: pa.Table) -> None:
+        if len(rows):
+            words = pa.repeat(f"{kind:<{_KIND_WIDTH}}", len(rows))
+            self._rows.print(rows.set_column(rows.column_names.index(KIND), KIND, words), _STYLES.get(kind, ""))
+
+    def begin_of_commits(self, log: Log) -> None:
+        """A line where a failure has begun."""
+        if log.state.outage is not None and log.state.outage.state != "STABLE":
+            self._say_state(log)
+
+    def end_of_commits(self, log: Log) -> None:
+        """A line where the state has changed; shows all, also through a pipe."""
+        self._say_state(log)
+        self._rows.flush()
+
+    def _say_state(self, log: Log) -> None:
+        outage = log.state.outage
+        now = (outage.state, outage.missing) if outage else ("no bound", ())
+        if now == self._said:
+            return
+        self._said = now
+        since = f" since {moment(outage.since_us)} UTC" if outage else ": nothing is ever tentative"
+        names = [self._inputs[i] if i < len(self._inputs) else f"input {i}" for i in now[1]]
+        self._rows.say(f"{now[0]}{since}{', missing: ' if names else ''}{', '.join(names)}")
 
 
 def _newest(log: Log, partition: int, chosen: Chosen) -> pa.Table:
@@ -87,17 +146,19 @@ def _newest(log: Log, partition: int, chosen: Chosen) -> pa.Table:
     reach = max(1, 2 * chosen.number)
     while True:
         first = max(start, end - reach)
-        found = pa.concat_tables([_none(log, chosen), *_all(log, partition, first, chosen)])
+        found = pa.concat_tables([_none(log, chosen), *_all(log, partition, first, chosen, as_json=True)])
         if len(found) >= chosen.number or first == start:
             return found.slice(max(0, len(found) - chosen.number))
         reach *= 2  # footprints stand in between
 
 
-def _all(log: Log, partition: int, first: int, chosen: Chosen) -> Iterator[pa.Table]:
-    """All rows from an offset on, with what became of them."""
+def _all(log: Log, partition: int, first: int, chosen: Chosen, *, as_json: bool) -> Iterator[pa.Table]:
+    """All rows from an offset on; `as_json` says of those that are void by now that they are."""
     names = list(dict.fromkeys([*chosen.columns, log.spec.time]))
     for table in changes(log, partition, first, columns=names):
-        kinds = pc.if_else(pa.array(_is_void(log, partition, table)), VOID, table.column(KIND))
+        kinds = table.column(KIND)
+        if as_json:
+            kinds = pc.if_else(pa.array(_is_void(log, partition, table)), VOID, kinds)
         told = table.set_column(table.column_names.index(KIND), KIND, kinds)
         own = told.append_column(PARTITION, pa.repeat(pa.scalar(partition, pa.int32()), len(told)))
         yield own.select([KIND, PARTITION, OFFSET, *chosen.columns])

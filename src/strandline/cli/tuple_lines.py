@@ -86,12 +86,12 @@ class RowPrinter:
         self.left_out: tuple[str, ...] = ()
         """Columns for which the terminal is too narrow."""
 
-    def print(self, table: pa.Table) -> None:
+    def print(self, table: pa.Table, style: str = "") -> None:
         """The tuples of a table, below a heading if they are the first."""
         for start in range(0, len(table), _ROWS_AT_ONCE):
-            self._print(table.slice(start, _ROWS_AT_ONCE))
+            self._print(table.slice(start, _ROWS_AT_ONCE), style)
 
-    def _print(self, table: pa.Table) -> None:
+    def _print(self, table: pa.Table, style: str) -> None:
         names = [_heading(field) for field in table.schema]
         columns = [_text_column(column) for column in table.columns]
         right = [_is_number(column.type) for column in table.columns]
@@ -103,7 +103,14 @@ class RowPrinter:
             if left_out:
                 self.left_out = tuple(left_out)
         for row in zip(*columns[: len(self._widths)], strict=True):
-            self._line(row, right)
+            self._line(row, right, style)
+
+    def say(self, text: str, style: str = QUIET) -> None:
+        """A line that is no tuple."""
+        if self._console.is_terminal:
+            self._console.print(Text(text, style=style), no_wrap=True, overflow="ellipsis", crop=True)
+        else:
+            self._console.file.write(text + "\n")
 
     def _fitting(self, widths: Sequence[int]) -> list[int]:
         """Those of the columns that the terminal has room for, the first one in any case; all of them in a pipe."""
@@ -116,11 +123,7 @@ class RowPrinter:
 
     def _line(self, texts: Sequence[str], right: Sequence[bool], style: str = "") -> None:
         cells = [_padded(*cell) for cell in zip(texts, [*self._widths, 1], right, strict=False)]
-        line = "  ".join(cells).rstrip()
-        if self._console.is_terminal:
-            self._console.print(Text(line, style=style), no_wrap=True, overflow="ellipsis", crop=True)
-        else:
-            self._console.file.write(line + "\n")
+        self.say("  ".join(cells).rstrip(), style)
 
     def flush(self) -> None:
         """Shows what was printed, also through a pipe."""
