@@ -43,7 +43,7 @@ class Player:
 
     def open(self) -> Log:
         """As the reader's process has it."""
-        return Log.open(_Disk(self), ManualClock(1))  # type: ignore[arg-type]
+        return Log.open(Disk(self), ManualClock(1))  # type: ignore[arg-type]
 
     def play(self, there: int, *, is_missing: bool) -> None:
         """One commit, or what else may happen; `there` results can be computed by now.
@@ -106,7 +106,7 @@ class Player:
         return found
 
 
-class _Disk:
+class Disk:
     """What lies at a replica's place, whatever stream that is by now; nothing can be read while it is out of reach."""
 
     def __init__(self, player: Player) -> None:

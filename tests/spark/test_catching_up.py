@@ -8,7 +8,8 @@ from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
 from strandline.spark.operator_batches import OperatorBatches
 from strandline.spark.read_options import ReadOptions
-from strandline.spark.source import BatchReader, spark_schema
+from strandline.spark.source import BatchReader
+from strandline.spark.source_schema import spark_schema
 from strandline.testing.items import append_items, item_spec
 
 pytestmark = pytest.mark.spark

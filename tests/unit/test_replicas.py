@@ -141,6 +141,17 @@ def test_results_go_on_behind_the_nth_whatever_stands_between_them() -> None:
     assert reader.current == 1
 
 
+def test_who_stops_in_the_middle_of_a_change_has_left_the_old_replica() -> None:
+    one = Written("a").append(results(10, 20)).append(guesses(30), "UP_FAILURE")
+    other = Written("b").append(results(10))
+    reader = ReplicaReader(replicas(one, other))
+    assert told(reader) == [("stable", 10), ("stable", 20), ("tentative", 30)]
+    other.append([*[(Kind.G_OPEN, 0)] * 5, *results(20, 30)])
+    assert next(reader.poll()).column("_kind").to_pylist() == ["undo"]
+    one.append([UNDO, *results(30), DONE])
+    assert told(reader) == [("stable", 30), ("rec_done", 3)]
+
+
 def test_one_that_stands_still_while_another_goes_on_is_left_when_patience_is_over() -> None:
     clock = ManualClock(CLOCK_US)
     one, other = Written("a").append(results(10)), Written("b").append(results(10))

@@ -6,7 +6,8 @@ from strandline.log.compaction import compact
 from strandline.log.log import Log
 from strandline.spark.place import Place
 from strandline.spark.read_options import ReadOptions
-from strandline.spark.source import Slice, read_slice, spark_schema
+from strandline.spark.source import Slice, read_slice
+from strandline.spark.source_schema import spark_schema
 from strandline.testing.items import append_items, item_spec, write_items
 
 SIDE = 2

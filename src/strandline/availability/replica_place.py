@@ -38,6 +38,8 @@ class ReplicaPlace:
     """The id of that replica's stream."""
     offsets: tuple[int, ...] = ()
     """The next offset in it, per partition: good for nothing in any other."""
+    retold: int = 0
+    """How often all guesses that count were told anew. A place behind that is another than the one before it."""
 
     @property
     def results(self) -> tuple[int, ...]:
@@ -52,4 +54,4 @@ class ReplicaPlace:
     def from_json(cls, body: Mapping[str, Any]) -> ReplicaPlace:
         """What `to_json` gave."""
         places = tuple(ResultPlace(**place) for place in body["partitions"])
-        return cls(places, body["group"], body["stream"], tuple(body["offsets"]))
+        return cls(places, body["group"], body["stream"], tuple(body["offsets"]), body.get("retold", 0))

@@ -86,6 +86,7 @@ class ReplicaReader:
                 return
             try:
                 if log is not self._log:
+                    self._current = self._log = None  # who stops in the middle of it has left the old one, too
                     yield from self._begin(log)
                 self._current, self._log = chosen, log
                 yield from self._go_on(log)
@@ -113,7 +114,7 @@ class ReplicaReader:
             stories.append(story)
         self._stable_from = stable_from
         # Who goes on from here before all of it was told must not take the rest for told.
-        self._place = ReplicaPlace(place.partitions, place.group, log.spec.id, (_NOWHERE,) * len(offsets))
+        self._place = replace(place, stream=log.spec.id, offsets=(_NOWHERE,) * len(offsets))
         for story, offset in zip(stories, offsets, strict=True):
             yield from self._told(story, offset)
 

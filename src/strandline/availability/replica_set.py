@@ -60,7 +60,7 @@ class ReplicaSet:
         for number in range(len(self._openers)):
             try:
                 self.logs[number] = self._opened(number)
-            except (StorageError, StreamNotFoundError) as problem:
+            except (StorageError, CorruptionError, StreamNotFoundError) as problem:
                 self.problems[number] = problem
         if not any(self.logs):
             raise self.nobody()

@@ -68,11 +68,16 @@ def _counted(log: Log, partition: int) -> int:
 
 def first_kept_result(log: Log, partition: int) -> int:
     """The number of the oldest result that was not dropped; that of the next one if there is none."""
-    start, kept = log.state.starts[partition], 0
-    for block in listed(log, partition):
-        if block.first >= start:
-            kept += block.results
-        elif block.results:  # the first one, of which some were dropped
+    return results_before(log, partition, log.state.starts[partition])
+
+
+def results_before(log: Log, partition: int, offset: int) -> int:
+    """How many results a partition has published before an offset: the number of the first one from there on."""
+    behind = 0
+    for block in listed(log, partition, offset):
+        if block.first >= offset:
+            behind += block.results
+        elif block.results:  # the first one, of which some are before it
             table = log.read_block(block, [])
-            kept += int((table.filter(is_result(table)).column(OFFSET).to_numpy() >= start).sum())
-    return _counted(log, partition) - kept
+            behind += int((table.filter(is_result(table)).column(OFFSET).to_numpy() >= offset).sum())
+    return _counted(log, partition) - behind

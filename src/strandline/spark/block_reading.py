@@ -48,7 +48,7 @@ def read_blocks(
     from pyspark.sql import functions as F
     from pyspark.sql.types import ByteType, LongType, StructField, StructType
 
-    from strandline.spark.source import spark_schema
+    from strandline.spark.source_schema import spark_schema
 
     schema = spark_schema(log.spec, positions=False)
     if not blocks:

@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.availability.replica_set import PATIENCE_US, ReplicaSet
 from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
+from strandline.log.storage.redaction import redacted_url
 from strandline.spark.place import Place
 from strandline.times import time_value, zone_named
+from strandline.units import duration_us
 
 SECRET_OPTIONS = "storage_options_secret"
 """The same as `storage_options`, by a name whose value Spark leaves out of every plan that it shows."""
 _OPTIONS = {
     "path",
+    "replicas",
+    "patience",
     "since",
     "until",
     "late",
@@ -35,6 +40,10 @@ class ReadOptions:
     """The options of `format("strandline")`, checked."""
 
     place: Place
+    """Of replicas, that of the first."""
+    replicas: tuple[Place, ...]
+    """Where all of them are; none if it is one stream."""
+    patience_us: int
     since: str | None
     """Times as they were written: what they mean the stream's time column says."""
     until: str | None
@@ -58,18 +67,22 @@ class ReadOptions:
                 f"unknown option {sorted(unknown)[0]!r} of format('strandline')",
                 todo=f"the options are {', '.join(sorted(_OPTIONS))}",
             )
-        if "path" not in given:
+        values = {known[name]: value for name, value in given.items()}
+        if "path" not in values and "replicas" not in values:
             raise OptionError(
                 "format('strandline') needs a path",
                 todo="pass it to load() or as option 'path'; a table is created without columns, for with them Spark "
                 "forgets its path: CREATE TABLE name USING strandline OPTIONS (path '…')",
             )
-        values = {known[name]: value for name, value in given.items()}
         limit = values.get("max_tuples_per_batch")
         if limit is not None and not (limit.isdigit() and int(limit) > 0):
             raise OptionError(f"max_tuples_per_batch={limit!r} is not a positive number", todo="for example 500000")
+        options_ = _storage_options(values)
+        replicas = tuple(Place(path, options=options_) for path in _replicas(values))
         return cls(
-            place=Place(values["path"], options=_storage_options(values)),
+            place=replicas[0] if replicas else Place(values["path"], options=options_),
+            replicas=replicas,
+            patience_us=duration_us(values.get("patience", PATIENCE_US), "patience"),
             since=values.get("since"),
             until=values.get("until"),
             zone=values.get("time_zone", zone),
@@ -80,6 +93,49 @@ class ReadOptions:
             max_tuples_per_batch=int(limit) if limit else None,
             consumer=values.get("consumer"),
         )
+
+    @property
+    def where(self) -> str:
+        """The address of the stream, or those of all replicas."""
+        return ", ".join(redacted_url(place.url) for place in self.replicas or (self.place,))
+
+    @property
+    def address(self) -> dict[str, str]:
+        """The options that say where it is, as anybody would write them who is elsewhere."""
+        if not self.replicas:
+            return {"path": self.place.url}
+        return {"replicas": json.dumps([place.url for place in self.replicas])}
+
+    def require_batch(self) -> None:
+        """Raises unless a batch read can be made of this."""
+        if self.tentative:
+            raise OptionError(
+                "the option tentative of format('strandline') is for streaming reads",
+                where=self.where,
+                todo="use sl.stream(…).read(spark, tentative=True)",
+            )
+        if self.replicas:
+            raise OptionError(
+                "the option replicas of format('strandline') is for streaming reads",
+                where=self.where,
+                todo="use sl.replicas(…).read(spark)",
+            )
+
+    def require_streaming(self) -> None:
+        """Raises unless a streaming read can be made of this."""
+        if self.late or self.since is not None or self.until is not None:
+            raise OptionError(
+                "since, until and late are for batch reads",
+                todo="use start= for the starting point of a streaming read",
+            )
+
+    def replica_set(self) -> ReplicaSet:
+        """The replicas, opened."""
+        return ReplicaSet([place.open for place in self.replicas], patience_us=self.patience_us)
+
+    def spec(self) -> StreamSpec:
+        """What the stream is, or the replicas are."""
+        return self.replica_set().spec if self.replicas else self.place.open().spec
 
     def times(self, spec: StreamSpec) -> tuple[int | None, int | None]:
         """`since` and `until` as the stream's integers; `OptionError` if they are no times of it."""
@@ -102,6 +158,24 @@ def _storage_options(values: dict[str, str]) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise OptionError("storage_options is not a JSON object", todo='write it like {"endpoint_url": "https://…"}')
     return options
+
+
+def _replicas(values: Mapping[str, str]) -> list[str]:
+    """The paths of replicas, if there are any."""
+    if "replicas" not in values:
+        return []
+    if "path" in values:
+        raise OptionError("a path and replicas, both", todo="give replicas=, a JSON list of paths, or a path")
+    try:
+        paths = json.loads(values["replicas"])
+    except ValueError:
+        paths = None
+    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+        raise OptionError(
+            f"replicas={values['replicas']!r} is not a JSON list of paths",
+            todo='write it like ["streams/a", "streams/b"]',
+        )
+    return paths
 
 
 def _plain(name: str) -> str:

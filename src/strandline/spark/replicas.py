@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,11 @@ from strandline.errors import OptionError
 from strandline.log.bounds import Bound
 from strandline.log.outage import State
 from strandline.log.storage.redaction import redacted_url
+from strandline.spark.loading import loaded
 from strandline.spark.place import Place
 from strandline.spark.stream import Stream
+from strandline.spark.time_zone import session_zone
+from strandline.times import Time, time_value
 from strandline.units import Duration, duration_us
 from strandline.wording import plural
 
@@ -103,6 +107,45 @@ class Replicas:
             raise self._set.nobody()
         place = self._places[chosen]
         return Stream(place.url, place.options).read(spark, since=since, until=until)
+
+    def read_stream(
+        self,
+        spark: SparkSession,
+        *,
+        start: Time = "earliest",
+        max_tuples_per_batch: int | None = None,
+        consumer: str | None = None,
+        positions: bool = False,
+        tentative: bool = False,
+    ) -> DataFrame:
+        """The results as a streaming DataFrame, each once, from whichever replica is there; see `Stream.read_stream`.
+
+        It begins with the oldest result of the best replica, with what it has "latest", or at a time. A batch that
+        Spark repeats is the same from any replica. While none is there that has what was read, the query waits; a batch
+        that has begun waits a minute. `consumer` is registered at every replica that can be written. `positions` adds
+        `_partition` and `_result`, the number of a result in it, which is the same in all replicas.
+        `tentative` gives all that happens, with both columns and `_kind`, see `follow`. A batch that is repeated has
+        the same stable results and no tentative ones: these are undone, and told anew in the next.
+        """
+        from strandline.spark.read_options import SECRET_OPTIONS
+        from strandline.spark.session import register_as_it_is
+
+        register_as_it_is(spark)
+        if not isinstance(start, str) or start not in ("earliest", "latest"):
+            start = f"{time_value(start, 'start', self._set.spec.time_kind, session_zone(spark)):+d}"  # no date
+        options: dict[str, Any] = {
+            "replicas": json.dumps([place.url for place in self._places]),
+            "patience": f"{self._patience_us} us",
+            SECRET_OPTIONS: json.dumps(dict(self._places[0].options)),
+            "start": start,
+            "max_tuples_per_batch": max_tuples_per_batch,
+            "consumer": consumer,
+            "positions": positions,
+            "tentative": tentative,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        where = ", ".join(redacted_url(place.url) for place in self._places)
+        return loaded(spark.readStream.format("strandline").options(**given), where)
 
     def to_arrow(self, *, tentative: bool = False) -> pa.Table:
         """The results as one Arrow table, with `_partition` and `_result`, the number of a result in its partition.

@@ -33,12 +33,12 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
-from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
+from strandline.errors import KeyMissingError, StreamMismatchError
 from strandline.log import consumer_registry
 from strandline.log.block import Block
-from strandline.log.column_types import KIND, OFFSET, PARTITION, REASON
+from strandline.log.column_types import OFFSET, PARTITION, REASON
 from strandline.log.kinds import is_result
 from strandline.log.log import END, Log
 from strandline.log.reason import LATE
@@ -47,7 +47,10 @@ from strandline.log.spec import StreamSpec
 from strandline.log.tentative_results import changes_in
 from strandline.spark.place import Place
 from strandline.spark.read_options import ReadOptions
+from strandline.spark.replica_source import ReplicaChangesReader, ReplicaStreamReader
+from strandline.spark.shares import shared_out
 from strandline.spark.sink_refusal import refused_stream, refused_write
+from strandline.spark.source_schema import changes_schema, replicas_schema, spark_schema
 from strandline.spark.table_options import options_in, options_of_table, with_options
 from strandline.times import time_value
 
@@ -73,20 +76,24 @@ class StrandlineDataSource(DataSource):
     def schema(self) -> StructType:
         given = options_of_table(self.options)
         options = ReadOptions.of(self.options if given is None else given, self.zone)
-        spec = options.place.open().spec
+        spec = options.spec()
         options.times(spec), options.start_time(spec)  # what is wrong with them is said now, not when a query runs
-        schema = (
-            changes_schema(spec)
-            if options.tentative
-            else spark_schema(spec, late=options.late, positions=options.positions)
-        )
-        return schema if given is None else with_options(schema, {**given, "path": options.place.url})
+        if options.replicas:
+            schema = replicas_schema(spec, positions=options.positions, tentative=options.tentative)
+        elif options.tentative:
+            schema = changes_schema(spec)
+        else:
+            schema = spark_schema(spec, late=options.late, positions=options.positions)
+        return schema if given is None else with_options(schema, {**given, **options.address})
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(self._read_options(schema), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
-        return StreamReader(self._read_options(schema), schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = self._read_options(schema)
+        if not options.replicas:
+            return StreamReader(options, schema)
+        return (ReplicaChangesReader if options.tentative else ReplicaStreamReader)(options, schema)
 
     def _read_options(self, schema: StructType) -> ReadOptions:
         return ReadOptions.of({**options_in(schema), **self.options}, self.zone)
@@ -129,12 +136,7 @@ class BatchReader(DataSourceReader):
     """Reads what is published when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        if options.tentative:
-            raise OptionError(
-                "the option tentative of format('strandline') is for streaming reads",
-                where=options.place.url,
-                todo="use sl.stream(…).read(spark, tentative=True)",
-            )
+        options.require_batch()
         self._options = options
         self._schema = schema
         self._spec = options.place.open().spec
@@ -190,11 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows the stream: from any point of the past, into the present, without a gap or a double."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        if options.late or options.since is not None or options.until is not None:
-            raise OptionError(
-                "since, until and late are for batch reads",
-                todo="use start= for the starting point of a streaming read",
-            )
+        options.require_streaming()
         self._options = options
         self._schema = schema
         self._log = options.place.open()
@@ -231,7 +229,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         target = self._until or self._log.state.ends
         waiting = [max(0, t - r) for t, r in zip(target, read, strict=False)]
         if isinstance(limit, ReadMaxRows) and sum(waiting) > limit.max_rows:
-            waiting = _shares(waiting, limit.max_rows)
+            waiting = shared_out(waiting, limit.max_rows)
         return self._position([r + w for r, w in zip(read, waiting, strict=True)])
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -263,31 +261,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offsets": offsets, "stream": self._log.spec.id}
 
     def _ends(self, position: dict[str, Any]) -> list[int]:
-        if position["stream"] != self._log.spec.id:
+        if position.get("stream") != self._log.spec.id or "offsets" not in position:
             raise StreamMismatchError(
                 "the stream was replaced by another one since this query last read it",
                 where=self._options.place.url,
                 todo="start the query with a new Spark checkpoint",
             )
         return [position["offsets"][str(p)] for p in range(self._log.spec.partitions)]
-
-
-def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool) -> StructType:
-    """The schema of the tuples in Spark's words."""
-    schema = StructType.fromJson(dict(spec.schema))
-    if positions:
-        # Beside a column of that name that the tuples have, it is left out.
-        reason = [StructField(REASON, StringType())] if late and REASON not in map(str.lower, schema.names) else []
-        places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
-        schema = StructType([*schema.fields, *places, *reason])
-    return schema
-
-
-def changes_schema(spec: StreamSpec) -> StructType:
-    """The schema of all that happens to results: an undo has no values but a time, so all may be null."""
-    fields = [StructField(f.name, f.dataType) for f in spark_schema(spec, positions=False).fields]
-    places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
-    return StructType([*fields, StructField(KIND, StringType()), *places])
 
 
 def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -353,15 +333,3 @@ def _runs(blocks: Iterator[Block]) -> Iterator[list[Block]]:
             run, size_bytes = [], 0
     if run:
         yield run
-
-
-def _shares(waiting: Sequence[int], limit: int) -> list[int]:
-    """How much each partition may give: in proportion to what waits, so that all get through time together."""
-    total = sum(waiting)
-    shares = [w * limit // total for w in waiting]
-    rest = limit - sum(shares)
-    for p, w in enumerate(waiting):
-        extra = min(rest, w - shares[p])
-        shares[p] += extra
-        rest -= extra
-    return shares

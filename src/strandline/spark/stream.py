@@ -16,7 +16,7 @@ from strandline.log.spec import StreamSpec
 from strandline.spark import translation
 from strandline.spark.arrow_reading import ArrowReading
 from strandline.spark.block_reading import read_blocks
-from strandline.spark.error_in_text import failure_in
+from strandline.spark.loading import loaded
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.operator_stream import losses_of, open_windows, recovery_forecast
 from strandline.spark.patience import once_there
@@ -56,7 +56,7 @@ class Stream(ArrowReading, OperatorInput):
     @property
     def schema(self) -> StructType:
         """The tuples' schema, as Spark has it."""
-        from strandline.spark.source import spark_schema
+        from strandline.spark.source_schema import spark_schema
 
         return spark_schema(self._log.spec, positions=False)
 
@@ -132,7 +132,7 @@ class Stream(ArrowReading, OperatorInput):
                 )
             if bound is not None:
                 reader = reader.option(name, f"{log_time(self._log, bound, name, session_zone(spark)):+d}")
-        return self._load(reader)
+        return loaded(reader, self._place.url)
 
     def read_stream(
         self,
@@ -162,7 +162,8 @@ class Stream(ArrowReading, OperatorInput):
             reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
         if consumer is not None:
             reader = reader.option("consumer", consumer)
-        return self._load(reader.option("positions", positions).option("tentative", tentative))
+        reader = reader.option("positions", positions).option("tentative", tentative)
+        return loaded(reader, self._place.url)
 
     def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
         """Makes the results a temporary view of the session given, or of the active one: `create_view("items")`.
@@ -173,13 +174,6 @@ class Stream(ArrowReading, OperatorInput):
         """
         session, view = session_and_name(spark, name)
         (self.read_stream(session) if streaming else self.read(session)).createOrReplaceTempView(view)
-
-    def _load(self, reader: Any) -> DataFrame:
-        try:
-            df: DataFrame = reader.load()
-        except Exception as problem:  # the options are checked by a Python of Spark's
-            raise failure_in(str(problem), self._place.url) or problem from None
-        return df
 
     def _options(self, reader: Any) -> Any:
         from strandline.spark.read_options import SECRET_OPTIONS

@@ -1,0 +1,36 @@
+"""The columns that Spark gets to see of a stream: those of its tuples, and what is said of them."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from strandline.availability.replica_story import RESULT
+from strandline.log.column_types import KIND, OFFSET, PARTITION, REASON
+from strandline.log.spec import StreamSpec
+
+
+def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool) -> StructType:
+    """The schema of the tuples in Spark's words."""
+    schema = StructType.fromJson(dict(spec.schema))
+    if positions:
+        # Beside a column of that name that the tuples have, it is left out.
+        reason = [StructField(REASON, StringType())] if late and REASON not in map(str.lower, schema.names) else []
+        places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
+        schema = StructType([*schema.fields, *places, *reason])
+    return schema
+
+
+def changes_schema(spec: StreamSpec) -> StructType:
+    """The schema of all that happens to results: an undo has no values but a time, so all may be null."""
+    fields = [StructField(f.name, f.dataType) for f in spark_schema(spec, positions=False).fields]
+    places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
+    return StructType([*fields, StructField(KIND, StringType()), *places])
+
+
+def replicas_schema(spec: StreamSpec, *, positions: bool, tentative: bool) -> StructType:
+    """The schema of the results of replicas, or with `tentative` of all that happens to them.
+
+    Where one has an offset in a stream, it has its number among the results here, the same in all replicas.
+    """
+    schema = changes_schema(spec) if tentative else spark_schema(spec, positions=positions)
+    return StructType([StructField(RESULT, LongType()) if f.name == OFFSET else f for f in schema.fields])

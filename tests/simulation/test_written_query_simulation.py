@@ -1,0 +1,89 @@
+"""Seeded runs of a query of Spark's over replicas that are written by hand; see `written_query_world`.
+
+A failure names its seed: `python -m pytest tests/simulation/test_written_query_simulation.py --seed N` runs that one
+again. Defects that are planted on purpose are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from strandline.availability import numbered_results
+from strandline.availability.replica_changes import ReplicaChanges
+from strandline.errors import StrandlineError
+from tests.simulation import written_query_world
+from tests.simulation.operator_world import Violation
+from tests.simulation.seeds import parametrize
+from tests.simulation.table_codec import table_codec
+from tests.simulation.test_planted_availability_defects import instead_of
+
+SEEDS = (2, 150, 25_000)
+WORKERS = 2
+PLANTED_SEEDS = 100
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seeds" in metafunc.fixturenames:
+        parametrize(metafunc, SEEDS, a_test=150)
+
+
+def run_here(seeds: range) -> None:
+    """Runs the seeds one by one, of stable results and of all that happens."""
+    for seed in seeds:
+        with table_codec():
+            try:
+                written_query_world.run(seed, tentative=False)
+                written_query_world.run(seed, tentative=True)
+            except BaseException as problem:
+                again = f"python -m pytest tests/simulation/test_written_query_simulation.py --seed {seed}"
+                raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem
+
+
+def test_whenever_a_query_dies_its_sink_has_every_result_once_and_no_guess_in_the_end(
+    seeds: range, workers: Executor
+) -> None:
+    if len(seeds) < 10:
+        run_here(seeds)
+        return
+    for done in [workers.submit(run_here, seeds[i::WORKERS]) for i in range(WORKERS)]:
+        done.result()
+
+
+DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "guesses of a batch that was repeated are told twice": lambda: instead_of(
+        ReplicaChanges, "_undone", lambda before, own, place: (before(own, place)[0], [])
+    ),
+    "a repeated batch undoes nothing": lambda: instead_of(
+        ReplicaChanges,
+        "between",
+        lambda before, own, start, end: [
+            one if own._batch is not None else replace(one, before=()) for one in before(own, start, end)
+        ],
+    ),
+    "a repeated batch is not reconciled": lambda: instead_of(
+        ReplicaChanges,
+        "between",
+        lambda before, own, start, end: [replace(one, after=()) for one in before(own, start, end)],
+    ),
+    "a reader that goes on begins one too late": lambda: instead_of(
+        numbered_results, "offset_of_result", lambda before, log, p, n: before(log, p, n + (n > 0))
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found(name: str) -> None:
+    for seed in range(PLANTED_SEEDS):
+        try:
+            with DEFECTS[name](), table_codec():
+                written_query_world.run(seed, tentative="batch" in name)
+        except (StrandlineError, Violation):
+            return
+    pytest.fail(f"{PLANTED_SEEDS} seeds did not find it")
