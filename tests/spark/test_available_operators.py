@@ -12,9 +12,9 @@ import pytest
 import strandline as sl
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from tests.available_case import Numbered
 from tests.operator_streams import bits, published_results
 from tests.sensors import PARTITIONS, Sensors, counted
-from tests.unit.test_available_job import Numbered
 
 BLOCKED = ("inner", "barrier")
 SILENT = ("barrier", "suspend")

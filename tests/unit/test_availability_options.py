@@ -1,6 +1,7 @@
 """`.availability(…)` as a user writes it, without Spark: what is refused, and what people are told of a failure."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,24 @@ def counted(*inputs: Any) -> Any:
         ({"bound": 3}, "availability: bound=3 has no unit"),
         ({"bound": "0 s"}, "availability: bound='0 s' is not a duration"),
         ({"bound": "soon"}, "availability: bound='soon' is not a duration"),
+        ({"bound": "3"}, "availability: bound='3' is not a duration"),
+        ({"bound": "-1 s"}, "availability: bound='-1 s' is not a duration"),
+        ({"bound": "3 months"}, "availability: bound='3 months' has an unknown unit 'months'"),
+        ({"bound": timedelta(seconds=-1)}, "is negative"),
+        ({"bound": None}, "availability: bound=None is not a duration"),
+        ({"bound": True}, "availability: bound=True is not a duration"),
+        ({"bound": 1.5}, "availability: bound=1.5 is not a duration"),
+        ({"bound": "1 s", "failing": None}, "availability: failing=None is unknown"),
+        ({"bound": "1 s", "failing": ["process"]}, "availability: failing=['process'] is unknown"),
+        ({"bound": "1 s", "reconcile": True}, "availability: reconcile=True is unknown"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_at_once(tmp_path: Path, options: dict[str, Any], what: str) -> None:
     operator = counted(stream(tmp_path, "a"), stream(tmp_path, "b"))
-    with pytest.raises(OptionError, match=re.escape(what)):
+    with pytest.raises(OptionError, match=re.escape(what)) as caught:
         operator.availability(**options)
+    assert caught.value.todo.startswith(("write", "use"))
+    assert "plain number" not in caught.value.todo, "a bound goes by the clock"
 
 
 def test_an_operator_over_one_input_has_no_bound(tmp_path: Path) -> None:
@@ -79,6 +92,12 @@ def test_a_report_names_the_inputs_that_are_missing_and_counts_what_is_tentative
     forks = (ForkStanding(5, 3, 5, 0, 3, 3), ForkStanding(5, 3, 5, 0, 1, 1))
     found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], {})
     assert found == {"state": "UP_FAILURE", "since_us": 7, "missing": ["b"], "tentative": 4}
+
+
+def test_a_report_says_why_a_fork_has_ended(tmp_path: Path) -> None:
+    forks = (ForkStanding(5, 3, 5, 0, 3, 3), ForkStanding(None, 0, None, 2, problem="ValueError: no such luck"))
+    found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], {})
+    assert found["problems"] == {1: "ValueError: no such luck"}
 
 
 def test_inputs_that_cannot_be_read_end_a_look_only_without_a_bound(tmp_path: Path) -> None:

@@ -44,7 +44,10 @@ class Promise:
                 )
         if reconcile not in get_args(Reconcile):
             raise OptionError(f"availability: reconcile={reconcile!r} is unknown", todo='use "redo" or "undo"')
-        return cls(positive_us(bound, "availability: bound"), failing, stabilizing, reconcile)
+        try:
+            return cls(positive_us(bound, "availability: bound"), failing, stabilizing, reconcile)
+        except OptionError as problem:
+            raise OptionError(problem.what, todo='write it like "500 ms" or "3 s", or pass a timedelta') from None
 
     def require_longer_than(self, interval_s: float, where: str) -> None:
         """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""

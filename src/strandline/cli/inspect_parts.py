@@ -123,7 +123,7 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
         facts.add_row("tuples", Text(o.shape))
     if o.aggregates:
         facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
-    facts.add_row("inputs" if o.inputs else "input", _inputs(s, o) if o.inputs else Text(o.input))
+    facts.add_row("inputs" if o.inputs else "input", _inputs(s, o))
     if o.outage is not None:
         facts.add_row("state", _outage(o.outage))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
@@ -146,7 +146,9 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
 
 
 def _inputs(s: Summary, o: OperatorSummary) -> RenderableType:
-    """How far each of several inputs has come, and which of them the others wait for."""
+    """How far each of several inputs has come, and which of them the others wait for; of one, what it waits for."""
+    if not o.inputs:
+        return Group(Text(o.input), Text(o.waits_for, style="yellow")) if o.waits_for else Text(o.input)
     table = rows_table("", "complete up to", "behind", "waiting", right=("behind", "waiting"))
     for lag in o.inputs:
         until = lag.problem or ("finished" if lag.finished else _second(s, lag.boundary))
@@ -167,6 +169,8 @@ def _outage(outage: Mapping[str, Any]) -> RenderableType:
         text.append(f"\n{plural(outage['tentative'], 'tentative result')}")
     if "blocked" in outage:
         text.append(f"\n{outage['blocked']}", "yellow")
+    for partition, problem in outage.get("problems", {}).items():
+        text.append(f"\nno guesses in partition {partition} until more is certain: {problem}", "red")
     return text
 
 

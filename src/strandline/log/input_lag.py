@@ -80,9 +80,9 @@ def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
 
 
 def opened_inputs(log: Log, open_log: Callable[[str], Log]) -> list[Log | InputLag]:
-    """The inputs of the operator that writes a stream, if there are several; of those that cannot be opened, why."""
+    """The inputs of the operator that writes a stream; of those that cannot be opened, why."""
     origins = origins_of(log.spec.upstream)
-    if log.spec.operator is None or len(origins) < 2:
+    if log.spec.operator is None:
         return []
     found: list[Log | InputLag] = []
     for origin in origins:
@@ -137,6 +137,11 @@ def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool
         return f"waits for {last.name}: {own}"
     others = f"{first.name} is {f'at {texts[1]}' if texts[1] else 'finished'}"
     return f"waits for {last.name}: {own}, {others} ({plural(sum(lag.waiting for lag in ahead), 'tuple')} wait)"
+
+
+def waits_for_results(lag: InputLag, *, is_timestamp: bool) -> str | None:
+    """What an operator over this input alone waits for, in a sentence; None unless all that is new is tentative."""
+    return waits_for([lag], lag.boundary, is_timestamp=is_timestamp)
 
 
 def _reach(lag: InputLag) -> float:

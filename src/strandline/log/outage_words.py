@@ -22,7 +22,13 @@ def outage_report(outage: Outage, inputs: Sequence[str], operator: Mapping[str, 
         "missing": missing,
         "tentative": outage.tentative,
         **({"blocked": blocked} if blocked else {}),
+        **({"problems": problems} if (problems := _problems(outage)) else {}),
     }
+
+
+def _problems(outage: Outage) -> dict[int, str]:
+    """By partition, why nothing is guessed in it until an input is back."""
+    return {p: fork.problem for p, fork in enumerate(outage.forks) if fork.problem}
 
 
 def blocked_text(operator: Mapping[str, Any], missing: Sequence[str]) -> str | None:

@@ -16,7 +16,14 @@ from strandline.errors import DroppedError
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
-from strandline.log.input_lag import InputLag, input_lags, opened_inputs, taken_in_until, waits_for
+from strandline.log.input_lag import (
+    InputLag,
+    input_lags,
+    opened_inputs,
+    taken_in_until,
+    waits_for,
+    waits_for_results,
+)
 from strandline.log.log import END, Log
 from strandline.log.loss import TotalLosses, total_losses
 from strandline.log.manifest import Manifest, Writer
@@ -83,7 +90,7 @@ class OperatorSummary:
     losses: TotalLosses | None
     """What failures have cost, under a policy that does not replay; None if nothing."""
     waits_for: str | None
-    """Which of them the others wait for, in a sentence."""
+    """Which of them the others wait for, in a sentence; of one input, that all that is new in it is tentative."""
     outage: Mapping[str, Any] | None
     """Of an operator with a bound: its state, since when, which inputs are missing, how many results are tentative."""
 
@@ -202,7 +209,13 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
         return None
     last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
     kinds = ("g_open", "g_check")
-    lags = input_lags(opened_inputs(log, open_input), standings)
+    inputs = opened_inputs(log, open_input)
+    lags = input_lags(inputs, standings)
+    if len(lags) == 1:  # results of windows that go by count have other times than their input
+        is_timestamp = isinstance(inputs[0], Log) and inputs[0].spec.time_is_timestamp
+        waits = waits_for_results(lags[0], is_timestamp=is_timestamp)
+    else:
+        waits = waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp)
     return OperatorSummary(
         window=operator.get("window", {}),
         windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
@@ -231,9 +244,9 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
             }
             for p, s in enumerate(standings)
         ),
-        inputs=tuple(lags),
+        inputs=tuple(lags) if len(lags) > 1 else (),
         losses=total_losses(s.losses for s in standings),
-        waits_for=waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp),
+        waits_for=waits,
         outage=outage_report(outage, [lag.name for lag in lags], operator) if outage else None,
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 from strandline.errors import NoAccessError, StorageError, StrandlineWarning
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
-from strandline.log.input_lag import input_lags, taken_in_until, waits_for
+from strandline.log.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
 from strandline.log.listing import listed
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
@@ -78,11 +78,13 @@ class OperatorInputs:
         return found
 
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
-        """Of several inputs: how far each has come, and which of them the others wait for, if one is."""
-        if self.is_one:
-            return {}
-        found = input_lags(self.logs, standings)
+        """Of several inputs: how far each has come, and which of them the others wait for, if one is; of one that has
+        only tentative tuples, that it is waited for."""
         is_timestamp = self.logs[0].spec.time_is_timestamp
+        found = input_lags(self.logs, standings)
+        if self.is_one:
+            waits = waits_for_results(found[0], is_timestamp=is_timestamp)
+            return {"waits_for": waits} if waits else {}
         waits = waits_for(found, taken_in_until(standings), is_timestamp=is_timestamp)
         shown = [{n: v for n, v in asdict(lag).items() if n != "problem"} for lag in found]
         return {"inputs": shown, **({"waits_for": waits} if waits else {})}

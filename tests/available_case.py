@@ -1,0 +1,139 @@
+"""An operator with a bound, its driver's side and its tasks, without a JVM: tasks are called, not sent."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import strandline as sl
+from strandline.availability.promise import Promise
+from strandline.clock import ManualClock
+from strandline.log import quiet
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.tentative_results import changes
+from strandline.processing.element import Element
+from strandline.recovery.stream_definition import output_spec
+from strandline.spark import available_job, lost_inputs, operator_job
+from strandline.spark.available_job import AvailableJob
+from strandline.spark.operator_inputs import OperatorInputs
+from strandline.spark.operator_job import OperatorJob
+from strandline.spark.place import Place
+from strandline.testing.items import append_items, item_spec
+
+BOUND_US = 1_000_000
+HOUSEKEEPING: Any = SimpleNamespace(after_batch=lambda *_: None, report={}, stop=lambda: None)
+CONTEXT: Any = SimpleNamespace(master="local[1]")
+
+
+def counted(*streams: sl.Stream) -> Any:
+    return sl.union(*streams).window(sl.time_window(10)).aggregate(n=sl.count_all())
+
+
+class Case:
+    """Two inputs in folders, an operator over them, a clock that stands still unless it is told."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, over: Callable[..., Any] | None = None) -> None:
+        """`over` makes the operator of the inputs; it counts them if there is none."""
+        monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
+        self.clock = ManualClock(1_000_000)
+        for module in (available_job, operator_job):
+            monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
+        monkeypatch.setattr(lost_inputs, "stopwatch_s", lambda: self.clock.now_us() / 1e6)
+        monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
+        self.folders = [folder / name for name in ("north", "south")]
+        self.inputs = [
+            Log.create(LocalStorage(one), item_spec(1, name=f"{one.name}{abs(hash(folder))}"), self.clock)
+            for one in self.folders
+        ]
+        streams = [sl.stream(str(one)) for one in self.folders]
+        operator = (over or counted)(*streams)
+        self.definition, self.policy = operator.definition, operator.policy
+        self.place = Place(str(folder / "results"))
+        Log.create(self.place.storage(), output_spec(self.definition, self.inputs[0].spec, None), self.clock)
+        self.reports: list[Any] = []
+        self.job = self.started(Promise(BOUND_US))
+
+    @staticmethod
+    def _run_tasks(_job: Any, work: Any, tasks: Sequence[Any], *_: Any) -> list[Any]:
+        """What travels is pickled, both ways."""
+        return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(task))))) for task in tasks]
+
+    def started(self, promise: Promise | None) -> Any:
+        places = [Place(str(one)) for one in self.folders]
+        logs, unopened = lost_inputs.open_inputs(places, [log.spec for log in self.inputs])
+        inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
+        output = Log.open(self.place.storage(), self.clock)
+        kind = OperatorJob if promise is None else AvailableJob
+        job = kind(CONTEXT, Element(self.definition, self.policy), inputs, (self.place, output), HOUSEKEEPING)
+        return job.promises(promise, unopened) if isinstance(job, AvailableJob) and promise is not None else job
+
+    def write(self, number: int, first: int, end: int) -> None:
+        append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})
+        quiet.pass_time(self.inputs[number], end, "run")
+
+    def tick(self, seconds: float = 0.1) -> dict[str, Any]:
+        """Some time later: a look, and what is to be done; the last report."""
+        self.clock.advance(seconds)
+        if self.job.time_has_passed():
+            self.job.catch_up(Writer("query", "run", 0), lambda: True, self.reports.append)
+        return dict(self.reports[-1]) if self.reports else {}
+
+    def told(self) -> list[str]:
+        return self.shown("_kind")
+
+    def shown(self, column: str) -> list[Any]:
+        """A column of all that happened to results."""
+        log = Log.open(self.place.storage())
+        return [value for table in changes(log, 0) for value in table.column(column).to_pylist()]
+
+
+def break_off(path: Path) -> None:
+    """Nothing in this folder can be read: too many levels of links."""
+    path.rename(path.with_name(f"{path.name}-hidden"))
+    path.symlink_to(path)
+
+
+def mend(path: Path) -> None:
+    path.unlink()
+    path.with_name(f"{path.name}-hidden").rename(path)
+
+
+def move_away(path: Path) -> None:
+    """As if its disk was not mounted."""
+    path.rename(path.with_name(f"{path.name}-away"))
+
+
+def move_back(path: Path) -> None:
+    """As it is mounted again; nobody has written anything there meanwhile."""
+    assert not path.exists()
+    path.with_name(f"{path.name}-away").rename(path)
+
+
+class Numbered(sl.Operator):
+    """Numbers tuples in the order in which they come; the sum of their numbers says what an object has seen."""
+
+    output = "k long, t long, n long, total long"
+    time = "t"
+
+    def __init__(self) -> None:
+        self.n = self.total = 0
+
+    def process(self, tuples: pa.Table) -> pa.Table:
+        found = []
+        for row in tuples.to_pylist():
+            self.n += 1
+            self.total += self.n * row["v"]
+            found.append({"k": row["k"], "t": row["t"], "n": self.n, "total": self.total})
+        return pa.Table.from_pylist(found, schema=pa.schema([(name, pa.int64()) for name in ("k", "t", "n", "total")]))
+
+    def get_checkpoint(self) -> dict[str, Any]:
+        return {"n": self.n, "total": self.total}
+
+    def restore_checkpoint(self, state: dict[str, Any]) -> None:
+        self.n, self.total = state["n"], state["total"]
