@@ -70,6 +70,13 @@ def test_who_opens_the_stream_again_finds_the_same() -> None:
     assert again.state.outage.tentative == 2
 
 
+def test_what_a_later_version_says_of_a_fork_is_left_out() -> None:
+    known = Outage("UP_FAILURE", 6, (1,), forks=fork(0, 2, 2))
+    body = known.to_json()
+    later = {**body, "mood": "calm", "forks": [{**body["forks"][0], "mood": "calm"}]}
+    assert Outage.from_json(later) == known
+
+
 def test_versions_that_know_no_outages_are_told_to_keep_away() -> None:
     output = story()
     data = output.log.storage.read(manifest.commit_key(1))

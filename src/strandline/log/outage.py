@@ -46,6 +46,11 @@ class ForkStanding:
             del body["latest"]
         return body
 
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> ForkStanding:
+        """What `to_json` wrote; fields of later versions, which none of this one's needs, are left out."""
+        return cls(**{name: value for name, value in body.items() if name in cls.__dataclass_fields__})
+
     def undone(self, first: int) -> ForkStanding:
         """The same behind an undo, which ends at this offset."""
         return replace(self, first=first, tuples=0, latest=None)
@@ -100,7 +105,7 @@ class Outage:
             tuple(body.get("missing", ())),
             tuple(body.get("left_out", ())),
             body.get("target"),
-            tuple(ForkStanding(**fork) for fork in body.get("forks", ())),
+            tuple(ForkStanding.from_json(fork) for fork in body.get("forks", ())),
         )
 
 
