@@ -4,6 +4,7 @@ import re
 import runpy
 import subprocess
 import sys
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,20 @@ def test_results_without_a_sensor_are_tentative_undone_and_corrected(tmp_path: P
     assert undone == tentative != []
     assert "read(tentative=True) equals read()" in output
     assert "just those of a run in which no sensor was missing" in output
+    assert max(map(len, output.splitlines())) <= 80
+    assert list(tmp_path.iterdir()) == [], "it leaves something behind"
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_reader_goes_on_from_another_replica_when_the_one_it_reads_is_killed(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "12_replicas.py", tmp_path)
+    victim, heir = re.findall(r"SIGKILL to (\w+), which is read|changed over to (\w+), [\d.]+ s after the kill", output)
+    assert {victim[0], heir[1]} == {"one", "other"}
+    read = re.findall(r"^ *[\d.]+ s  (one|other) +(\d+) +(\d+)  [\d:]+$", output, re.MULTILINE)
+    assert [int(in_all) for *_, in_all in read] == list(accumulate(int(many) for _, many, _ in read))
+    assert [name for name, _ in groupby(name for name, *_ in read)] == [victim[0], heir[1]]
+    assert f"{read[-1][-1]} results, identical to those of a run without a kill" in output
     assert max(map(len, output.splitlines())) <= 80
     assert list(tmp_path.iterdir()) == [], "it leaves something behind"
 
