@@ -95,3 +95,22 @@ def test_what_is_no_set_of_replicas_is_refused(tmp_path: Path) -> None:
         sl.replicas(one, one)
     with pytest.raises(StreamMismatchError, match="the inputs are"):
         sl.replicas(one, written(tmp_path / "b", [10], upstream={"stream": "x", "path": "streams/x"}))
+
+
+def test_operators_do_not_take_in_replicas_and_whoever_tries_is_told_what_to_do(tmp_path: Path) -> None:
+    found = sl.replicas(written(tmp_path / "a", [10]), written(tmp_path / "b", [10, 20]))
+    stream = sl.stream(str(tmp_path / "a"))
+    tries = [
+        lambda: found.window(sl.count_window(2)),
+        lambda: found.join(stream, within=5),
+        lambda: found.apply(None),
+        lambda: found.where(None),
+        lambda: found.select("k"),
+        lambda: sl.union(found, stream),
+        lambda: stream.join(found, within=5),  # type: ignore[arg-type]
+    ]
+    for one in tries:
+        with pytest.raises(OptionError) as caught:
+            one()
+        assert "replicas" in caught.value.what.lower()
+        assert "sl.source(replicas.read_stream(spark), path" in caught.value.todo

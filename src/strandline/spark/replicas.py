@@ -19,6 +19,7 @@ from strandline.log.bounds import Bound
 from strandline.log.outage import State
 from strandline.log.storage.redaction import redacted_url
 from strandline.spark.loading import loaded
+from strandline.spark.no_input import NoInput
 from strandline.spark.place import Place
 from strandline.spark.stream import Stream
 from strandline.spark.time_zone import session_zone
@@ -47,8 +48,14 @@ class ReplicaSummary:
     """Why it cannot be read; empty if it can."""
 
 
-class Replicas:
+class Replicas(NoInput):
     """Replicas of an operator's stream. Every method sees what is published when it is called."""
+
+    _is = "replicas"
+    instead = (
+        "make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…) has every "
+        "result once, and is an input of operators; or build the operator on one of the replicas, sl.stream(…)"
+    )
 
     def __init__(self, places: tuple[Place, ...], patience_us: int = PATIENCE_US) -> None:
         self._places = places
