@@ -124,6 +124,17 @@ def test_the_readme_program_gives_the_results_it_shows_and_goes_on_when_run_agai
 
 @pytest.mark.long
 @pytest.mark.spark
+def test_the_readme_program_without_an_input_shows_what_is_tentative_and_what_is_not(tmp_path: Path) -> None:
+    (program,) = (shown for shown in programs(ROOT / "README.md") if ".availability(" in shown)
+    failing, mended = run_text(program, tmp_path).split("STABLE missing: []")
+    assert "UP_FAILURE missing: ['south']" in failing
+    assert "|      true|" in failing
+    assert "|      true|" not in mended
+    assert mended.count("| 40|     false|") == 3
+
+
+@pytest.mark.long
+@pytest.mark.spark
 def test_the_average_price_is_shown_with_its_open_windows(tmp_path: Path) -> None:
     output = run(EXAMPLES / "02_average_price.py", tmp_path)
     assert "a recovery now would read" in output
