@@ -49,6 +49,11 @@ class AvailabilityWitness:
         """Tentative results are what an operator makes of what was there (3)."""
         before, now = base.outage or Outage(), self._world.outage
         self.states.add(now.state)
+        stood = [standing.stands.bound for standing in base.standings] or [None] * self._world.partitions
+        is_corrected = before.state == "UP_FAILURE" and [d.standing.stands.bound for d in ticked.done] != stood
+        for p, fork in enumerate(now.forks if is_corrected or decision.begins_anew else ()):
+            is_void = fork.first >= base.ends[p] or not before.forks or not before.forks[p].tuples
+            require(is_void, "guesses count that were corrected, from", fork.first, "on, before", base.ends[p])
         for p, forked in enumerate(ticked.forked):
             if forked is not None:
                 stands = base.standings[p].stands.bound if base.standings else None

@@ -175,6 +175,8 @@ def some_operator_over(rng: Random, upstream: SimulatedOperator) -> SimulatedOpe
     more = ("t",) * (inputs - 1)
     if kind == "aggregate":
         known = [p for p in (*PLANS.values(), FAILING) if tuple(c for c, _ in p.key) == first.key]
+        if first.time != "t":
+            known = [p for p in known if not p.shape]  # what is selected there is called t
         return OverResults(SimulatedAggregate(replace(rng.choice(known), more_times=more), False), first)
     if kind == "keyed":
         return OverResults(SimulatedKeyed(totals if first.key == ("s",) else runs, first.key[0], inputs), first)

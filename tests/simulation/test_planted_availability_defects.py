@@ -1,31 +1,48 @@
-"""Defects that are planted in the two lineages on purpose are found by `availability_world`."""
+"""Defects that are planted in the two lineages on purpose are found by `availability_world` and `chain_world`.
+
+At least one against each of the properties in docs/availability.md; against the fifth, `test_planted_replica_defects`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pyarrow.compute as pc
 import pytest
 
-from strandline.availability import fork, inputs_at_sight, tick, watch
+from strandline.availability import decision, fork, inputs_at_sight, tick, watch
 from strandline.availability.watch import Watch
 from strandline.errors import StrandlineError
 from strandline.log import tentative_results
-from strandline.log.guesses import Guesses
-from strandline.log.kinds import is_closed
+from strandline.log.guesses import Guesses, Passed
+from strandline.log.kinds import Kind, is_closed
 from strandline.log.log import END
+from strandline.log.outage import ForkStanding
 from strandline.log.standing import Standing
 from strandline.processing import serialised_intake
 from strandline.recovery import eventual_checkpoint
 from tests.simulation import availability_world, chain_world
+from tests.simulation.chained_operators import TUMBLING, OverResults, results_of
+from tests.simulation.machines import KeptStates
+from tests.simulation.simulated_operators import SimulatedAggregate
 from tests.simulation.table_codec import table_codec
 
-SEEDS = 60
+SEEDS = 80
 """So many at the most until a planted defect is found."""
+FIRST_ALONE = 30
+"""The first of them, of an operator alone: in those before, hardly anything is tentative."""
+Plant = Callable[[], AbstractContextManager[Any]]
+
+
+class Defect(NamedTuple):
+    """What is wrong, and the property that it is against."""
+
+    against: int
+    plant: Plant
 
 
 def instead_of(owner: Any, name: str, change: Callable[..., Any]) -> AbstractContextManager[Any]:
@@ -34,61 +51,122 @@ def instead_of(owner: Any, name: str, change: Callable[..., Any]) -> AbstractCon
     return mock.patch.object(owner, name, lambda *args, **more: change(before, *args, **more))
 
 
-DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "the extent does not reach over tentative tuples": lambda: instead_of(
-        Standing, "behind", lambda _, standing, tuples: standing
+def overdue_after(share: float) -> AbstractContextManager[Any]:
+    """The bound runs out when this share of it has passed."""
+    return instead_of(
+        Watch, "overdue", lambda before, own, now, bound, taken: before(own, now, int(bound * share), taken)
+    )
+
+
+ALONE = {
+    "the extent does not reach over tentative tuples": Defect(
+        1, lambda: instead_of(Standing, "behind", lambda _, standing, tuples: standing)
     ),
-    "tentative tuples are taken for footprints": lambda: mock.patch.object(
-        eventual_checkpoint, "is_footprint", lambda table: pc.invert(is_closed(table))
+    "tentative tuples are taken for footprints": Defect(
+        1, lambda: mock.patch.object(eventual_checkpoint, "is_footprint", lambda table: pc.invert(is_closed(table)))
     ),
-    "the last undo is forgotten": lambda: instead_of(tick.Tick, "_end_reconciliation", lambda *_: None),
-    "a fork that is made anew says all again": lambda: instead_of(
-        fork, "_anew", lambda before, step, *rest: before(replace(step, silent_until=None), *rest)
+    "a fork writes into the stable state": Defect(
+        1, lambda: mock.patch.object(KeptStates, "open", lambda own, attempt: own.states.get(attempt))
     ),
-    "a fork stops a moment early": lambda: instead_of(
-        fork, "run", lambda before, step, *rest: before(replace(step, until=step.until - 1), *rest)
+    "tentative results are published as results": Defect(
+        1, lambda: mock.patch.object(fork, "Kind", mock.Mock(TENTATIVE=Kind.RESULT))
     ),
-    "nobody is ever missing for the last tuple": lambda: instead_of(
-        Watch, "overdue", lambda before, *args: {i: time - 3 for i, time in before(*args).items()}
+    "void results count": Defect(
+        2,
+        lambda: instead_of(tentative_results, "is_result", lambda _, table: pc.less(table.column("_offset"), END)),
     ),
-    "the driver does not see that tuples wait": lambda: mock.patch.object(
-        inputs_at_sight, "_latest", return_value=None
+    "a fork outlives the failure": Defect(
+        2, lambda: instead_of(availability_world, "decide", lambda before, *args: replace(before(*args), ends=False))
     ),
-    "void results count": lambda: instead_of(
-        tentative_results, "is_result", lambda _, table: pc.less(table.column("_offset"), END)
+    "the last undo is forgotten": Defect(3, lambda: mock.patch.object(tick.Tick, "_end_reconciliation")),
+    "the first undo is forgotten": Defect(3, lambda: mock.patch.object(tick.Tick, "_undo")),
+    "an undo leaves a tuple that counts": Defect(
+        3,
+        lambda: instead_of(
+            ForkStanding, "undone", lambda before, own, first: replace(before(own, first), first=first - 2, tuples=1)
+        ),
+    ),
+    "a fork that is made anew says all again": Defect(
+        3,
+        lambda: instead_of(fork, "_anew", lambda before, step, *rest: before(replace(step, silent_until=None), *rest)),
+    ),
+    "a fork stops a moment early": Defect(
+        4,
+        lambda: instead_of(fork, "run", lambda before, step, *rest: before(replace(step, until=step.until - 1), *rest)),
+    ),
+    "nobody is ever missing for the last tuple": Defect(
+        4,
+        lambda: instead_of(Watch, "overdue", lambda before, *args: {i: time - 3 for i, time in before(*args).items()}),
+    ),
+    "the driver does not see that tuples wait": Defect(
+        4, lambda: mock.patch.object(inputs_at_sight, "_latest", return_value=None)
+    ),
+    "the bound runs out and nobody notices": Defect(4, lambda: overdue_after(2)),
+    "a short failure is taken for a long one": Defect(6, lambda: overdue_after(0.3)),
+    "suspend guesses": Defect(
+        6,
+        lambda: instead_of(
+            decision,
+            "_until",
+            lambda before, known, promise, mode: before(known, promise, "process" if mode == "suspend" else mode),
+        ),
     ),
 }
 
-IN_CHAINS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "guesses that an undo has voided are taken in": lambda: instead_of(
-        watch, "guesses_of", lambda before, *args: (found := before(*args)) and replace(found, first=0)
+IN_CHAINS = {
+    "the stable lineage takes in guesses": Defect(
+        1,
+        lambda: instead_of(
+            serialised_intake.SerialisedIntake,
+            "_streams",
+            lambda before, intake, firsts: [
+                replace(one, guesses=Guesses(0, END, None) if one.log.spec.is_stamped else None)
+                for one in before(intake, firsts)
+            ],
+        ),
     ),
-    "guesses are not taken in": lambda: mock.patch.object(Watch, "guesses_of", return_value=None),
-    "guesses are taken for complete no further than results": lambda: instead_of(
-        Watch, "fork_reach", lambda _, watch, taken: watch.reach(taken)
+    "guesses that an undo has voided are taken in": Defect(
+        3,
+        lambda: instead_of(
+            watch, "guesses_of", lambda before, *args: (found := before(*args)) and replace(found, first=0)
+        ),
     ),
-    "corrections that come too late for the fork are forgotten": lambda: mock.patch.object(
-        Watch, "late", return_value=frozenset()
+    "guesses are not taken in": Defect(4, lambda: mock.patch.object(Watch, "guesses_of", return_value=None)),
+    "guesses are taken for complete no further than results": Defect(
+        4, lambda: instead_of(Watch, "fork_reach", lambda _, own, taken: own.reach(taken))
     ),
-    "the stable lineage takes in guesses": lambda: instead_of(
-        serialised_intake.SerialisedIntake,
-        "_streams",
-        lambda before, intake, firsts: [
-            replace(one, guesses=Guesses(0, END, None) if one.log.spec.is_stamped else None)
-            for one in before(intake, firsts)
-        ],
+    "corrections that come too late for the fork are forgotten": Defect(
+        4, lambda: mock.patch.object(Watch, "late", return_value=frozenset())
+    ),
+    "a fork begins behind guesses that it has not taken in": Defect(
+        4, lambda: mock.patch.object(watch, "looked_past", lambda known, seen, needed: [_at_the_end(p) for p in seen])
     ),
 }
+
+
+def _at_the_end(place: Passed | None) -> tuple[Passed, ...]:
+    return () if place is None else (Passed(place.offset, -(1 << 40)),)
+
+
+FIRST = SimulatedAggregate(replace(TUMBLING, more_times=("t",)), is_compared_with_plain=False)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*DEFECTS, *IN_CHAINS])
+@pytest.mark.parametrize("name", [*ALONE, *IN_CHAINS])
 def test_a_planted_defect_is_found(name: str) -> None:
-    world = chain_world if name in IN_CHAINS else availability_world
-    for seed in range(SEEDS):
+    chain = [FIRST, OverResults(FIRST, results_of(FIRST, 1))]
+    first = 0 if name in IN_CHAINS else FIRST_ALONE
+    for seed in range(first, first + SEEDS):
         try:
-            with {**DEFECTS, **IN_CHAINS}[name](), table_codec():
-                world.run(seed)
+            with {**ALONE, **IN_CHAINS}[name].plant(), table_codec():
+                if name in IN_CHAINS:
+                    chain_world.run(seed, operators=chain)
+                else:
+                    availability_world.run(seed, operator=FIRST)
         except (StrandlineError, availability_world.Violation):
             return
     pytest.fail(f"{SEEDS} seeds did not find it")
+
+
+def test_there_is_a_defect_against_every_property() -> None:
+    assert {defect.against for defect in [*ALONE.values(), *IN_CHAINS.values()]} == {1, 2, 3, 4, 6}
