@@ -21,10 +21,12 @@ from strandline.log.audit.stream_audit import verify
 from strandline.log.manifest import Writer
 from strandline.log.outage import Outage
 from strandline.log.tentative_results import changes
+from strandline.operators.operator import Definition
 from strandline.processing.element import TUPLES_MAX, Element
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import Logs
-from tests.operator_streams import PLANS
+from tests.operator_streams import PLANS, input_spec
+from tests.simulation.simulated_operators import SimulatedBarrier
 from tests.union_streams import UnionStreams
 
 PLAN = replace(PLANS["tumbling time"], more_times=("t",))
@@ -34,9 +36,10 @@ SECOND_US = 1_000_000
 class Case:
     """Two inputs with a tuple every unit of time; windows have ten. A tick is a second, the bound three of them."""
 
-    def __init__(self, folder: Path, promise: Promise | None = None) -> None:
+    def __init__(self, folder: Path, promise: Promise | None = None, definition: Definition = PLAN) -> None:
         self._folder = folder
-        self.streams = UnionStreams(PLAN, 2, lambda p: StateCache(folder / f"stable{p}"))
+        self.definition = definition
+        self.streams = UnionStreams(definition, 2, lambda p: StateCache(folder / f"stable{p}"))
         self.promise = promise or Promise(3 * SECOND_US)
         self.watch = Watch.fresh(2)
         self.tuples_max = TUPLES_MAX
@@ -52,7 +55,7 @@ class Case:
         """A second passes."""
         streams = self.streams
         streams.clock.advance(1)
-        element = Element(PLAN, cec(), tuples_max=self.tuples_max)
+        element = Element(self.definition, cec(), tuples_max=self.tuples_max)
         operation = Operation(element, self.promise, streams.inputs, streams.output, streams.clock)
         ticked = operation.tick(self.watch, lambda works: self._run(works, element), Writer("q", "r", 1))
         self.watch = ticked.watch
@@ -208,6 +211,24 @@ def test_tentative_tuples_are_no_part_of_the_checkpoint(case: Case) -> None:
     assert done.recovery is not None
     assert done.recovery.open_windows == 1
     assert case.streams.results(0).column("window_end").to_pylist() == [10, 20, 30, 40, 50, 60]
+
+
+def test_what_waits_in_a_barrier_since_before_the_guesses_is_found_behind_them(tmp_path: Path) -> None:
+    barrier = SimulatedBarrier(2, ("s",), None).again_over([input_spec(["s"])] * 2)
+    case = Case(tmp_path, definition=barrier)
+    case.feed(1, 0, 3)
+    quiet.pass_time(case.streams.inputs[0], 10, "run")
+    quiet.pass_time(case.streams.inputs[1], 10, "run")
+    case.tick()
+    case.feed(0, 12, 14)  # for which others wait, but perhaps there will be earlier ones
+    for _ in range(4):
+        case.tick()
+    assert case.outage.tentative == 2
+    quiet.pass_time(case.streams.inputs[1], 14, "run")
+    case.tick()
+    kinds = [row["_kind"] for table in changes(case.streams.output, 0, columns=[]) for row in table.to_pylist()]
+    assert kinds == ["tentative", "tentative", "undo", "stable", "stable", "rec_done"]
+    assert case.outage.state == "STABLE"
 
 
 def test_a_stream_with_all_of_it_verifies(case: Case) -> None:

@@ -129,7 +129,9 @@ def test_where_results_were_not_counted_from_the_start_they_never_are() -> None:
 def test_a_standing_reaches_as_far_back_when_other_tuples_follow() -> None:
     standing = Standing(7, -1, 2, 3, 5, 4)
     assert standing.behind(3).extent == 8
-    assert replace(standing, extent=0).behind(3).extent == 0
+    assert replace(standing, extent=0).behind(3).extent == 3  # it begins where the output ended
+    assert replace(standing, extent=0, replay=0).behind(3).extent == 0
+    assert replace(standing, extent=0, mode="instant").behind(3).extent == 0
 
 
 # ---------------------------------------------------------------------- the n-th result

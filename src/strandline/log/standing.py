@@ -134,8 +134,12 @@ class Standing:
         return is_extent_known and is_replay_known and self.start_s > 0
 
     def behind(self, tuples: int) -> Standing:
-        """The same when so many tuples of the output follow that are none of its footprints."""
-        return replace(self, extent=self.extent + tuples) if self.extent else self
+        """The same when so many tuples of the output follow that are none of its footprints.
+
+        An eventual checkpoint may begin at its end: with tuples that wait since then, whose results are looked for.
+        """
+        begins = self.extent or (self.replay and not self.is_whole)
+        return replace(self, extent=self.extent + tuples) if begins else self
 
     def started(self, seconds: float) -> Standing:
         """The same, after a new process has taken so long to start."""
