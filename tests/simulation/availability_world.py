@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from unittest import mock
 
 from strandline.availability import fork as forks
@@ -175,7 +176,7 @@ class World:
     @contextmanager
     def named(self) -> Iterator[None]:
         """Names of attempts are numbers; steps stop where they want, or not."""
-        unique = mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))
+        unique = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=self.unique()))
         windows_max = 1 << 20 if self.is_fast else 5
         with (
             mock.patch.object(ticks, "uuid", unique),

@@ -142,7 +142,8 @@ class FailingInputs:
     def _catch_up(self, i: int, feed: _Feed, *, at_once: bool) -> None:
         many = len(feed.waiting) if at_once else feed.a_tick or len(feed.waiting)
         for batch, boundary in feed.waiting[:many]:
-            append_rows(self.logs[i], batch)
+            if any(batch.values()):
+                append_rows(self.logs[i], batch)
             quiet.pass_time(self.logs[i], boundary, "input")
             for p, rows in batch.items():
                 feed.rows[p] += rows

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 from unittest import mock
 
 import pyarrow as pa
@@ -217,7 +218,7 @@ class ReplicasWorld:
     @contextmanager
     def named(self) -> Iterator[None]:
         """Names of attempts are numbers; steps stop where they want, or not."""
-        unique = mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))
+        unique = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=self.unique()))
         windows_max = self.rng.choice([5, 1 << 20])
         with (
             mock.patch.object(ticks, "uuid", unique),
