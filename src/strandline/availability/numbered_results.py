@@ -70,10 +70,6 @@ class NumberedResults:
             raise self._set.nobody()
         return place
 
-    def known(self) -> tuple[int, ...] | None:
-        """How many results the replica that was asked last had then, per partition; None if there was none."""
-        return None if self._log is None else results_of(self._log.state)
-
     def after(self, place: ReplicaPlace, taken: Callable[[Sequence[int]], Sequence[int]]) -> ReplicaPlace:
         """Behind what follows a place: `taken` says how many to take of each partition, if there are so many.
 

@@ -171,10 +171,7 @@ def _replicas(values: Mapping[str, str]) -> list[str]:
     except ValueError:
         paths = None
     if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
-        raise OptionError(
-            f"replicas={values['replicas']!r} is not a JSON list of paths",
-            todo='write it like ["streams/a", "streams/b"]',
-        )
+        raise OptionError("replicas is not a JSON list of paths", todo='write it like ["streams/a", "streams/b"]')
     return paths
 
 

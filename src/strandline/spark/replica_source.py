@@ -98,12 +98,14 @@ class ReplicaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from self._batches(results)
 
     def _of_span(self, span: ResultSpan) -> Iterator[pa.Table]:
-        """The results with the columns that say which they are."""
+        """The results, with the columns that say which they are if Spark wants them."""
         for first, table in span.read([place.storage for place in self._options.replicas]):
-            number = pa.repeat(pa.scalar(span.partition, pa.int32()), len(table))
-            numbers = pa.array(np.arange(first, first + len(table)))
             results = table.drop_columns([KIND])
-            yield results.append_column(PARTITION, number).append_column(RESULT, numbers)
+            if self._options.positions or self._options.tentative:
+                number = pa.repeat(pa.scalar(span.partition, pa.int32()), len(table))
+                numbers = pa.array(np.arange(first, first + len(table)))
+                results = results.append_column(PARTITION, number).append_column(RESULT, numbers)
+            yield results
 
     def _batches(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """The columns that Spark wants, as it wants them."""
