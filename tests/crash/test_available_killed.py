@@ -1,4 +1,4 @@
-"""An operator with a bound whose driver, or a worker, dies by SIGKILL in every state: the same results in the end.
+"""An operator with a bound whose driver, worker or executor dies by SIGKILL in every state: the same results.
 
 One stream goes through all deaths, because every start of Spark costs seconds. What the inputs have is written here:
 the north and the west go on, the south stays away, comes back a little, and then altogether.
@@ -22,7 +22,7 @@ from strandline.log.log_state import LogState
 from strandline.log.outage import Outage
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes, with_tentative
-from tests.crash.conftest import finish, kill
+from tests.crash.conftest import finish, kill, processes
 from tests.crash.lives import Life, Program, results
 from tests.sensors import PARTITIONS, Sensors
 
@@ -40,13 +40,13 @@ class Lives:
         self._number = 0
 
     @contextlib.contextmanager
-    def life(self, life: Life) -> Iterator[None]:
-        """The program runs; at the end it has died of its failpoint, or it is killed, or it has come to its end."""
+    def life(self, life: Life) -> Iterator[int]:
+        """The program runs in this session; at the end it has died of its failpoint, or is killed, or has ended."""
         marker = self.root / f"died-{self._number}"
         self._number += 1
         child = self._program.start(life, marker)
         try:
-            yield
+            yield child.pid
             if life.dies:
                 child.wait(PATIENCE_S)
             elif not (self.root / "enough").exists():
@@ -122,17 +122,22 @@ def test_an_operator_with_a_bound_is_the_same_after_deaths_in_every_state(tmp_pa
     assert lives.outage.state == "STABLE"
     assert lives.told()[-1] == "rec_done"
 
-    with lives.life(Life("before-block@3", "delay undo", retried=True)):  # another failure, from its beginning to end
+    with lives.life(Life(operators="delay undo", master="local-cluster[2,1,1024]")) as session:  # a failure as a whole
         lives.write(60, 75, 0, 2)
         lives.until(lambda: lives.outage.tentative)
-        lives.write(60, 75, 1)
-        lives.until(lambda: lives.outage.state == "STABLE" and lives.told().count("stable") == 7)
+        executors = [pid for pid, command in processes(session) if "CoarseGrainedExecutorBackend" in command]
+        assert len(executors) == 2
+        os.kill(executors[0], signal.SIGKILL)
+        lives.write(75, 85, 0, 2)
+        lives.until(lambda: lives.outage.tentative == 2 * PARTITIONS)
+        lives.write(60, 85, 1)
+        lives.until(lambda: lives.outage.state == "STABLE" and lives.told().count("stable") == 8)
         (tmp_path / "enough").touch()
 
     found, expected = (results(tmp_path / name) for name in ("results", "results-expected"))
     assert found == expected
-    assert [len(table) for table in found] == [7] * PARTITIONS
+    assert [len(table) for table in found] == [8] * PARTITIONS
     for p in range(PARTITIONS):
         shown = pa.concat_tables(with_tentative(lives.log, p, ["n"]))
-        assert shown.column("_tentative").to_pylist() == [False] * 7
+        assert shown.column("_tentative").to_pylist() == [False] * 8
     assert lives.told().count("rec_done") == 2

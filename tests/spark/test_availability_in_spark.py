@@ -178,3 +178,56 @@ def test_an_idle_operator_with_a_bound_takes_hardly_any_time(spark: Any, tmp_pat
         assert Log.open(LocalStorage(results)).state.seq == seq, "nothing has happened, and it was published"
     finally:
         query.stop()
+
+
+@pytest.mark.long
+def test_guesses_and_corrections_go_through_a_chain_and_one_without_a_bound_says_what_it_waits_for(
+    spark: Any, tmp_path: Path, eventually: Any
+) -> None:
+    sensors = Sensors(tmp_path)
+    paths = {name: tmp_path / name for name in ("first", "other", "second", "patient")}
+    north, south, west = (sl.stream(str(path)) for path in sensors.paths)
+
+    def totals(input_: Any) -> Any:
+        return input_.window(sl.time_window(10)).aggregate(many=sl.sum("n"), results=sl.count_all())
+
+    def counts(input_: Any) -> Any:
+        return input_.window(sl.time_window(5)).aggregate(n=sl.count_all())
+
+    queries = {}
+
+    def start(name: str, operator: Any) -> Any:
+        queries[name] = operator.start(spark, str(paths[name]), trigger="200 ms")
+        return sl.stream(str(paths[name]))
+
+    try:
+        first = start("first", counts(sl.union(north, south)).availability("1 s"))
+        other = start("other", counts(west))
+        start("second", totals(sl.union(first, other)).availability("1 s"))
+        start("patient", totals(first))
+        for number in range(3):
+            sensors.write(number, 0, 25)
+        eventually(lambda: all(query.progress.get("results") for query in queries.values()))
+        for number in (0, 2):  # the south falls silent
+            sensors.write(number, 25, 45)
+        eventually(lambda: queries["second"].progress["tentative"])
+        assert (queries["first"].progress["missing"], queries["second"].progress["missing"]) == (["south"], ["first"])
+        eventually(lambda: "waits_for" in queries["patient"].progress)
+        told = queries["patient"].progress["waits_for"]
+        assert "waits for first: its boundary is 25 and" in told
+        assert "only tentative" in told
+        sensors.write(1, 25, 45)
+        for query in (queries["first"], queries["second"]):
+            eventually(lambda: query.progress["state"] == "STABLE")  # noqa: B023
+        eventually(lambda: "waits_for" not in queries["patient"].progress)
+        shown = [row for table in changes(Log.open(LocalStorage(paths["second"])), 0) for row in table.to_pylist()]
+        assert [row["_kind"] for row in shown].count("rec_done") == 1
+        assert shown[0]["_kind"] == "stable"
+    finally:
+        for query in queries.values():
+            query.stop()
+    totals(sl.union(first, other)).start(spark, str(tmp_path / "calm"), trigger="available-now").await_termination()
+    found, calm = (Log.open(LocalStorage(path)) for path in (paths["second"], tmp_path / "calm"))
+    for p in range(PARTITIONS):
+        assert bits(published_results(found, p)).equals(bits(published_results(calm, p)))
+        assert len(published_results(calm, p)) >= 4

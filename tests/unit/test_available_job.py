@@ -40,6 +40,10 @@ def test_a_bound_runs_out_by_itself_and_an_input_that_is_back_corrects_what_was_
     assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 2)
     assert report["tentative_results"] == 2
     assert case.told() == ["stable", "tentative", "tentative"]
+    seq = case.job.output.state.seq
+    for _ in range(20):
+        case.tick()
+    assert case.job.output.state.seq == seq, "nothing new has come, and it was published"
     case.write(1, 15, 35)
     report = case.tick()
     assert (report["state"], report["missing"], report["tentative"]) == ("STABLE", [], 0)
