@@ -56,6 +56,16 @@ def test_options_that_make_no_sense_are_refused_at_once(tmp_path: Path, options:
     assert "plain number" not in caught.value.todo, "a bound goes by the clock"
 
 
+def test_an_operator_shows_its_bound_as_a_program_says_it(tmp_path: Path) -> None:
+    operator = counted(stream(tmp_path, "a"), stream(tmp_path, "b"))
+    assert "availability" not in repr(operator)
+    bound = operator.availability("1500 ms", failing="delay", reconcile="undo")
+    assert repr(bound).endswith(', availability("1500 ms", failing="delay", reconcile="undo"))')
+    assert "availability(&quot;1500 ms&quot;" in bound._repr_html_()
+    joined = sl.stream(str(tmp_path / "a")).join(sl.stream(str(tmp_path / "b")), within=10)
+    assert repr(joined.availability("3 s")).endswith(', availability("3 s"))')
+
+
 def test_an_operator_over_one_input_has_no_bound(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="over one input waits for nobody"):
         counted(stream(tmp_path, "a")).availability("1 s")

@@ -213,6 +213,12 @@ def test_a_driver_goes_on_where_another_one_has_died_in_the_middle_of_a_failure(
     assert case.told().count("stable") == 4
 
 
+def test_how_it_is_is_known_before_anything_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    standing = Case(tmp_path, monkeypatch).job.standing()
+    known = {name: standing[name] for name in ("state", "missing", "tentative", "input_tuples")}
+    assert known == {"state": "STABLE", "missing": [], "tentative": 0, "input_tuples": 0}
+
+
 def test_a_job_without_a_bound_first_undoes_what_is_tentative(case: Case) -> None:
     case.write(0, 15, 35)
     case.tick()

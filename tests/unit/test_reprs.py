@@ -118,6 +118,16 @@ def test_a_query_shows_where_it_stands_and_no_secret():
     assert "hunter2" not in query._repr_html_()
 
 
+def test_a_query_with_a_bound_says_what_is_missing_and_no_number_of_a_batch_that_never_was():
+    query = Query.__new__(Query)
+    query.spark_query, query._writer = type("Q", (), {"isActive": True, "exception": lambda _: None})(), Writer()
+    query._writer.report = {"batch": -1, "state": "UP_FAILURE", "missing": ["south", "west"], "open_windows": 1}
+    assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, UP_FAILURE without south, west, 1 open window)"
+    assert "UP_FAILURE without south, west" in Checked(query._repr_html_()).texts
+    query._writer.report = {"batch": 4, "state": "STABLE", "missing": [], "open_windows": 1}
+    assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, batch 4, 1 open window)"
+
+
 def test_builders_and_streams_show_what_they_are(tmp_path):
     from strandline.log.log import Log
     from strandline.log.storage.storage_url import open_storage

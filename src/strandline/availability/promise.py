@@ -49,6 +49,17 @@ class Promise:
         except OptionError as problem:
             raise OptionError(problem.what, todo='write it like "500 ms" or "3 s", or pass a timedelta') from None
 
+    def __str__(self) -> str:
+        """As a program says it; what is not said there is left out.
+
+        >>> str(Promise.of("3 s")), str(Promise.of("3 s", "delay", "process", "undo"))
+        ('availability("3 s")', 'availability("3 s", failing="delay", stabilizing="process", reconcile="undo")')
+        """
+        words = {"failing": self.failing, "stabilizing": self.stabilizing, "reconcile": self.reconcile}
+        usual = {"failing": "process", "stabilizing": self.failing, "reconcile": "redo"}
+        said = [f', {name}="{word}"' for name, word in words.items() if word != usual[name]]
+        return f'availability("{exact_duration(self.bound_us)}"{"".join(said)})'
+
     def require_longer_than(self, interval_s: float, where: str) -> None:
         """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""
         if self.bound_us < 2 * interval_s * 1e6:

@@ -136,7 +136,7 @@ class _TextPrinter:
             return
         self._said = now
         since = f" since {moment(outage.since_us)} UTC" if outage else ": nothing is ever tentative"
-        names = [self._inputs[i] if i < len(self._inputs) else f"input {i}" for i in now[1]]
+        names = [self._inputs[i] if any(self._inputs[i : i + 1]) else f"input {i}" for i in now[1]]
         self._rows.say(f"{now[0]}{since}{', missing: ' if names else ''}{', '.join(names)}")
 
 

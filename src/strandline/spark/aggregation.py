@@ -89,7 +89,7 @@ class Aggregation(OperatorDescription[AggregateDefinition]):
     """A windowed aggregation; `start` sets it going."""
 
     def __repr__(self) -> str:
-        return builder_text("Aggregation", self._inputs, self._definition.window, self._definition, self._policy)
+        return builder_text("Aggregation", self._inputs, self._definition.window, self._definition, self._choices)
 
     def _repr_html_(self) -> str:
-        return builder_html("Aggregation", self._inputs, self._definition.window, self._definition, self._policy)
+        return builder_html("Aggregation", self._inputs, self._definition.window, self._definition, self._choices)

@@ -15,6 +15,7 @@ from strandline.errors import StorageError, StreamMismatchError
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.log.outage import Outage
 from strandline.log.outage_words import outage_report
 from strandline.processing.input_marks import require_same_input
 from strandline.processing.next_bounds import reachable
@@ -44,9 +45,8 @@ class AvailableJob(OperatorJob):
         return self
 
     def standing(self) -> dict[str, Any]:
-        """Where the operator stands, and how it is."""
-        found = super().standing()
-        return {**found, **self._outage()} if found else {}
+        """Where the operator stands, and how it is: that is known before its first commit, too."""
+        return {**(super().standing() or {"input_tuples": 0}), **self._outage()}
 
     def catch_up(
         self,
@@ -125,8 +125,6 @@ class AvailableJob(OperatorJob):
         return {**super()._report(done, seconds), **self._outage(), **tentative}
 
     def _outage(self) -> dict[str, Any]:
-        outage = self.output.state.outage
-        if outage is None:
-            return {}
+        outage = self.output.state.outage or Outage(since_us=SYSTEM_CLOCK.now_us())  # nothing is published yet
         names = [lag["name"] for lag in self.lags["inputs"]]
         return outage_report(outage, names, self.output.spec.operator or {})

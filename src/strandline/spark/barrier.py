@@ -19,10 +19,10 @@ class Barrier(OperatorDescription[BarrierDefinition]):
     """A barrier; `start` sets it going."""
 
     def __repr__(self) -> str:
-        return operator_text("Barrier", self._inputs, self._definition, self._policy)
+        return operator_text("Barrier", self._inputs, self._definition, self._choices)
 
     def _repr_html_(self) -> str:
-        return operator_html("Barrier", self._inputs, self._definition, self._policy)
+        return operator_html("Barrier", self._inputs, self._definition, self._choices)
 
 
 def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrier:

@@ -21,10 +21,10 @@ class Join(OperatorDescription[JoinDefinition]):
     """A join; `where` may say which pairs count, `start` sets it going."""
 
     def __repr__(self) -> str:
-        return operator_text("Join", self._inputs, self._definition, self._policy)
+        return operator_text("Join", self._inputs, self._definition, self._choices)
 
     def _repr_html_(self) -> str:
-        return operator_html("Join", self._inputs, self._definition, self._policy)
+        return operator_html("Join", self._inputs, self._definition, self._choices)
 
     def where(self, condition: Callable[[Any, Any], Any], *, version: int = 1) -> Join:
         """The same for pairs only of which the condition is true: `where(lambda left, right: left.n <= right.most)`.

@@ -19,10 +19,10 @@ class Keyed(OperatorDescription[KeyedDefinition]):
     """A keyed function over a stream; `start` sets it going."""
 
     def __repr__(self) -> str:
-        return operator_text("Keyed", self._inputs, self._definition, self._policy)
+        return operator_text("Keyed", self._inputs, self._definition, self._choices)
 
     def _repr_html_(self) -> str:
-        return operator_html("Keyed", self._inputs, self._definition, self._policy)
+        return operator_html("Keyed", self._inputs, self._definition, self._choices)
 
 
 def applied(input_: Input, function: Any) -> Keyed:

@@ -51,6 +51,12 @@ class OperatorDescription(Generic[D]):
         """When it saves what of its state."""
         return self._policy
 
+    @property
+    def _choices(self) -> dict[str, str]:
+        """What was chosen beside what it computes, for people."""
+        promise = {} if self._promise is None else {"availability": str(self._promise)}
+        return {"checkpoint": repr(self._policy), **promise}
+
     def checkpoint(self, policy: Policy) -> Self:
         """The same with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)` or `sl.none()`."""
         if not isinstance(policy, Policy):

@@ -38,10 +38,10 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
         super().__init__(inputs, definition, chosen, promise)
 
     def __repr__(self) -> str:
-        return operator_text("PartitionWide", self._inputs, self._definition, self._policy)
+        return operator_text("PartitionWide", self._inputs, self._definition, self._choices)
 
     def _repr_html_(self) -> str:
-        return operator_html("PartitionWide", self._inputs, self._definition, self._policy)
+        return operator_html("PartitionWide", self._inputs, self._definition, self._choices)
 
 
 def applied_class(input_: Input, operator: UserOperator) -> PartitionWide:

@@ -16,7 +16,6 @@ from strandline.units import time_text
 from strandline.wording import exact_duration, plural
 
 if TYPE_CHECKING:
-    from strandline.checkpoint.policy import Policy
     from strandline.operators.aggregate.definition import AggregateDefinition
     from strandline.operators.aggregate.windows import Window
     from strandline.operators.operator import Definition
@@ -41,6 +40,7 @@ def query_text(query: Query) -> str:
     def make() -> str:
         facts, progress = _query_facts(query), query.progress
         parts = [redacted_url(query._writer.place.url), str(facts["state"])]
+        parts += [str(facts["inputs"])] if facts["inputs"] is not None else []
         parts += [f"batch {facts['batch']}"] if facts["batch"] is not None else []
         parts += [plural(progress["open_windows"], "open window")] if "open_windows" in progress else []
         parts += [f"{facts['tuples']} tuples"] if facts["tuples"] is not None else []
@@ -70,7 +70,8 @@ def _query_facts(query: Query) -> dict[str, object]:
     number, ends = progress.get("open_windows"), sum(progress.get("offsets", {}).values())
     return {
         "state": _state(query),
-        "batch": progress.get("batch"),
+        "inputs": _outage(progress),
+        "batch": batch if (batch := progress.get("batch", -1)) >= 0 else None,  # none of Spark's has come yet
         "commit": progress.get("commit"),
         "tuples": _number(ends) if ends and number is None else None,
         "open windows": None if number is None else _number(number),
@@ -78,6 +79,13 @@ def _query_facts(query: Query) -> dict[str, object]:
         "recovery": None if "predicted_recovery_s" not in progress else f"{progress['predicted_recovery_s']:g} s",
         "running": ", ".join(f"{name} {value}" for name, value in running.items()) or None,
     }
+
+
+def _outage(progress: Mapping[str, Any]) -> str | None:
+    """How an operator with a bound is, if not all is well: UP_FAILURE without south."""
+    if progress.get("state", "STABLE") == "STABLE":
+        return None
+    return " without ".join(filter(None, [progress["state"], ", ".join(progress["missing"])]))
 
 
 def _state(query: Query) -> str:
@@ -170,13 +178,13 @@ def builder_text(
     of: Sequence[Input],
     window: Window,
     plan: AggregateDefinition | None = None,
-    policy: Policy | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> str:
     """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
 
     def make() -> str:
         parts = [*(redacted_url(input_.input_place.url) for input_ in of), repr(window), *_aggregates(plan)]
-        return f"{kind}({', '.join([*parts, *([] if policy is None else [repr(policy)])])})"
+        return f"{kind}({', '.join([*parts, *(options or {}).values()])})"
 
     return shown(make, f"{kind}(…)")
 
@@ -186,7 +194,7 @@ def builder_html(
     of: Sequence[Input],
     window: Window,
     plan: AggregateDefinition | None = None,
-    policy: Policy | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> str:
     """The same as a card, with a picture of the windows."""
 
@@ -196,24 +204,24 @@ def builder_html(
             "key": ", ".join(of[0].input_spec.key),
             "window": repr(window),
             "results": ", ".join(_aggregates(plan)) or None,
-            "checkpoint": None if policy is None else repr(policy),
+            **(options or {}),
         }
         return card(kind, facts, window.picture())
 
     return shown(make, card(kind, {}))
 
 
-def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, policy: Policy) -> str:
+def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
     """For example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
 
     def make() -> str:
-        told = [*(redacted_url(i.input_place.url) for i in inputs), *_words(inputs, definition).values(), repr(policy)]
-        return f"{kind}({', '.join(told)})"
+        told = [*(redacted_url(i.input_place.url) for i in inputs), *_words(inputs, definition).values()]
+        return f"{kind}({', '.join([*told, *options.values()])})"
 
     return shown(make, f"{kind}(…)")
 
 
-def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, policy: Policy) -> str:
+def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
     """The same as a card."""
 
     def make() -> str:
@@ -221,7 +229,7 @@ def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, po
             "inputs": ", ".join(redacted_url(i.input_place.url) for i in inputs),
             "key": ", ".join(inputs[0].input_spec.key),
             **_words(inputs, definition),
-            "checkpoint": repr(policy),
+            **options,
         }
         return card(kind, facts)
 
