@@ -1,17 +1,31 @@
 """The benchmarks that need no Spark, as small as can be: they run, their figures are there, their results are right."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from benchmarks.availability_figures import plots, tables
 from benchmarks.averages import Windows
 from benchmarks.checkpoint_cost import checkpoint_cost, records_per_touched_key
 from benchmarks.orders import Matches
 from strandline.cli.app import app
+
+COMBINATIONS = [
+    ("process/process", 3.2),
+    ("delay/process", 3.3),
+    ("process/delay", 3.2),
+    ("delay/delay", 3.3),
+    ("process/suspend", 12.0),
+    ("delay/suspend", 15.0),
+]
+"""With delays that they might have had."""
 
 
 def bench(name: str) -> dict[str, Any]:
@@ -110,3 +124,70 @@ def test_expected_windows_are_cut_by_key_in_order_of_offsets() -> None:
     windows = Windows.expected(ids, prices, np.arange(100, 107), 2)
     found = zip(windows.ids, windows.starts, windows.ends, windows.averages, strict=True)
     assert [tuple(w) for w in found] == [(7, 100, 102, 2.0), (3, 101, 104, 20.0), (7, 103, 105, 6.0)]
+
+
+# ---------------------------------------------------------------------- availability
+
+
+@pytest.mark.long
+def test_availability_keeps_its_bound_and_its_stable_results_are_those_of_a_run_without_failures(
+    tmp_path: Path,
+) -> None:
+    result = bench("availability")
+    assert result["bound_kept"]
+    assert result["stable_match"]
+    assert result["delay_new_max_s"].keys() == result["tentative"].keys() == {row[0] for row in COMBINATIONS}
+    for name, _ in COMBINATIONS:
+        assert 0.6 <= result["delay_new_max_s"][name]["1.5"] < 30, "nothing is guessed before the bound has run out"
+    assert result["tentative"]["process/process"]["1.5"] > 0
+    assert [row["depth"] for row in result["figure11"]] == [1] * 3 + [2] * 3
+    assert result["switch_s"] > 0
+    assert result["reconcile_tuples_per_s"] > 0
+    assert result["overhead_ratio"] is None, "tiny needs no Spark"
+    assert plots(result).keys() >= {"figure9-delay.svg", "figure10-tentative.svg", "figure12-state.svg"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def found_by_availability() -> dict[str, Any]:
+    rows = [
+        {
+            "combination": name,
+            "failure_s": seconds,
+            "bound_s": 3.0,
+            "depth": 1,
+            "delay_new_max_s": delay_s,
+            "tentative": 1_234_567,
+        }
+        for name, delay_s in COMBINATIONS
+        for seconds in (2.0, 5.0, 10.0)
+    ]
+    ways = {"seconds": {"redo": 0.1, "undo": 0.2}}
+    figure12 = {"state": [{"state": 100, **ways}], "failure": [{"tentative": 3_000, **ways}]}
+    return {"bound_s": 3.0, "figure9": rows, "figure10": rows, "slow": [], "figure11": rows, "figure12": figure12}
+
+
+def test_the_figures_of_availability_are_pictures_with_a_line_for_each_combination() -> None:
+    pictures = plots(found_by_availability())
+    assert len(pictures) == 8, "there is nothing to draw of runs that were not made"
+    drawn = ElementTree.fromstring(pictures["figure10-delay.svg"])
+    texts = [element.text for element in drawn.iter() if element.tag.endswith("text")]
+    assert {name for name, _ in COMBINATIONS} <= set(texts)
+    assert "the bound" in texts
+    counted = ElementTree.fromstring(pictures["figure10-tentative.svg"])
+    assert "1,600,000" in [element.text for element in counted.iter()], "numbers have no exponents"
+    assert len([element for element in drawn.iter() if element.tag.endswith("circle")]) == 18
+
+
+def test_the_tables_of_availability_fit_into_a_terminal() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    for table in tables(found_by_availability()):
+        console.print(table)
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("process/suspend" in line and line.count("12.0 / 1,234,567") == 3 for line in lines), "nothing is folded"
+
+
+def test_a_benchmark_that_draws_nothing_says_so() -> None:
+    done = CliRunner().invoke(app, ["bench", "kernel", "--size", "tiny", "--plots", "figures"])
+    assert done.exit_code != 0
+    assert "the benchmark kernel draws nothing" in done.output

@@ -6,13 +6,14 @@ import importlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
-from strandline.cli.terminal import facts_table, out, panel
+from strandline.cli.terminal import aside, facts_table, out, panel
 from strandline.errors import OptionError
 
 _INSTALLED = Path(__file__).parents[1] / "_bench"
@@ -29,6 +30,7 @@ WORKLOADS = (
     "policies",
     "join",
     "keyed",
+    "availability",
 )
 
 
@@ -39,6 +41,9 @@ def bench(
     as_json: Annotated[
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
     ] = False,
+    plots: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Draw its figures there, as SVG (availability).")
+    ] = None,
 ) -> None:
     """Measure, beside Spark's own ways, in one run."""
     if name not in WORKLOADS:
@@ -47,15 +52,29 @@ def bench(
     sizes = getattr(workload, "SIZES", None) or workload.COMMITS
     if size not in sizes:
         raise OptionError(f"there is no size {size!r} of {name}", todo=f"choose one of {', '.join(sizes)}")
+    if plots is not None and not hasattr(workload, "plots"):
+        raise OptionError(f"the benchmark {name} draws nothing", todo="leave out --plots")
     result = workload.run(size, repeat)
+    if plots is not None:
+        _draw(workload.plots(result), plots)
     if as_json:
         print(json.dumps(result))
         return
-    facts = facts_table()
+    facts, has_tables = facts_table(), hasattr(workload, "tables")
     for field, value in result.items():
-        if not isinstance(value, list):
+        if not isinstance(value, list) and not (has_tables and isinstance(value, dict)):
             facts.add_row(field, Text(json.dumps(value) if isinstance(value, dict) else f"{value}"))
+    for table in workload.tables(result) if has_tables else ():
+        out().print(table)
     out().print(panel(facts, f"bench {name} ({size})"))
+
+
+def _draw(pictures: Mapping[str, str], folder: Path) -> None:
+    """Writes pictures into a folder, by the names of their files, and says where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in pictures.items():
+        (folder / name).write_text(picture)
+    aside().print(f"{len(pictures)} figures are in {folder}")
 
 
 def _workload(name: str) -> Any:
