@@ -7,6 +7,7 @@ results are there. The state of the log knows both, so nothing is read to find o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -65,13 +66,16 @@ def changes(
         yield changes_in(table)
 
 
-_WORDS = pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
+@cache
+def _words() -> pa.Array:
+    """What each kind is called; made when it is asked for, because making an array of Python's texts loads pandas."""
+    return pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
 
 
 def changes_in(table: pa.Table) -> pa.Table:
     """Of tuples as the log has them, those that happened to results; `_kind` is one of the words of `CHANGES`."""
     kinds = table.column(KIND).to_numpy()
     shown = np.isin(kinds, [int(kind) for kind in CHANGES])
-    told = _WORDS.take(pa.array(kinds[shown].astype(np.int64)))
+    told = _words().take(pa.array(kinds[shown].astype(np.int64)))
     found = table.filter(pa.array(shown))
     return found.set_column(found.column_names.index(KIND), KIND, told)
