@@ -120,6 +120,8 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "delay_new_max_s": _by_duration(figures["figure10"], "delay_new_max_s"),
         "tentative": _by_duration(figures["figure10"], "tentative"),
         "bound_kept": all(row["bound_kept"] for row in keeping),
+        "step_max_s": max(row["step_s"] for row in keeping),
+        "over_bound_max_s": round(max(_over_bound_s(row) for row in keeping), 3),
         "stable_match": all(parts) and all(row["stable_match"] for row in failures),
         **switched,
         "overhead_ratio": None,
@@ -128,6 +130,11 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         **spark,
         **figures,
     }
+
+
+def _over_bound_s(row: Row) -> float:
+    """By how much the longest delay of a new tuple was beyond the bound, or beyond those of a chain."""
+    return float(row["delay_new_max_s"] - row["bound_s"] * row.get("depth", 1))
 
 
 def _by_duration(rows: Sequence[Row], field: str) -> dict[str, dict[str, Any]]:

@@ -135,6 +135,7 @@ def test_availability_keeps_its_bound_and_its_stable_results_are_those_of_a_run_
 ) -> None:
     result = bench("availability")
     assert result["bound_kept"]
+    assert 0 < result["over_bound_max_s"] <= 2 * result["step_max_s"], "bounds are not missed by more than it says"
     assert result["stable_match"]
     assert result["delay_new_max_s"].keys() == result["tentative"].keys() == {row[0] for row in COMBINATIONS}
     for name, _ in COMBINATIONS:
