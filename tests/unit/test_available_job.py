@@ -15,8 +15,10 @@ from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.processing.live_operators import LIVE
-from strandline.spark import available_task
-from strandline.testing.items import append_items
+from strandline.spark import available_task, lost_inputs
+from strandline.spark.operator_inputs import OperatorInputs
+from strandline.spark.place import Place
+from strandline.testing.items import append_items, item_spec
 from tests.available_case import BOUND_US, Case, Numbered, break_off, mend, move_away, move_back
 
 
@@ -189,6 +191,19 @@ def test_a_block_of_an_input_that_is_lost_for_itself_ends_the_query(case: Case) 
     (case.folders[1] / block.file).unlink()
     with pytest.raises(CorruptBlockError, match="a published block is gone"):
         case.tick()
+
+
+def test_a_stream_that_lies_below_an_input_is_not_taken_for_it(tmp_path: Path) -> None:
+    names = ("a", "a/b", "a/b/results")
+    logs = [Log.create(LocalStorage(tmp_path / name), item_spec(1, name=name)) for name in names]
+    places = [Place(str(tmp_path / name)) for name in names]
+    lost = lost_inputs.LostInputs(OperatorInputs(places[:2], logs[:2]), (), lambda *_: None)
+    lost.bear(StorageError("broken", where=f"{places[1].url}/commits/1.json"), places[2])
+    assert lost.now() == {1}
+    for where in (f"{places[2].url}/commits/1.json", str(tmp_path / "state"), ""):
+        with pytest.raises(StorageError, match="broken"):
+            lost.bear(StorageError("broken", where=where), places[2])
+    assert lost.now() == {1}
 
 
 def test_an_output_that_cannot_be_written_ends_the_query(case: Case, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class AvailableJob(OperatorJob):
         try:
             seen, tick = self._looking().next(self._seen)
         except StorageError as problem:
-            self._lost.bear(problem)
+            self._lost.bear(problem, self._output_place)
             return False
         if tick is None:  # else whoever does it looks again: what is not done was not seen
             self._seen = seen
@@ -79,7 +79,7 @@ class AvailableJob(OperatorJob):
         try:
             ticked = self._looking().tick(self._seen, self._run_all, writer)
         except StorageError as problem:
-            self._lost.bear(problem)
+            self._lost.bear(problem, self._output_place)
             self._has_more = False
             return ()
         self._seen, self._forked = ticked.watch, ticked.forked
