@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import strandline as sl
+from tests.available_case import Numbered
 from tests.sensors import NAMES, counted
 
 POLICIES = {"cec": sl.cec(extent="2x", replay=1_000), "tight": sl.cec(extent=20, replay=10)}
@@ -17,6 +18,7 @@ arguments = argparse.ArgumentParser()
 arguments.add_argument("root", type=Path)
 arguments.add_argument("failing", nargs="?", default="process")
 arguments.add_argument("reconcile", nargs="?", default="redo")
+arguments.add_argument("operator", nargs="?", default="counted", choices=["counted", "class"])
 arguments.add_argument("--policy", default="cec", choices=[*POLICIES])
 arguments.add_argument("--master", default="local[2]")
 arguments.add_argument("--tasks-die", nargs="*", default=[])
@@ -26,7 +28,11 @@ arguments.add_argument("--dies", action="store_true", help="it is meant to die b
 if __name__ == "__main__":
     given = arguments.parse_args()
     spark = sl.session(given.master)
-    operator = counted([given.root / name for name in NAMES]).checkpoint(POLICIES[given.policy])
+    paths = [given.root / name for name in NAMES]
+    if given.operator == "class":
+        operator = sl.union(*(sl.stream(str(path)) for path in paths)).apply(Numbered())
+    else:
+        operator = counted(paths).checkpoint(POLICIES[given.policy])
     available = operator.availability("2 s", failing=given.failing, reconcile=given.reconcile)
     with available.start(spark, str(given.root / "results"), trigger="200 ms") as query:
         while not (given.root / "enough").exists():

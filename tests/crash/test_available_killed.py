@@ -23,7 +23,7 @@ from strandline.log.outage import Outage
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes, with_tentative
 from tests.crash.conftest import finish, kill, processes
-from tests.crash.lives import Life, Program, results
+from tests.crash.lives import RETRYING, Life, Program, results
 from tests.sensors import PARTITIONS, Sensors
 
 PROGRAM = Path(__file__).with_name("available_program.py")
@@ -141,3 +141,28 @@ def test_an_operator_with_a_bound_is_the_same_after_deaths_in_every_state(tmp_pa
         shown = pa.concat_tables(with_tentative(lives.log, p, ["n"]))
         assert shown.column("_tentative").to_pylist() == [False] * 8
     assert lives.told().count("rec_done") == 2
+
+
+@pytest.mark.long
+def test_the_objects_of_a_class_die_with_their_workers_while_they_guess_and_results_are_the_same(
+    tmp_path: Path,
+) -> None:
+    lives = Lives(tmp_path)
+    lives.write(0, 25, 0, 1, 2)
+    with lives.life(Life(operators="process redo class", master=RETRYING)) as session:
+        lives.until(lambda: lives.told().count("stable") == 75 if lives.state else False)
+        lives.write(25, 45, 0, 2)
+        lives.until(lambda: lives.outage.tentative == 40 * PARTITIONS)
+        workers = [pid for pid, command in processes(session) if "daemon" in command]
+        assert workers
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        lives.write(45, 60, 0, 2)
+        lives.until(lambda: lives.outage.tentative == 70 * PARTITIONS)
+    with lives.life(Life(operators="process redo class")):
+        lives.write(25, 60, 1)
+        lives.until(lambda: lives.outage.state == "STABLE" and lives.told().count("stable") == 180)
+        (tmp_path / "enough").touch()
+    found, expected = (results(tmp_path / name) for name in ("results", "results-expected"))
+    assert found == expected
+    assert [len(table) for table in found] == [180] * PARTITIONS
