@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.errors import OptionError, StreamMismatchError
+from strandline.errors import StreamMismatchError
 from strandline.log import consumer_registry, quiet
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
@@ -193,7 +193,6 @@ def test_a_query_begins_where_it_is_told_to_and_its_checkpoint_is_good_for_these
     batches = replayed(replicas.read_stream(spark, start=35, max_tuples_per_batch=2), tmp_path / "checkpoint")
     assert [len(rows) for rows in batches] == [2, 2, 2]
     assert {row["window_end"] for rows in batches for row in rows} == {40, 50, 60}
-    assert not any(replayed(replicas.read_stream(spark, start="latest")))
     by_format = spark.readStream.format("strandline").option("replicas", f'["{tmp_path}/one", "{tmp_path}/other"]')
     assert [len(rows) for rows in replayed(by_format.load())] == [6 * PARTITIONS]
     # A stream of them, for operators.
@@ -201,9 +200,5 @@ def test_a_query_begins_where_it_is_told_to_and_its_checkpoint_is_good_for_these
     by_two = copy.window(sl.count_window(2)).aggregate(total=sl.sum("n"))
     by_two.start(spark, str(tmp_path / "by-two"), trigger="available-now").await_termination()
     assert [row["total"] for row in sl.stream(str(tmp_path / "by-two")).read(spark).collect()] == [40] * 3 * PARTITIONS
-    with pytest.raises(OptionError, match="replicas is not a JSON list"):
-        spark.readStream.format("strandline").option("replicas", "one").load()
-    with pytest.raises(OptionError, match="is for streaming reads"):
-        spark.read.format("strandline").option("replicas", f'["{tmp_path}/one", "{tmp_path}/other"]').load().count()
     with pytest.raises(StreamMismatchError, match="was replaced by another"):
         replayed(sl.stream(str(tmp_path / "one")).read_stream(spark), tmp_path / "checkpoint")

@@ -64,6 +64,14 @@ def test_a_batch_is_as_large_as_it_may_be_and_a_query_of_what_is_there_comes_to_
     assert found.latestOffset(end, ReadMaxRows(3)) == end
 
 
+def test_a_query_begins_where_it_is_told_to(tmp_path: Path) -> None:
+    written(tmp_path / "a", ENDS)
+    written(tmp_path / "b", ENDS[:2])
+    starts = {"earliest": 0, "latest": 4, "+25": 2, "+99": 4}
+    for start, results in starts.items():
+        assert reader(tmp_path, start=start).initialOffset()["partitions"][0]["results"] == results
+
+
 def test_a_place_of_other_streams_is_refused(tmp_path: Path) -> None:
     written(tmp_path / "a", ENDS)
     written(tmp_path / "b", ENDS)
