@@ -69,7 +69,7 @@ class AvailabilityWitness:
 
     def _check_fork(self, p: int, forked: Forked, stands: int | None) -> None:
         source, output = self._source, self._world.output
-        own, bound, without = self.forks[p], forked.standing.bound, source.unreachable
+        own, bound, without = self.forks[p], forked.standing.bound, self._world.unreachable
         if forked.is_anew:
             own = source.there(p, None, stands, frozenset()) + source.there(p, stands, bound, without)
         elif own is not None:

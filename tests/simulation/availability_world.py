@@ -3,6 +3,7 @@
 What may happen, as often as the seed says:
 
     the writer of an input dies for a while, and catches up at once or slowly; its storage cannot be reached
+    reading an input fails in the middle of a step, of which nothing is published then
     failures overlap, follow each other, and come while a failure is being corrected
     the operator's process dies before or after any storage call; states on its machine are kept, lost, or old
     its output is compacted, its inputs are compacted and truncated as far as it lets go of them
@@ -150,6 +151,10 @@ class World:
             [Machine(folder and folder / f"{p}{lineage}", rng) for lineage in ("stable", "fork")]
             for p in range(self.partitions)
         ]
+        self._breaks = rng.random() < 0.3
+        """Whether reading an input fails in the middle of a step now and then."""
+        self._unread: dict[int, int] = {}
+        """By input that could not be read, the tick in which it is tried again."""
         self.names = self.lives = self.ticks = 0
         self.witness = AvailabilityWitness(self)
         self.delays = DelayWitness(self, self.witness)
@@ -161,6 +166,11 @@ class World:
     def outage(self) -> Outage:
         """How the operator is, as its last append says."""
         return self.output.state.outage or Outage()
+
+    @property
+    def unreachable(self) -> frozenset[int]:
+        """The inputs that cannot be read, or are not tried."""
+        return self.source.unreachable | frozenset(self._unread)
 
     @property
     def never_guesses(self) -> bool:
@@ -296,9 +306,15 @@ class World:
     def _tick_in_time(self, element: Element) -> None:
         """The operator with its bound."""
         base = self.output.state
-        operation = Operation(element, self.promise, self.inputs, self.output, self.clock)
-        with mock.patch.object(ticks, "decide", self._decide):
-            ticked = operation.tick(self.watch, lambda works: self._run_all(works, element), self._writer())
+        self._unread = {number: tick for number, tick in self._unread.items() if self.ticks < tick}
+        unread = frozenset(self._unread)
+        operation = Operation(element, self.promise, self.inputs, self.output, self.clock, unread)
+        try:
+            with mock.patch.object(ticks, "decide", self._decide):
+                ticked = operation.tick(self.watch, lambda works: self._run_all(works, element), self._writer())
+        except StorageError:
+            require(unread != frozenset(self._unread), "something could not be read or written")
+            return self.delays.excuse()
         self.watch = ticked.watch
         if ticked.done:
             self.witness.see(base, ticked, self.decision)
@@ -324,6 +340,17 @@ class World:
         return Writer("query", f"run{self.lives}", self.ticks)
 
     def _run_all(self, works: Sequence[Work], element: Element) -> list[Worked]:
+        if not self._breaks or self.rng.random() > 0.05:
+            return self._worked(works, element)
+        number, cut_off = self.rng.randrange(len(self.inputs)), self.source.network.cut_off
+        try:
+            with mock.patch.object(self.source.network, "cut_off", cut_off | {self.inputs[number].spec.id}):
+                return self._worked(works, element)
+        except StorageError:
+            self._unread[number] = self.ticks + self.rng.choice([1, 3, 10])
+            raise
+
+    def _worked(self, works: Sequence[Work], element: Element) -> list[Worked]:
         found = []
         for work in works:
             caches = Caches(*(machine.cache() for machine in self.machines[work.partition]))

@@ -52,13 +52,13 @@ class DelayWitness:
         if not world.promises or world.ticks <= self._excused or not (world.is_fast or world.outage.forks):
             return
         for number in range(len(world.inputs)):
-            if not self._is_missing(number) and number not in self._source.unreachable:
+            if not self._is_missing(number) and number not in self._world.unreachable:
                 for p in range(world.partitions):
                     self._check_in_time(number, p, standings[p].stands.bound if standings else None)
 
     def _look(self) -> None:
         for number, log in enumerate(self._world.inputs):
-            if number in self._source.unreachable:
+            if number in self._world.unreachable:
                 continue
             _note(self._seen[number], log.state.boundary, self._world.ticks)
             guessed, undone = self._source.guessed(number)

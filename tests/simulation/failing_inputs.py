@@ -131,8 +131,8 @@ class FailingInputs:
         if feed.failure is not None and (number >= feed.healed_at or not may_fail):
             self.network.cut_off.discard(self._names[self._first + i])
             feed.failure, feed.back_since = None, number
-            feed.a_tick = rng.choice([0, 0, 2, 3]) if may_fail and self._longest is None else 0
-        elif may_fail and feed.failure is None and number > feed.back_since and longest and rng.random() < 0.06:
+            feed.a_tick = rng.choice([0, 1, 2, 3]) if may_fail and self._longest is None else 0
+        elif may_fail and feed.failure is None and number > feed.back_since and longest and rng.random() < 0.08:
             feed.failure = rng.choice(["dead", "dead", "unreachable"])
             feed.healed_at = number + min(rng.choice([1, 3, 8, 20, 40]), longest)
             self.failures += 1
