@@ -18,6 +18,7 @@ from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
 from strandline.log import quiet
 from strandline.log.audit.stream_audit import verify
+from strandline.log.guesses import guessed_until, undone_until
 from strandline.log.manifest import Writer
 from strandline.log.outage import Outage
 from strandline.log.tentative_results import changes
@@ -51,12 +52,13 @@ class Case:
         self.streams.append(number, {0: rows})
         quiet.pass_time(self.streams.inputs[number], end, "run")
 
-    def tick(self) -> Ticked:
-        """A second passes."""
+    def tick(self, *unreadable: int) -> Ticked:
+        """A second passes; some inputs cannot be read."""
         streams = self.streams
         streams.clock.advance(1)
         element = Element(self.definition, cec(), tuples_max=self.tuples_max)
-        operation = Operation(element, self.promise, streams.inputs, streams.output, streams.clock)
+        unread = frozenset(unreadable)
+        operation = Operation(element, self.promise, streams.inputs, streams.output, streams.clock, unread)
         ticked = operation.tick(self.watch, lambda works: self._run(works, element), Writer("q", "r", 1))
         self.watch = ticked.watch
         return ticked
@@ -229,6 +231,27 @@ def test_what_waits_in_a_barrier_since_before_the_guesses_is_found_behind_them(t
     kinds = [row["_kind"] for table in changes(case.streams.output, 0, columns=[]) for row in table.to_pylist()]
     assert kinds == ["tentative", "tentative", "undo", "stable", "stable", "rec_done"]
     assert case.outage.state == "STABLE"
+
+
+def test_whoever_reads_the_guesses_learns_that_a_fork_goes_back_though_nothing_is_undone(tmp_path: Path) -> None:
+    case = Case(tmp_path, Promise(3 * SECOND_US, "process", "suspend"))
+    case.feed(0, 0, 20)
+    case.feed(1, 0, 20)
+    case.tick()
+    case.feed(0, 20, 60)
+    for _ in range(4):
+        case.tick()
+    case.feed(1, 20, 25)
+    case.tick()
+    state = case.streams.output.state
+    assert (case.outage.state, case.outage.tentative, guessed_until(state)) == ("STABILIZATION", 0, 60)
+    case.feed(1, 25, 45)
+    case.told()
+    for _ in range(4):
+        case.tick(0)  # which cannot be read, so that what came late is guessed from by another fork
+    assert case.told() == [("tentative", 30), ("tentative", 40)]
+    assert guessed_until(case.streams.output.state) == 45
+    assert undone_until(case.streams.output.state) != undone_until(state)
 
 
 def test_a_stream_with_all_of_it_verifies(case: Case) -> None:

@@ -103,14 +103,15 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     times = [time for time in (fork.before.latest, *(block.time_max for block in blocks)) if time is not None]
     left = _leave(fork.attempt, at_work, caches)
     caches.stable.close()
-    standing = ForkStanding(
-        position.bound,
-        position.ordinal,
-        element.definition.result_boundary(position.bound, position.ordinal),
-        fork.before.first,
-        fork.before.tuples + results,
-        fork.before.published + results,
-        fork.attempt,
+    standing = replace(
+        fork.before,
+        bound=position.bound,
+        ordinal=position.ordinal,
+        boundary=element.definition.result_boundary(position.bound, position.ordinal),
+        tuples=fork.before.tuples + results,
+        published=fork.before.published + results,
+        attempt=fork.attempt,
+        problem="",
         latest=max(times, default=None),
     )
     return Forked(blocks, standing, began, results, found is None, left, stopwatch_s() - began_s)

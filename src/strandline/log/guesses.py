@@ -71,8 +71,11 @@ def guessed_until(state: LogState) -> int | None:
 
 
 def undone_until(state: LogState) -> tuple[int, ...]:
-    """Per partition the offset behind the last undo; these change whenever guesses are void. Empty without a fork."""
-    return tuple(fork.first for fork in state.outage.forks) if state.outage else ()
+    """Per partition the offset behind the last undo, and how often its fork has begun again. Empty without a fork.
+
+    These change whenever guesses are void, or others follow than the boundary has said.
+    """
+    return tuple(number for fork in state.outage.forks for number in (fork.first, fork.begun)) if state.outage else ()
 
 
 def _later(one: int | None, other: int | None) -> int | None:

@@ -36,6 +36,8 @@ class ForkStanding:
     """Why it has ended before its time: it begins again when the stable lineage moves. Empty if it has not."""
     latest: int | None = None
     """No tentative tuple that is not void has a later time; None if there is none, or that is not known."""
+    begun: int = 0
+    """How often it has begun again since the failure began: it has gone back, and guesses other things than before."""
 
     def to_json(self) -> dict[str, Any]:
         """For manifests and snapshots."""
@@ -44,6 +46,8 @@ class ForkStanding:
             del body["problem"]
         if self.latest is None:
             del body["latest"]
+        if not self.begun:
+            del body["begun"]
         return body
 
     @classmethod
@@ -57,7 +61,8 @@ class ForkStanding:
 
     def begun_anew(self, problem: str = "") -> ForkStanding:
         """The same without a state: one that is made of the stable one again, or has failed."""
-        return replace(self, bound=None, ordinal=0, boundary=None, attempt="", problem=problem)
+        begun = self.begun + (self.bound is not None)
+        return replace(self, bound=None, ordinal=0, boundary=None, attempt="", problem=problem, begun=begun)
 
 
 @dataclass(frozen=True, slots=True)
