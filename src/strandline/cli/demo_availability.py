@@ -125,7 +125,7 @@ def demo_availability(folder: Path, silence_s: float, console: Console) -> dict[
     title = f"{sensors.SILENT} falls silent for {duration(round(silence_s * 1e6))}; the bound is {sensors.BOUND}"
     picture.write_text(svg(story, _told(stage, story), title))
     console.print(f"   Picture: {picture}", soft_wrap=True)
-    console.print(f"   Now try:  strandline tail {folder}/{sensors.AVERAGES} --tentative -n 50", soft_wrap=True)
+    console.print(f"   Try:  strandline tail {folder}/{sensors.AVERAGES} --tentative -n 50", soft_wrap=True)
     return {"path": str(folder), "silence_s": silence_s, **seen, "picture": str(picture)}
 
 
