@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -123,3 +124,15 @@ def test_an_unknown_demo_is_refused_with_those_there_are() -> None:
     result = CliRunner().invoke(app, ["demo", "recovry"])
     assert result.exit_code == 1
     assert "choose one of recovery, availability" in result.output
+
+
+@pytest.mark.parametrize(("silence", "problem"), [("soon", "is not a duration"), ("5", "has no unit")])
+def test_a_silence_that_is_none_is_refused_before_anything_is_deleted(
+    silence: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "streams/demo-availability").mkdir(parents=True)
+    result = CliRunner().invoke(app, ["demo", "availability", "--silence", silence])
+    assert result.exit_code == 1
+    assert problem in result.output
+    assert (tmp_path / "streams/demo-availability").exists()

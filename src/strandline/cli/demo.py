@@ -63,6 +63,9 @@ def demo(
     """
     if what not in _PATHS:
         raise OptionError(f"there is no demo {what!r}", todo=f"choose one of {', '.join(_PATHS)}")
+    silence_us = 0 if silence.strip().isdigit() else positive_us(silence, "--silence")
+    if not silence_us:
+        raise OptionError(f"--silence={silence!r} has no unit", todo=f'write --silence "{silence} s"')
     folder = _free_folder(path, _PATHS[what])
     console = Console(stderr=as_json, highlight=False)
     if what == "recovery":
@@ -70,7 +73,7 @@ def demo(
     else:
         from strandline.cli.demo_availability import demo_availability
 
-        result = demo_availability(folder, positive_us(silence, "--silence") / 1e6, console)
+        result = demo_availability(folder, silence_us / 1e6, console)
     if as_json:
         print(json.dumps(result))
     if not result["identical"]:
