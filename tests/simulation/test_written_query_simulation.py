@@ -23,7 +23,7 @@ from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 from tests.simulation.test_planted_availability_defects import instead_of
 
-SEEDS = (2, 150, 25_000)
+SEEDS = (2, 80, 25_000)
 WORKERS = 2
 PLANTED_SEEDS = 100
 

@@ -14,7 +14,7 @@ from tests.simulation import written_replicas_world
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = (4, 200, 50_000)
+SEEDS = (4, 150, 50_000)
 WORKERS = 2
 
 
