@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.operator_runs import run, run_all
 from tests.simulation.seeds import parametrize
 
-SEEDS = (250, 4_250, 40_000)
+SEEDS = (250, 2_250, 40_000)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
