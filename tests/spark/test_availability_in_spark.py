@@ -38,12 +38,12 @@ def test_results_go_on_without_an_input_and_are_those_of_a_run_without_failures_
             sensors.write(number, 0, 25)
         eventually(lambda: query.progress.get("results") and query.progress["state"] == "STABLE")
         assert kinds(results) == ["stable"] * 2
+        began_s = stopwatch_s()
         for number in (0, 2):  # the south falls silent
             sensors.write(number, 25, 45)
-        began_s = stopwatch_s()
         eventually(lambda: query.progress["state"] == "UP_FAILURE" and query.progress["tentative"])
         waited_s = stopwatch_s() - began_s
-        assert BOUND_S - 0.1 < waited_s < BOUND_S + 10, "the bound runs out by itself, though nothing comes"
+        assert BOUND_S < waited_s < BOUND_S + 30, "the bound runs out by itself, though nothing comes"
         assert query.progress["missing"] == ["south"]
         assert query.progress["tentative"] == 2 * PARTITIONS
         assert kinds(results) == ["stable"] * 2 + ["tentative"] * 2
@@ -203,7 +203,8 @@ def test_guesses_and_corrections_go_through_a_chain_and_one_without_a_bound_says
     try:
         first = start("first", counts(sl.union(north, south)).availability("1 s"))
         other = start("other", counts(west))
-        start("second", totals(sl.union(first, other)).availability("1 s"))
+        # Longer, or a busy machine on which "first" takes a second more than "other" would be a failure, too.
+        start("second", totals(sl.union(first, other)).availability("4 s"))
         start("patient", totals(first))
         for number in range(3):
             sensors.write(number, 0, 25)
@@ -211,7 +212,8 @@ def test_guesses_and_corrections_go_through_a_chain_and_one_without_a_bound_says
         for number in (0, 2):  # the south falls silent
             sensors.write(number, 25, 45)
         eventually(lambda: queries["second"].progress["tentative"])
-        assert (queries["first"].progress["missing"], queries["second"].progress["missing"]) == (["south"], ["first"])
+        missing = {"first": ["south"], "second": ["first"]}
+        eventually(lambda: all(queries[name].progress["missing"] == those for name, those in missing.items()))
         eventually(lambda: "waits_for" in queries["patient"].progress)
         told = queries["patient"].progress["waits_for"]
         assert "waits for first: its boundary is 25 and" in told
