@@ -151,7 +151,7 @@ class World:
             [Machine(folder and folder / f"{p}{lineage}", rng) for lineage in ("stable", "fork")]
             for p in range(self.partitions)
         ]
-        self._breaks = rng.random() < 0.3
+        self._breaks = rng.random() < 0.3 and not self.is_short
         """Whether reading an input fails in the middle of a step now and then."""
         self._unread: dict[int, int] = {}
         """By input that could not be read, the tick in which it is tried again."""

@@ -132,12 +132,18 @@ class FailingInputs:
             self.network.cut_off.discard(self._names[self._first + i])
             feed.failure, feed.back_since = None, number
             feed.a_tick = rng.choice([0, 1, 2, 3]) if may_fail and self._longest is None else 0
-        elif may_fail and feed.failure is None and number > feed.back_since and longest and rng.random() < 0.08:
+        elif may_fail and feed.failure is None and self._may_begin(feed, number) and rng.random() < 0.08:
             feed.failure = rng.choice(["dead", "dead", "unreachable"])
             feed.healed_at = number + min(rng.choice([1, 3, 8, 20, 40]), longest)
             self.failures += 1
             if feed.failure == "unreachable":
                 self.network.cut_off.add(self._names[self._first + i])
+
+    def _may_begin(self, feed: _Feed, number: int) -> bool:
+        """Whether a failure of this input may begin now: short ones of several must not become a long one."""
+        if self._longest is None:
+            return number > feed.back_since
+        return self._longest > 0 and all(one.failure is None and number > one.back_since + 1 for one in self._feeds)
 
     def _catch_up(self, i: int, feed: _Feed, *, at_once: bool) -> None:
         many = len(feed.waiting) if at_once else feed.a_tick or len(feed.waiting)
