@@ -14,7 +14,7 @@ from tests.simulation import replicas_world
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = (0, 50, 10_000)
+SEEDS = (0, 40, 10_000)
 WORKERS = 2
 
 
