@@ -6,7 +6,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 
 import pytest
 
-from tests.simulation.operator_runs import WORKERS
+from tests.simulation.seeded_runs import WORKERS
 
 
 @pytest.fixture(scope="module")

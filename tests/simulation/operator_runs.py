@@ -11,18 +11,18 @@ from typing import Literal
 import pyarrow as pa
 
 from tests.simulation import lossy_world, operator_world
+from tests.simulation.seeded_runs import WORKERS, failed
 from tests.simulation.table_codec import table_codec
 
 Inputs = Literal["one", "several", "keyed", "lossy", "class"]
-WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
-FILES = {
-    "one": "test_operator_simulation.py",
-    "several": "test_several_inputs_simulation.py",
-    "keyed": "test_keyed_simulation.py",
-    "lossy": "test_lossy_simulation.py",
-    "class": "test_class_simulation.py",
+TESTS = {
+    "one": "test_operator_simulation",
+    "several": "test_several_inputs_simulation",
+    "keyed": "test_keyed_simulation",
+    "lossy": "test_lossy_simulation",
+    "class": "test_class_simulation",
 }
 
 
@@ -50,9 +50,7 @@ def run(seed: int, folder: Path, inputs: Inputs) -> list[pa.Table]:
         try:
             return lossy_world.run(seed, cache) if inputs == "lossy" else operator_world.run(seed, cache, inputs)
         except BaseException as problem:
-            # As text, because it may come from another process.
-            again = f"python -m pytest tests/simulation/{FILES[inputs]} --seed {seed}"
-            raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem
+            raise failed(TESTS[inputs], seed, problem) from problem
 
 
 def _fast_folder() -> str | None:

@@ -15,11 +15,11 @@ import pytest
 
 from tests.simulation import availability_world, chain_world
 from tests.simulation.chained_operators import OverResults, SimulatedReordered, results_of
+from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
 SEEDS = (0, 80, 20_000)
-WORKERS = 2
 REAL_CODEC_EVERY = 25
 REAL_CACHE_EVERY = 4
 CHAIN_EVERY = 3
@@ -32,28 +32,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, SEEDS, a_test=200)
 
 
-def run_here(seeds: range) -> None:
-    """Runs the seeds one by one."""
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in seeds:
-            with nullcontext() if seed % REAL_CODEC_EVERY == 7 else table_codec():
-                cache = Path(folder) / str(seed) if seed % REAL_CACHE_EVERY == 1 else None
-                world = chain_world if seed % CHAIN_EVERY == 2 else availability_world
-                try:
-                    world.run(seed, cache)
-                except BaseException as problem:
-                    again = f"python -m pytest tests/simulation/test_availability_simulation.py --seed {seed}"
-                    raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem
+def run(seed: int) -> None:
+    world = chain_world if seed % CHAIN_EVERY == 2 else availability_world
+    codec = nullcontext() if seed % REAL_CODEC_EVERY == 7 else table_codec()
+    with tempfile.TemporaryDirectory() as folder, codec:
+        world.run(seed, Path(folder) if seed % REAL_CACHE_EVERY == 1 else None)
 
 
 def test_whatever_fails_stable_results_are_right_and_tentative_ones_come_in_time_and_go(
     seeds: range, workers: Executor
 ) -> None:
-    if len(seeds) < 10:
-        run_here(seeds)
-        return
-    for done in [workers.submit(run_here, seeds[i::WORKERS]) for i in range(WORKERS)]:
-        done.result()
+    run_seeds(run, seeds, workers)
 
 
 @pytest.mark.parametrize("seed", QUICK_ALONE)

@@ -19,40 +19,30 @@ from strandline.availability.replica_changes import ReplicaChanges
 from strandline.errors import StrandlineError
 from tests.simulation import written_query_world
 from tests.simulation.operator_world import Violation
+from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 from tests.simulation.test_planted_availability_defects import instead_of
 
 SEEDS = (2, 80, 25_000)
-WORKERS = 2
 PLANTED_SEEDS = 100
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "seeds" in metafunc.fixturenames:
-        parametrize(metafunc, SEEDS, a_test=150)
+    parametrize(metafunc, SEEDS, a_test=150)
 
 
-def run_here(seeds: range) -> None:
-    """Runs the seeds one by one, of stable results and of all that happens."""
-    for seed in seeds:
-        with table_codec():
-            try:
-                written_query_world.run(seed, tentative=False)
-                written_query_world.run(seed, tentative=True)
-            except BaseException as problem:
-                again = f"python -m pytest tests/simulation/test_written_query_simulation.py --seed {seed}"
-                raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem
+def run(seed: int) -> None:
+    """Of stable results, and of all that happens."""
+    with table_codec():
+        written_query_world.run(seed, tentative=False)
+        written_query_world.run(seed, tentative=True)
 
 
 def test_whenever_a_query_dies_its_sink_has_every_result_once_and_no_guess_in_the_end(
     seeds: range, workers: Executor
 ) -> None:
-    if len(seeds) < 10:
-        run_here(seeds)
-        return
-    for done in [workers.submit(run_here, seeds[i::WORKERS]) for i in range(WORKERS)]:
-        done.result()
+    run_seeds(run, seeds, workers)
 
 
 DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
