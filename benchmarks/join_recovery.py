@@ -149,6 +149,7 @@ def _recover(folder: Path, way: str, join: JoinDefinition) -> _Recovered:
     began = time.perf_counter()
     output, left, right = (Log.open(LocalStorage(folder / name)) for name in (way, "left", "right"))
     open_s = time.perf_counter() - began
-    operator, done = recover(output, intake_of(join, (left, right)), join, Stand.of(output, 0))
+    intake = intake_of(join, (left, right), output.state.standings)
+    operator, done = recover(output, intake, join, Stand.of(output, 0))
     assert isinstance(operator, JoinOperator)
     return _Recovered(kept_by(operator), done, open_s)

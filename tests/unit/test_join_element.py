@@ -43,7 +43,8 @@ def test_a_recovery_reads_hardly_more_than_it_replays_and_says_how_much(
     assert 0 < standing.replay <= 30 < standing.read_again + 30
     assert standing.replay <= standing.read_again < standing.replay + 60
     mine = streams.definition
-    _, done = recover(streams.output, intake_of(mine, streams.inputs), mine, Stand.of(streams.output, 0))
+    intake = intake_of(mine, streams.inputs, [standing])
+    _, done = recover(streams.output, intake, mine, Stand.of(streams.output, 0))
     assert (done.replayed, done.read) == (standing.replay, standing.read_again)
     assert standing.predicted_s >= standing.unit_costs[1] * standing.read_again / 1e9
 

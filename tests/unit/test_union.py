@@ -111,7 +111,7 @@ def test_what_is_open_can_be_rebuilt_after_every_batch(tmp_path: Path, policy: P
         if policy.replays:
             definition = definition_of(streams.output.spec, "here", [log.spec for log in streams.inputs])
             assert definition == streams.definition
-            intake = intake_of(definition, streams.inputs)
+            intake = intake_of(definition, streams.inputs, streams.output.state.standings)
             operator, done = recover(streams.output, intake, definition, Stand.of(streams.output, 0))
             assert operator.open_windows == now.num_rows
             assert done.replayed == streams.output.state.standings[0].replay

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -168,6 +168,11 @@ class Standing:
         if "times" in found:
             found["times"] = tuple(found["times"])
         return cls(**found)
+
+
+def are_serialised(standings: Sequence[Standing]) -> bool:
+    """Whether an operator that stands so takes in a serialised input, and not one stream by its offsets."""
+    return any(standing.marks is not None for standing in standings)
 
 
 _PARTS = ("marks", "losses", "times")

@@ -27,6 +27,7 @@ from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest, Writer
 from strandline.log.outage import Outage
 from strandline.log.spec import StreamSpec
+from strandline.log.standing import are_serialised
 from strandline.log.storage.storage import Durability, create_once
 from strandline.operators.operator import version_in
 from strandline.processing import input_marks
@@ -112,10 +113,9 @@ def noted(done: Sequence[Done], steps: Sequence[Step], taken: Taken) -> list[Don
 def require_same_input(input_: Log, output: LogState) -> None:
     """Raises if the input is not the one that the operator has taken in: if it was put back, and perhaps goes on."""
     standings = output.standings
-    if standings:  # of a version that did not keep checksums, none was seen
-        newest = max(max(s.commit, s.seen) for s in standings)
-        require_reached(input_, newest, [s.input for s in standings])
-        require_seen(input_, standings[0].seen, standings[0].seen_checksum)
+    newest = max(max(s.commit, s.seen) for s in standings)
+    require_reached(input_, newest, [s.input for s in standings])
+    require_seen(input_, standings[0].seen, standings[0].seen_checksum)  # an early version has noted none
 
 
 def publish(
@@ -217,7 +217,7 @@ class WholeCommits:
 
 def next_batch(element: Element, inputs: Sequence[Log], output: LogState) -> NextBatch | None:
     """What to take in next; None if nothing is new."""
-    if len(inputs) > 1:
+    if element.is_serialised:
         return next_slices(inputs, output, element)
     taken = next_commits(inputs[0], output, element.tuples_max)
     return None if taken is None else WholeCommits(inputs[0], taken)
@@ -225,10 +225,10 @@ def next_batch(element: Element, inputs: Sequence[Log], output: LogState) -> Nex
 
 def require_same_inputs(inputs: Sequence[Log], output: LogState, but: Set[int] = frozenset()) -> None:
     """Raises if an input, `but` for some by their numbers, is not what was taken in: if it was put back."""
-    if len(inputs) == 1:
-        require_same_input(inputs[0], output)
-    elif output.standings:
+    if are_serialised(output.standings):
         input_marks.require_same_inputs(inputs, marks_of(inputs, output), but)
+    elif output.standings:
+        require_same_input(inputs[0], output)
 
 
 def run_batch(

@@ -21,3 +21,8 @@ class Element:
     on_error: OnError = "stop"
     tuples_max: int = TUPLES_MAX
     durability: Durability = "fsync"
+
+    @property
+    def is_serialised(self) -> bool:
+        """Whether a place in what it takes in is a number of tuples and a time, and not an offset of one stream."""
+        return len(self.definition.times) > 1

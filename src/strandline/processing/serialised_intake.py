@@ -9,6 +9,7 @@ from strandline.log.guesses import Guesses
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.share import Share
+from strandline.log.standing import Standing, are_serialised
 from strandline.operators.operator import Definition
 from strandline.processing import serialised_input
 from strandline.processing.edges import Edges
@@ -16,11 +17,13 @@ from strandline.processing.input_stream import InputStream
 from strandline.recovery.intake import Intake, Piece, StreamIntake, Stretch
 
 
-def intake_of(definition: Definition, inputs: Sequence[Log]) -> StreamIntake | SerialisedIntake:
-    """The intake of an operator over these inputs."""
-    if len(inputs) == 1:
-        return StreamIntake(definition, inputs[0])
-    return SerialisedIntake(definition, tuple(inputs))
+def intake_of(
+    definition: Definition, inputs: Sequence[Log], standings: Sequence[Standing]
+) -> StreamIntake | SerialisedIntake:
+    """The intake of an operator over these inputs that stands so, in whichever partition."""
+    if are_serialised(standings):
+        return SerialisedIntake(definition, tuple(inputs))
+    return StreamIntake(definition, inputs[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from strandline.operators.operator import Operator, OtherVersionError
 from strandline.processing.edges import Edges, edges_and_others, with_edges
 from strandline.processing.element import Element
 from strandline.processing.live_operators import LiveOperator
-from strandline.processing.serialised_intake import EdgeKeeping, intake_of
+from strandline.processing.serialised_intake import EdgeKeeping, SerialisedIntake, intake_of
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step_output import StepOutput
 from strandline.recovery.intake import Intake, Piece, StreamIntake
@@ -215,13 +215,12 @@ def _feed(
 
 def _pieces(operator: Operator, step: Step, inputs: Sequence[Log]) -> Iterator[Piece]:
     """What there is to take in, in pieces that are no larger than the step has to be."""
-    intake = intake_of(operator.definition, inputs)
-    rows = min(operator.rows_at_once, max(step.tuples_max, ROWS_MIN))
-    if isinstance(intake, StreamIntake):
-        assert step.input_end is not None
-        return intake.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)
-    assert step.marks is not None
-    return intake.ahead(step.partition, step.marks, step.until, rows)
+    definition, rows = operator.definition, min(operator.rows_at_once, max(step.tuples_max, ROWS_MIN))
+    if step.marks is not None:
+        return SerialisedIntake(definition, tuple(inputs)).ahead(step.partition, step.marks, step.until, rows)
+    assert step.input_end is not None
+    one = StreamIntake(definition, inputs[0])
+    return one.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)
 
 
 def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
@@ -295,7 +294,7 @@ def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[
     open_s = stopwatch_s() - began_s
     stand = Stand(step.partition, before, step.output_end, step.output_boundary)
     if before.replays:
-        intake: Intake = intake_of(definition, inputs)
+        intake: Intake = intake_of(definition, inputs, [before])
         if before.marks is not None:
             intake = EdgeKeeping(intake, edges)
         operator, done = recover(output, intake, definition, stand, element.on_error)

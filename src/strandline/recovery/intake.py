@@ -99,8 +99,8 @@ class Intake(Protocol):
         """Tuples that were taken in before, about `rows` at a time; raises if they are not there any more."""
 
 
-IntakeOf = Callable[[Definition, Sequence[Log]], Intake]
-"""Makes the intake of an operator over these inputs."""
+IntakeOf = Callable[[Definition, Sequence[Log], Sequence[Standing]], Intake]
+"""Makes the intake of an operator over these inputs, of which some standing says whether they are serialised."""
 
 
 @dataclass(frozen=True, slots=True)

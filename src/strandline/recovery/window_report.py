@@ -33,7 +33,7 @@ def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.
     """
     require_inputs(log, inputs)
     definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
-    intake = intake_of(definition, inputs)
+    intake = intake_of(definition, inputs, log.state.standings)
     operators = []
     for p, standing in enumerate(log.state.standings):
         if standing.lets_go:

@@ -38,11 +38,6 @@ class OperatorInputs:
         self._warned: set[str] = set()
         self._seen = self._ends()
 
-    @property
-    def is_one(self) -> bool:
-        """Whether it is one stream."""
-        return len(self.logs) == 1
-
     def refresh(self) -> None:
         """Takes in what was published since."""
         for log in self.logs:
@@ -82,7 +77,7 @@ class OperatorInputs:
         only tentative tuples, that it is waited for."""
         is_timestamp = self.logs[0].spec.time_is_timestamp
         found = input_lags(self.logs, standings)
-        if self.is_one:
+        if len(found) == 1:
             waits = waits_for_results(found[0], is_timestamp=is_timestamp)
             return {"waits_for": waits} if waits else {}
         waits = waits_for(found, taken_in_until(standings), is_timestamp=is_timestamp)
@@ -135,10 +130,11 @@ class OperatorInputs:
     def time_has_passed(self, element: Element, ours: LogState) -> bool:
         """Whether there is something to take in of which Spark, which counts tuples, knows nothing.
 
-        Of one stream: nothing but a later boundary, or its end. Of several, also tuples that have waited for it.
+        Of one stream: nothing but a later boundary, or its end. Of a serialised input, also tuples that have waited for
+        it.
         Goes by what was last taken in of the inputs, see `refresh`.
         """
-        if not self.is_one:
+        if element.is_serialised:
             return next_batch(element, self.logs, ours) is not None
         (log,) = self.logs
         now, partitions = log.state, log.spec.partitions
