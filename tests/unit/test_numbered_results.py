@@ -20,8 +20,9 @@ from strandline.errors import StorageError
 from strandline.log import consumer_registry
 from strandline.log.compaction import compact
 from strandline.log.kinds import Kind
+from strandline.log.log import Log
 from strandline.log.retention import truncate
-from tests.written_replicas import Written
+from tests.written_replicas import SPEC, Written
 
 Tuples = list[tuple[Kind, int]]
 
@@ -232,6 +233,18 @@ def test_a_consumer_is_registered_at_every_replica_that_can_be_written(both: tup
     other.cut_off()
     with pytest.raises(StorageError):
         read.register("reader", place)
+
+
+def test_a_consumer_writes_nothing_into_a_stream_that_has_begun_anew(both: tuple[Written, Written]) -> None:
+    one, other = both
+    read = numbered(one, other)
+    place = read.newest()
+    for listed in list(other.storage.list("")):
+        other.storage.delete(listed.key)
+    anew = Log.create(other.storage, replace(SPEC, id="anew"), ManualClock(1))
+    read.register("reader", place)
+    assert not anew.refresh()
+    assert [listed.key for listed in other.storage.list("")] == ["stream.json"]
 
 
 def test_places_of_readers_of_one_replica_do_not_open_its_blocks_again(both: tuple[Written, Written]) -> None:

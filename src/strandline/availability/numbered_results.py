@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from strandline.availability.replica_check import group_of, require_result, result_checksum
+from strandline.availability.replica_check import group_of, require_result, require_still_there, result_checksum
 from strandline.availability.replica_choice import choose
 from strandline.availability.replica_place import ReplicaPlace, ResultPlace
 from strandline.availability.replica_set import MISSING, ReplicaSet
@@ -146,6 +146,7 @@ class NumberedResults:
             if log is None:
                 continue
             try:
+                require_still_there(log)
                 offsets = [offset_of_result(log, p, number) for p, number in enumerate(place.results)]
                 consumer_registry.register(log, name, offsets)
                 is_told = True

@@ -8,7 +8,7 @@ from typing import Any
 
 import xxhash
 
-from strandline.errors import StreamError, StreamMismatchError, TruncatedError
+from strandline.errors import NotAStreamError, StreamError, StreamMismatchError, TruncatedError
 from strandline.log import spec as spec_
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
@@ -77,6 +77,15 @@ def group_of(spec: StreamSpec) -> str:
 def stream_id(log: Log) -> str:
     """Which stream lies there now: not that of the handle if a disk was lost and the operator has begun anew."""
     return _created(log).id
+
+
+def require_still_there(log: Log) -> None:
+    """Raises unless the stream of the handle lies there still: nothing may be written into one that has begun anew.
+
+    Such a handle would publish a commit of the old stream, at a place that the new one has not come to yet.
+    """
+    if stream_id(log) != log.spec.id:
+        raise NotAStreamError("another stream has begun here", where=log.storage.url, todo="wait for it")
 
 
 def _created(log: Log) -> StreamSpec:

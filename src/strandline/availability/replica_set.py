@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from strandline.availability.replica_check import require_replica, require_replicable, require_same_operator, stream_id
+from strandline.availability.replica_check import (
+    require_replica,
+    require_replicable,
+    require_same_operator,
+    require_still_there,
+)
 from strandline.availability.replica_choice import ReplicaSight
 from strandline.availability.replica_watch import Reach, ReplicaWatch, results_of
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import (
     ConflictError,
     CorruptionError,
-    NotAStreamError,
     OptionError,
     StorageError,
     StrandlineError,
@@ -132,8 +136,8 @@ class ReplicaSet:
         """Raises unless it is what it was. Should it have begun anew, with fewer commits, only stream.json says so."""
         now_us = self.clock.now_us()
         if has_moved or now_us - self._asked_us[number] >= self._watch.patience_us:
-            if not has_moved and stream_id(log) != log.spec.id:
-                raise NotAStreamError("another stream has begun here", where=log.storage.url, todo="wait for it")
+            if not has_moved:
+                require_still_there(log)
             self._asked_us[number] = now_us
         require_replicable(log)
         if log.spec.operator is not self.spec.operator:
