@@ -22,6 +22,18 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaMark:
+    """Of an input that is several replicas: which of them the offsets are of, and what they are in any other."""
+
+    stream: str
+    """The id of its stream."""
+    first: int
+    """So many results come before `InputMark.first`."""
+    oldest: int
+    """So many come before `InputMark.oldest`."""
+
+
+@dataclass(frozen=True, slots=True)
 class InputMark:
     """One of the inputs, in one partition."""
 
@@ -33,6 +45,21 @@ class InputMark:
     """The last append of which anything was known when the bound was chosen."""
     seen_checksum: str = ""
     """Its checksum: should the input be put back and go on otherwise, it will be another one."""
+    replica: ReplicaMark | None = None
+    """None for an input that is one stream."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the standing."""
+        body = asdict(self)
+        if self.replica is None:
+            del body["replica"]
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> InputMark:
+        """What `to_json` wrote."""
+        replica = ReplicaMark(**body["replica"]) if "replica" in body else None
+        return cls(**{**body, "replica": replica})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +74,11 @@ class Marks:
 
     def to_json(self) -> dict[str, Any]:
         """For the standing."""
-        return asdict(self)
+        inputs = [mark.to_json() for mark in self.inputs]
+        return {"stands": asdict(self.stands), "oldest": asdict(self.oldest), "inputs": inputs}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Marks:
         """What `to_json` wrote."""
-        return cls(
-            Position(**body["stands"]), Position(**body["oldest"]), tuple(InputMark(**mark) for mark in body["inputs"])
-        )
+        inputs = tuple(map(InputMark.from_json, body["inputs"]))
+        return cls(Position(**body["stands"]), Position(**body["oldest"]), inputs)

@@ -71,6 +71,30 @@ def first_kept_result(log: Log, partition: int) -> int:
     return results_before(log, partition, log.state.starts[partition])
 
 
+def results_between(log: Log, partition: int, first: int, end: int) -> int:
+    """How many results a partition has at the offsets [first, end). It takes a list of these blocks; where compaction
+    has put a block around an end, that block."""
+    if first >= end:
+        return 0
+    try:
+        return _counted_between(log, partition, first, end)
+    except KeyMissingError:  # compacted meanwhile, and collected
+        log.refresh()
+        return _counted_between(log, partition, first, end)
+
+
+def _counted_between(log: Log, partition: int, first: int, end: int) -> int:
+    found = 0
+    for block in listed(log, partition, first, end):
+        if first <= block.first and block.end <= end:
+            found += block.results
+        elif block.results:
+            table = log.read_block(block, [])
+            offsets = table.filter(is_result(table)).column(OFFSET).to_numpy()
+            found += int(((offsets >= first) & (offsets < end)).sum())
+    return found
+
+
 def results_before(log: Log, partition: int, offset: int) -> int:
     """How many results a partition has published before an offset: the number of the first one from there on."""
     behind = 0

@@ -14,10 +14,11 @@ def offsets_at(log: Log, time: int) -> tuple[int, ...]:
 
     A binary search in the index and one block per partition.
     """
-    return tuple(_offset_at(log, p, time) for p in range(log.spec.partitions))
+    return tuple(offset_at(log, p, time) for p in range(log.spec.partitions))
 
 
-def _offset_at(log: Log, partition: int, time: int) -> int:
+def offset_at(log: Log, partition: int, time: int) -> int:
+    """The same of one partition."""
     for block in log.blocks(partition, time_from=time):
         table = log.read_block(block, columns=[log.spec.time])
         is_in_time = pc.greater_equal(table.column(log.spec.time).cast(pa.int64()), time)

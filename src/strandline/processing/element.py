@@ -21,8 +21,10 @@ class Element:
     on_error: OnError = "stop"
     tuples_max: int = TUPLES_MAX
     durability: Durability = "fsync"
+    replicas: frozenset[int] = frozenset()
+    """The numbers of inputs that are several replicas: offsets mean nothing in another of them."""
 
     @property
     def is_serialised(self) -> bool:
         """Whether a place in what it takes in is a number of tuples and a time, and not an offset of one stream."""
-        return len(self.definition.times) > 1
+        return len(self.definition.times) > 1 or bool(self.replicas)

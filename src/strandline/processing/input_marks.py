@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.errors import ConflictError
-from strandline.log.input_mark import InputMark, Marks, Position
+from strandline.log.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.log import Log
+from strandline.log.result_ordinals import first_kept_result, offset_of_result, results_between
 from strandline.processing.put_back import require_reached, require_seen
 from strandline.units import END_OF_TIME
 
@@ -28,26 +29,76 @@ def last_seen(log: Log) -> Seen:
     return Seen(-1, "")  # dropped, or there is none
 
 
-def fresh_marks(inputs: Sequence[Log]) -> list[Marks]:
-    """Where an operator stands that has never worked: at what each input still has, per partition."""
+def fresh_marks(inputs: Sequence[Log], replicas: Set[int] = frozenset()) -> list[Marks]:
+    """Where an operator stands that has never worked: at what each input still has, per partition.
+
+    `replicas` are the numbers of inputs that are several replicas, of which these are chosen.
+    """
     begin = Position(0, None)
     return [
-        Marks(begin, begin, tuple(InputMark(log.state.starts[p], log.state.starts[p]) for log in inputs))
+        Marks(begin, begin, tuple(_fresh(log, p, is_replica=n in replicas) for n, log in enumerate(inputs)))
         for p in range(inputs[0].spec.partitions)
     ]
+
+
+def _fresh(log: Log, partition: int, *, is_replica: bool) -> InputMark:
+    start = log.state.starts[partition]
+    if not is_replica:
+        return InputMark(start, start)
+    results = first_kept_result(log, partition) if start else 0
+    return InputMark(start, start, replica=ReplicaMark(log.spec.id, results, results))
+
+
+def in_logs(marks: Marks, inputs: Sequence[Log], partition: int) -> Marks:
+    """The same place in the replicas that are read now, whichever were read when it was noted.
+
+    Raises `TruncatedError` if one of them does not keep what a replay needs.
+    """
+    if all(mark.replica is None or mark.replica.stream == log.spec.id for mark, log in _pairs(marks, inputs)):
+        return marks
+    return replace(marks, inputs=tuple(_in_log(mark, log, partition) for mark, log in _pairs(marks, inputs)))
+
+
+def _in_log(mark: InputMark, log: Log, partition: int) -> InputMark:
+    """Of what was seen of another replica, nothing is known here: commits are cut otherwise."""
+    if mark.replica is None or mark.replica.stream == log.spec.id:
+        return mark
+    first, oldest = (offset_of_result(log, partition, n) for n in (mark.replica.first, mark.replica.oldest))
+    return InputMark(first, oldest, replica=replace(mark.replica, stream=log.spec.id))
+
+
+def oldest_in(log: Log, partition: int, mark: InputMark) -> int:
+    """The first offset that a replay needs, in whichever replica; raises `TruncatedError` if it was dropped there."""
+    if mark.replica is None or mark.replica.stream == log.spec.id:
+        return mark.oldest
+    return offset_of_result(log, partition, mark.replica.oldest)
+
+
+def _pairs(marks: Marks, inputs: Sequence[Log]) -> list[tuple[InputMark, Log]]:
+    return list(zip(marks.inputs, inputs, strict=True))
 
 
 def moved(
     before: Marks, inputs: Sequence[Log], partition: int, stands: Position, oldest: Position, seen: Sequence[Seen]
 ) -> Marks:
-    """The marks after a step, with what each input has to keep from now on."""
+    """The marks after a step, with what each input has to keep from now on; `before` is in these, see `in_logs`."""
     found = []
     for log, mark, last in zip(inputs, before.inputs, seen, strict=True):
         known = (last.commit, last.checksum) if last.commit >= 0 else (mark.seen, mark.seen_checksum)
         first = mark.first if stands == before.stands else first_needed(log, partition, stands.bound, mark.first)
         needs = mark.oldest if oldest == before.oldest else first_needed(log, partition, oldest.bound, mark.oldest)
-        found.append(InputMark(first, min(first, needs), *known))
+        now = InputMark(first, min(first, needs), *known)
+        found.append(replace(now, replica=_counted(log, partition, mark, now)))
     return Marks(stands, oldest, tuple(found))
+
+
+def _counted(log: Log, partition: int, before: InputMark, now: InputMark) -> ReplicaMark | None:
+    """What another replica has to know of a mark: its offsets as numbers of results, counted on from those before."""
+    if before.replica is None:
+        return None
+    first = before.replica.first + results_between(log, partition, before.first, now.first)
+    oldest = before.replica.oldest + results_between(log, partition, before.oldest, now.oldest)
+    return ReplicaMark(log.spec.id, first, oldest)
 
 
 def first_needed(log: Log, partition: int, bound: int | None, at_least: int) -> int:
@@ -71,6 +122,11 @@ def first_needed(log: Log, partition: int, bound: int | None, at_least: int) -> 
 def needs(marks: Sequence[Marks], number: int) -> list[int]:
     """What a consumer registers with one of the inputs, per partition."""
     return [m.inputs[number].oldest for m in marks]
+
+
+def needs_of_replica(log: Log, marks: Sequence[Marks], number: int) -> list[int]:
+    """The same with one of the replicas of an input; raises `TruncatedError` if it does not keep that."""
+    return [oldest_in(log, p, m.inputs[number]) for p, m in enumerate(marks)]
 
 
 def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks], but: Set[int] = frozenset()) -> None:

@@ -15,7 +15,7 @@ from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.standing import Standing
 from strandline.processing.element import Element
-from strandline.processing.input_marks import Seen, moved
+from strandline.processing.input_marks import Seen, in_logs, moved
 from strandline.processing.step import Done, Step
 
 _NOTHING_SEEN = Seen(-1, "")
@@ -64,7 +64,8 @@ class OverdueSave:
         if before.marks is None or now.marks is None:
             return replace(now, commit=before.commit, seen=before.seen, seen_checksum=before.seen_checksum)
         nothing = [_NOTHING_SEEN] * len(self.inputs)
-        marks = moved(before.marks, self.inputs, step.partition, now.marks.stands, now.marks.oldest, nothing)
+        own = in_logs(before.marks, self.inputs, step.partition)
+        marks = moved(own, self.inputs, step.partition, now.marks.stands, now.marks.oldest, nothing)
         return replace(now, marks=marks)
 
     def is_last(self, done: Sequence[Done]) -> bool:

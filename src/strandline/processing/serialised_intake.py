@@ -13,6 +13,7 @@ from strandline.log.standing import Standing, are_serialised
 from strandline.operators.operator import Definition
 from strandline.processing import serialised_input
 from strandline.processing.edges import Edges
+from strandline.processing.input_marks import oldest_in
 from strandline.processing.input_stream import InputStream
 from strandline.recovery.intake import Intake, Piece, StreamIntake, Stretch
 
@@ -44,7 +45,8 @@ class SerialisedIntake:
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
         """Tuples that were taken in before."""
-        streams = self._streams(stretch.needs)
+        pairs = zip(self.logs, stretch.needs, strict=True)
+        streams = self._streams([oldest_in(log, stretch.partition, mark) for log, mark in pairs])
         return serialised_input.replayed(streams, stretch.partition, stretch.first, stretch.begin, stretch.end, rows)
 
     def _streams(self, firsts: Sequence[int]) -> list[InputStream]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from strandline.errors import StrandlineError
@@ -11,22 +11,22 @@ from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.processing.element import Element
-from strandline.processing.input_marks import Seen, fresh_marks, last_seen, moved
+from strandline.processing.input_marks import Seen, fresh_marks, in_logs, last_seen, moved
 from strandline.processing.input_stream import blocks_between
 from strandline.processing.next_bounds import next_bounds
 from strandline.processing.step import Done, Step
 from strandline.units import END_OF_TIME
 
 
-def marks_of(inputs: Sequence[Log], output: LogState) -> list[Marks]:
-    """Where the operator stands in its inputs, per partition."""
-    found = [s.marks for s in output.standings if s.marks is not None]
-    return found or fresh_marks(inputs)
+def marks_of(inputs: Sequence[Log], output: LogState, replicas: Set[int] = frozenset()) -> list[Marks]:
+    """Where the operator stands in its inputs, per partition; those with the numbers `replicas` are one of several."""
+    found = [in_logs(s.marks, inputs, p) for p, s in enumerate(output.standings) if s.marks is not None]
+    return found or fresh_marks(inputs, replicas)
 
 
 def next_slices(inputs: Sequence[Log], output: LogState, element: Element) -> TimeSlices | None:
     """The next tuples to take in, about as many as the element's `tuples_max`; None if nothing is new."""
-    marks = marks_of(inputs, output)
+    marks = marks_of(inputs, output, element.replicas)
     bounds = next_bounds(inputs, marks, element.tuples_max)
     if all(bound is None for bound in bounds):
         return None

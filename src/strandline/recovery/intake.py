@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.log.block import Block
-from strandline.log.input_mark import Position
+from strandline.log.input_mark import InputMark, Position
 from strandline.log.kinds import only_results
 from strandline.log.leaf import Ints
 from strandline.log.listing import listed
@@ -67,8 +67,8 @@ class Stretch:
     end: Position
     boundary: int | None = None
     """Behind the end, nothing before this time follows."""
-    needs: tuple[int, ...] = ()
-    """Of several inputs, the offsets before which none of these tuples lies."""
+    needs: tuple[InputMark, ...] = ()
+    """Of a serialised input, the marks before whose oldest offsets none of these tuples lies."""
 
     @classmethod
     def replayed(cls, partition: int, standing: Standing) -> Stretch:
@@ -88,8 +88,8 @@ class Stretch:
         return cls(partition, before.input, before.stands, now.stands, boundary, _needs(before))
 
 
-def _needs(standing: Standing) -> tuple[int, ...]:
-    return () if standing.marks is None else tuple(mark.oldest for mark in standing.marks.inputs)
+def _needs(standing: Standing) -> tuple[InputMark, ...]:
+    return () if standing.marks is None else standing.marks.inputs
 
 
 class Intake(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from strandline.errors import OptionError, TruncatedError
-from strandline.log.input_mark import Position
+from strandline.log.input_mark import InputMark, Position
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.operator import Definition, Operator
@@ -52,7 +52,7 @@ def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, 
     operator = definition.fresh("set_aside")
     operator.input_end = empty
     operator.begin()
-    needs = () if standing.marks is None else tuple(0 for _ in standing.marks.inputs)
+    needs = () if standing.marks is None else tuple(InputMark(0, 0) for _ in standing.marks.inputs)
     try:
         repeat(operator, intake, Stretch(partition, empty, begin, standing.stands, boundary, needs))
     except TruncatedError as gone:
