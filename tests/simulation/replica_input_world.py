@@ -17,7 +17,7 @@ from random import Random
 
 import pyarrow as pa
 
-from strandline.availability.replica_check import group_of, require_still_there
+from strandline.availability.replica_check import require_still_there
 from strandline.availability.replica_input import ReplicaInput
 from strandline.availability.replica_set import MISSING, ReplicaSet
 from strandline.checkpoint.policy import cec, instant
@@ -26,13 +26,16 @@ from strandline.log import consumer_registry, retention
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.log.replica_group import group_of
 from strandline.log.spec import StreamSpec
 from strandline.log.upstream import Origin, upstream_of
 from strandline.processing import batch as batches_
 from strandline.processing import step as steps_
 from strandline.processing.element import Element
+from strandline.processing.serialised_intake import intake_of
 from strandline.processing.step import Done, Logs, Step
 from strandline.recovery import stream_definition
+from strandline.recovery.window_report import current_windows
 from strandline.testing import Crash, FaultPlan
 from strandline.units import END_OF_TIME
 from tests.operator_streams import FAILING, PLANS, Row, published_results
@@ -169,6 +172,10 @@ class Life:
     def register(self) -> None:
         """Replicas keep what is needed; some drop all that is not."""
         self.input.register(CONSUMER, self.marks, 0)
+        log, definition = self.input.log, self.world.behind.definition
+        if log is not None and self.marks and not definition.lives_in_process:
+            found = current_windows(self.output, (log, *self.others), intake_of)
+            require(found.num_rows == sum(s.open for s in self.output.state.standings), "other windows are open")
         for log in self.replicas.logs:
             with suppress(*MISSING):
                 if log is not None and self.world.rng.random() < 0.5 and self.marks:
@@ -206,7 +213,9 @@ class ReplicaInputWorld(ReplicasWorld):
         """What the stream of the operator is."""
         first = replace(results_of(self.operator, self.partitions), id="any")
         beside = self.beside.logs if self.beside else ()
-        origins = [Origin(group_of(self.spec("any")), NAME), *(Origin(log.spec.id, log.spec.id) for log in beside)]
+        names = tuple(replica.name for replica in self.replicas)
+        group = Origin(group_of(self.spec("any")), names[0], names)
+        origins = [group, *(Origin(log.spec.id, log.spec.id) for log in beside)]
         spec = stream_definition.output_spec(self.behind.definition, first)
         return replace(spec, id=NAME, upstream=upstream_of(origins), created_us=0)
 

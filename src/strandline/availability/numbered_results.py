@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from strandline.availability.replica_check import group_of, require_result, require_still_there, result_checksum
+from strandline.availability.replica_check import require_result, require_still_there, result_checksum
 from strandline.availability.replica_choice import choose
 from strandline.availability.replica_place import ReplicaPlace, ResultPlace
 from strandline.availability.replica_set import MISSING, ReplicaSet
@@ -19,6 +19,7 @@ from strandline.errors import StrandlineError
 from strandline.log import consumer_registry
 from strandline.log.listing import listed
 from strandline.log.log import Log
+from strandline.log.replica_group import group_of
 from strandline.log.result_ordinals import first_kept_result, offset_of_result, results_before
 from strandline.log.seek import offsets_at
 

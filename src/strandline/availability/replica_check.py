@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +11,11 @@ from strandline.errors import NotAStreamError, StreamError, StreamMismatchError,
 from strandline.log import spec as spec_
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
+from strandline.log.replica_group import compared
 from strandline.log.result_ordinals import offset_of_result
 from strandline.log.spec import StreamSpec
 from strandline.log.upstream import origins_of
 
-_NOT_COMPARED = ("expressions", "footprints")
-"""Of an operator: how Arrow writes what `shape` says in words, and what is saved of it."""
 _TODO = "give replicas only: the same operator, started over the same inputs with other outputs"
 
 
@@ -35,7 +33,7 @@ def require_replica(log: Log, other: Log) -> None:
     for one in (log, other):
         require_replicable(one)
         created = _created(one)
-        if _compared(created.operator) != _compared(one.spec.operator):
+        if compared(created.operator) != compared(one.spec.operator):
             version = (one.spec.operator or {}).get("version", 1)
             raise StreamMismatchError(
                 f"the operator has gone on with version {version}: from which result on, no other stream can know",
@@ -66,12 +64,6 @@ def require_same_operator(spec: StreamSpec, other: StreamSpec, where: str) -> No
     """Raises unless two streams are made by the same operator over the same inputs, as they are by now."""
     if problem := _difference(spec, other):
         raise StreamMismatchError(f"these streams are no replicas: {problem}", where=where, todo=_TODO)
-
-
-def group_of(spec: StreamSpec) -> str:
-    """What replicas of each other have in common, and no other stream has: a checksum of operator and inputs."""
-    body = [_compared(spec.operator), [origin.stream for origin in origins_of(spec.upstream)], spec.partitions]
-    return f"xxh3:{xxhash.xxh3_64_hexdigest(json.dumps(body, sort_keys=True).encode())}"
 
 
 def stream_id(log: Log) -> str:
@@ -152,7 +144,7 @@ def _difference(spec: StreamSpec, other: StreamSpec) -> str | None:
         return f"the inputs are {' and '.join(map(str, before))}, and {' and '.join(map(str, now))}"
     if spec.partitions != other.partitions:
         return f"they have {spec.partitions} and {other.partitions} partitions"
-    if _compared(spec.operator) != _compared(other.operator):
+    if compared(spec.operator) != compared(other.operator):
         ours, theirs = (operator_text(o.operator or {}, is_timestamp=o.time_is_timestamp) for o in (spec, other))
         more = "" if ours != theirs else f", which differ in {_words(spec, other)}"
         return f"they are made by {ours}, and by {theirs}{more}"
@@ -163,13 +155,9 @@ def _difference(spec: StreamSpec, other: StreamSpec) -> str | None:
 
 
 def _words(spec: StreamSpec, other: StreamSpec) -> str:
-    ours, theirs = _compared(spec.operator), _compared(other.operator)
+    ours, theirs = compared(spec.operator), compared(other.operator)
     return ", ".join(
         f"{name} ({ours.get(name, 'none')}, and {theirs.get(name, 'none')})"
         for name in sorted({*ours, *theirs})
         if ours.get(name) != theirs.get(name)
     )
-
-
-def _compared(operator: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (operator or {}).items() if name not in _NOT_COMPARED}

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from strandline.availability.replica_check import group_of, require_result
+from strandline.availability.replica_check import require_result
 from strandline.availability.replica_choice import choose
 from strandline.availability.replica_place import ReplicaPlace, ResultPlace
 from strandline.availability.replica_set import MISSING, ReplicaSet
@@ -20,6 +20,7 @@ from strandline.availability.replica_story import Heard, Story
 from strandline.availability.replica_watch import results_of
 from strandline.errors import StreamMismatchError
 from strandline.log.log import Log
+from strandline.log.replica_group import group_of
 from strandline.log.result_ordinals import first_kept_result, offset_of_result
 
 LOOK_EVERY_S = 0.1

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from strandline.availability.replica_check import group_of, require_replicable, require_result, row_checksum
+from strandline.availability.replica_check import require_replicable, require_result, row_checksum
 from strandline.availability.replica_set import MISSING
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import CorruptManifestError, StorageError, StrandlineError, StreamMismatchError
 from strandline.log.block import Block
 from strandline.log.kinds import only_results
 from strandline.log.log import Log
+from strandline.log.replica_group import group_of
 from strandline.log.result_ordinals import offset_of_result
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
@@ -47,7 +48,7 @@ class ResultSpan:
     last: str
     """A checksum of the result before the first, see `ResultPlace`."""
     group: str
-    """Of which replicas, see `replica_check.group_of`."""
+    """Of which replicas, see `replica_group.group_of`."""
     held: Held | None = None
     """Where they were when they were looked for; None if no replica had them."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from strandline.errors import StrandlineError
 from strandline.log.consumer_registry import folder_name
 from strandline.log.log import Log
+from strandline.log.origin_logs import opened_origin
 from strandline.log.standing import Standing
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.upstream import origins_of
@@ -85,10 +86,10 @@ def opened_inputs(log: Log, open_log: Callable[[str], Log]) -> list[Log | InputL
     if log.spec.operator is None:
         return []
     found: list[Log | InputLag] = []
-    for origin in origins:
+    for number, origin in enumerate(origins):
         path = redacted_url(origin.path)
         try:
-            found.append(open_log(origin.path))
+            found.append(opened_origin(log, number, open_log))
         except StrandlineError as problem:
             found.append(InputLag(folder_name(path), path, None, None, 0, finished=False, problem=problem.what))
     return found

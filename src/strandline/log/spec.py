@@ -31,7 +31,9 @@ SHAPED_FORMAT = 3
 conditions or other options: others would not know of it."""
 SEVERAL_FORMAT = 4
 """That of the stream of an operator over several inputs: whoever knows of one only would look for it in vain."""
-_READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT)
+REPLICAS_FORMAT = 5
+"""That of the stream of an operator over replicas: others would take offsets of one for those of another."""
+_READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT, REPLICAS_FORMAT)
 KEY = "stream.json"
 _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000

@@ -12,10 +12,18 @@ class Origin:
     """One input: which stream it is, and where it was when the operator was created."""
 
     stream: str
+    """Its id; of replicas what they have in common, for one that has lost its disk comes back with another id."""
     path: str
+    replicas: tuple[str, ...] = ()
+    """Where each of several replicas was; the path is that of the first."""
 
     def __str__(self) -> str:
-        return f"{self.path} ({self.stream})"
+        return f"{' or '.join(self.paths)} ({self.stream})"
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Where to look for it, one place after the other."""
+        return self.replicas or (self.path,)
 
 
 def upstream_of(origins: Sequence[Origin]) -> dict[str, Any]:
@@ -23,9 +31,15 @@ def upstream_of(origins: Sequence[Origin]) -> dict[str, Any]:
 
     >>> upstream_of([Origin("a", "streams/a")])
     {'stream': 'a', 'path': 'streams/a'}
+
+    What is taken in as a serialised input is a list, be it of replicas alone.
     """
-    bodies = [{"stream": o.stream, "path": o.path} for o in origins]
-    return bodies[0] if len(bodies) == 1 else {"streams": bodies}
+    bodies: list[dict[str, Any]] = [{"stream": o.stream, "path": o.path} for o in origins]
+    for body, origin in zip(bodies, origins, strict=True):
+        if origin.replicas:
+            body["replicas"] = list(origin.replicas)
+    is_one = len(origins) == 1 and not origins[0].replicas
+    return bodies[0] if is_one else {"streams": bodies}
 
 
 def origins_of(upstream: Mapping[str, Any] | None) -> list[Origin]:
@@ -33,4 +47,7 @@ def origins_of(upstream: Mapping[str, Any] | None) -> list[Origin]:
     if not upstream:
         return []
     bodies = upstream.get("streams", [upstream])
-    return [Origin(str(body.get("stream", "")), str(body.get("path", ""))) for body in bodies]
+    return [
+        Origin(str(body.get("stream", "")), str(body.get("path", "")), tuple(body.get("replicas", ())))
+        for body in bodies
+    ]

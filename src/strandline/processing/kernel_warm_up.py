@@ -32,10 +32,10 @@ from strandline.log.column_types import arrow_type, fields_of
 from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
+from strandline.log.origin_logs import opened_origins
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
-from strandline.log.upstream import origins_of
 from strandline.operators.aggregate.aggregates import avg, count_all
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
@@ -121,7 +121,7 @@ def in_small(definition: Definition, inputs: Sequence[StreamSpec]) -> tuple[Defi
 def kernels_of(log: Log) -> Kernels:
     """Those of the operator that writes this stream; its inputs must be where it reads them."""
     definition_of(log.spec, log.storage.url)
-    specs = tuple(Log.open(open_storage(origin.path)).spec for origin in origins_of(log.spec.upstream))
+    specs = tuple(found.spec for found in opened_origins(log, lambda path: Log.open(open_storage(path))))
     return Kernels(definition_of(log.spec, log.storage.url, specs), specs)
 
 

@@ -9,6 +9,7 @@ from strandline.errors import CorruptionError, InputError, StrandlineError, Stre
 from strandline.log.audit.problem import Problem
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
+from strandline.log.origin_logs import opened_origins
 from strandline.log.standing import Standing
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.upstream import origins_of
@@ -58,7 +59,9 @@ def audit(log: Log, intake_of: IntakeOf) -> CheckpointAudit:
 def _inputs_of(log: Log) -> list[Log]:
     """The operator's inputs; none if one of them cannot be read from here, or is another stream by now."""
     try:
-        found = [Log.open(open_storage(origin.path)) for origin in origins_of(log.spec.upstream) if origin.path]
+        if not all(origin.path for origin in origins_of(log.spec.upstream)):
+            return []
+        found = opened_origins(log, lambda path: Log.open(open_storage(path)))
         require_inputs(log, found)
     except StrandlineError:  # moved, or in a store that wants options: what is here can be checked without it
         return []

@@ -9,6 +9,7 @@ from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
 from strandline.log import spec as spec_
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.log import Log
+from strandline.log.origin_logs import is_of
 from strandline.log.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.log.storage.storage import Storage
 from strandline.log.upstream import origins_of
@@ -43,7 +44,7 @@ def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
             todo="give it the streams that stream.json names, in their order",
         )
     for origin, input_ in zip(origins, inputs, strict=True):
-        if input_.spec.id != origin.stream:
+        if not is_of(origin, input_):
             raise StreamMismatchError(
                 f"the stream has another id ({input_.spec.id}) than the operator's input ({origin.stream})",
                 where=input_.storage.url,

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from strandline.log.log import Log
 from strandline.log.loss_table import loss_table
-from strandline.log.upstream import origins_of
+from strandline.log.origin_logs import opened_origins
 from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
@@ -22,8 +22,7 @@ def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
     if not now:
         return saved_windows(log)
     definition_of(log.spec, log.storage.url)
-    inputs = [place.beside(origin.path).open() for origin in origins_of(log.spec.upstream)]
-    return current_windows(log, inputs, intake_of)
+    return current_windows(log, opened_origins(log, lambda path: place.beside(path).open()), intake_of)
 
 
 def losses_of(log: Log) -> pa.Table:

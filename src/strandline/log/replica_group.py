@@ -1,0 +1,26 @@
+"""What replicas of each other have in common, and no other stream has: the name of an input that is several of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import xxhash
+
+from strandline.log.spec import StreamSpec
+from strandline.log.upstream import origins_of
+
+_NOT_COMPARED = ("expressions", "footprints")
+"""Of an operator: how Arrow writes what `shape` says in words, and what is saved of it."""
+
+
+def group_of(spec: StreamSpec) -> str:
+    """A checksum of the operator that writes a stream, its inputs and its partitions."""
+    body = [compared(spec.operator), [origin.stream for origin in origins_of(spec.upstream)], spec.partitions]
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(json.dumps(body, sort_keys=True).encode())}"
+
+
+def compared(operator: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Of an operator what has to be the same in all replicas."""
+    return {name: value for name, value in (operator or {}).items() if name not in _NOT_COMPARED}
