@@ -140,7 +140,8 @@ class Life:
                 element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock
             )
         except MISSING as problem:
-            self.input.bear(problem)
+            if not self.input.bears(problem):
+                raise
             world.borne += 1
         finally:
             if is_lost:

@@ -23,6 +23,10 @@ RETRY_US = 1_000_000
 """A replica that failed in a step is left alone for so long."""
 
 
+_BEHIND_A_URL = ("", "/", ",", " ")
+"""What may follow an address where an error says it."""
+
+
 class ReplicaInput:
     """One of the inputs of an operator."""
 
@@ -36,6 +40,11 @@ class ReplicaInput:
     def log(self) -> Log | None:
         """The replica that was chosen last; None if there was none."""
         return self._log
+
+    @property
+    def current(self) -> int | None:
+        """Its number."""
+        return self._current
 
     def choose(self, marks: Sequence[Marks], number: int) -> Log | None:
         """Looks, and gives the replica to read now, as it is by now; None if none has what was taken in.
@@ -89,15 +98,21 @@ class ReplicaInput:
         ids = [None if s is None or log is None else log.spec.id for s, log in zip(fit, self._set.logs, strict=True)]
         return ids.index(noted.stream) if noted is not None and noted.stream in ids else None
 
-    def bear(self, problem: StrandlineError) -> None:
-        """Leaves the replica that is read alone for a while, if the problem of a step lies there; raises it if not."""
-        url = None if self._log is None else self._log.storage.url.rstrip("/")
-        is_mine = isinstance(problem, MISSING) and url is not None
-        if not is_mine or self._current is None or not f"{problem.where}/".startswith(f"{url}/"):
-            raise problem
+    def bears(self, problem: StrandlineError) -> bool:
+        """Leaves the replica that is read alone for a while, if the problem of a step lies there; whether it does."""
+        if self._log is None or self._current is None or not isinstance(problem, MISSING):
+            return False
+        url = self._log.storage.url.rstrip("/")
+        if not problem.where.startswith(url) or problem.where[len(url) :][:1] not in _BEHIND_A_URL:
+            return False
         self._set.lose(self._current, problem)
         self._alone_until_us[self._current] = self._set.clock.now_us() + RETRY_US
         self._current = self._log = None
+        return True
+
+    def nobody(self) -> StrandlineError:
+        """The error of who finds no replica to read."""
+        return self._set.nobody()
 
     def register(self, name: str, marks: Sequence[Marks], number: int, writes: str = "", label: str = "") -> None:
         """Says at every replica that can be read and written what it has to keep; raises if there is none.

@@ -22,13 +22,14 @@ def require_serialisable(inputs: Mapping[str, StreamSpec]) -> None:
                 todo="give every stream once; a stream cannot wait for itself",
             )
         by_id[spec.id] = name
-        _require_time(name, spec)
+        require_time(name, spec)
     _require_equal(inputs, "partitions", lambda spec: str(spec.partitions), StreamMismatchError)
     _require_equal(inputs, "key", _key, SchemaError)
     _require_equal(inputs, "time", lambda spec: _types(spec)[spec.time], SchemaError)
 
 
-def _require_time(name: str, spec: StreamSpec) -> None:
+def require_time(name: str, spec: StreamSpec) -> None:
+    """Raises unless the tuples of a stream, called so, have a place in a serialised input: unless it keeps time."""
     if spec.lateness is None:
         raise OptionError(
             f"{name} has no lateness: nobody can say that nothing before some time will follow",

@@ -9,7 +9,7 @@ from strandline.log.column_types import fields_of
 from strandline.operators.given_input import GivenInput
 from strandline.operators.input_shapes import InputShapes
 from strandline.spark.aggregation import require_columns
-from strandline.spark.processing_element import Input
+from strandline.spark.processing_element import Input, ReplicatedInput
 
 
 class AppliedInputs:
@@ -23,7 +23,8 @@ class AppliedInputs:
                 f"where(…) or select(…) between a union and {what}",
                 todo=f"put it before: sl.union(a.where(…), b.where(…)).apply({call})",
             )
-        lateness = spec.lateness if len(self.members) == 1 else 0  # tuples of several come in the order of their times
+        is_serialised = len(self.members) > 1 or isinstance(input_.bare, ReplicatedInput)
+        lateness = 0 if is_serialised else spec.lateness  # tuples of several come in the order of their times
         columns = {f["name"]: f["type"] for f in fields_of(spec.schema)}
         self.given = GivenInput(columns, spec.key, spec.time, lateness)
         self.more_times = [other.input_spec.time for other in self.members[1:]]

@@ -49,7 +49,7 @@ class AvailableTask:
 class Unread:
     """What a task has to say that could not read or write something: no end of the query, if that is an input."""
 
-    problem: StorageError
+    problem: StrandlineError
 
 
 @dataclass(frozen=True, slots=True)

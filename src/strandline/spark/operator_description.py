@@ -11,10 +11,11 @@ from strandline.errors import OptionError
 from strandline.log.storage.storage import Durability
 from strandline.operators.operator import Definition, OnError
 from strandline.processing.element import TUPLES_MAX, Element
+from strandline.processing.serialisable import require_time
 from strandline.recovery.stream_definition import continued, output_spec
 from strandline.spark.housekeeping import checked_choice
 from strandline.spark.place import Place
-from strandline.spark.processing_element import Input, ProcessingElement, QueryOptions
+from strandline.spark.processing_element import Input, ProcessingElement, QueryOptions, ReplicatedInput
 from strandline.spark.query import Query
 from strandline.spark.trigger import Trigger, plain_trigger
 from strandline.units import Duration, duration_us
@@ -32,6 +33,8 @@ class OperatorDescription(Generic[D]):
         self, inputs: Sequence[Input], definition: D, policy: Policy | None = None, promise: Promise | None = None
     ) -> None:
         self._inputs = tuple(inputs)
+        for number in self._replicas:
+            require_time(repr(self._inputs[number]), self._inputs[number].input_spec)
         self._definition = definition
         self._policy = policy or cec()
         self._promise = promise
@@ -50,6 +53,11 @@ class OperatorDescription(Generic[D]):
     def policy(self) -> Policy:
         """When it saves what of its state."""
         return self._policy
+
+    @property
+    def _replicas(self) -> frozenset[int]:
+        """The numbers of inputs that are several replicas."""
+        return frozenset(n for n, input_ in enumerate(self._inputs) if isinstance(input_, ReplicatedInput))
 
     @property
     def _choices(self) -> dict[str, str]:
@@ -94,6 +102,12 @@ class OperatorDescription(Generic[D]):
                 "availability: an operator over one input waits for nobody",
                 where=self._inputs[0].input_place.url,
                 todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
+            )
+        if self._replicas:
+            raise OptionError(
+                "availability: an operator over replicas has no bound of its own yet",
+                where=self._inputs[min(self._replicas)].input_place.url,
+                todo="leave it out: it waits while none of them can be read; or build it on one of them, sl.stream(…)",
             )
         _require_replay(self._policy)
         return type(self)(self._inputs, self._definition, self._policy, promise)
@@ -144,7 +158,8 @@ class OperatorDescription(Generic[D]):
             final=final,
             promise=self._promise,
         )
-        element = Element(definition, self._policy, on_error, max_tuples_per_batch or TUPLES_MAX, durability)
+        tuples_max = max_tuples_per_batch or TUPLES_MAX
+        element = Element(definition, self._policy, on_error, tuples_max, durability, self._replicas)
         spec = output_spec(definition, self._inputs[0].input_spec, kept)
         return ProcessingElement(element, self._inputs, place, spec, query).start(spark)
 

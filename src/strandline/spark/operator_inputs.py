@@ -105,16 +105,21 @@ class OperatorInputs:
             try:
                 if self._bears_failures and not log.storage.exists(KEY):
                     continue
-                if output.state.finished:
-                    consumer_registry.unregister(log, name)
-                else:
-                    needed = self.needs(number, output.state.standings)
-                    consumer_registry.register(log, name, needed, writes=place.url, label=label)
+                self._register(number, name, output, place.url, label)
             except NoAccessError as refused:
                 self._warn(log, place, refused)
             except StorageError:
                 if not self._bears_failures:
                     raise
+
+    def _register(self, number: int, name: str, output: Log, writes: str, label: str) -> None:
+        """Says it of one of the inputs."""
+        log = self.logs[number]
+        if output.state.finished:
+            consumer_registry.unregister(log, name)
+        else:
+            needed = self.needs(number, output.state.standings)
+            consumer_registry.register(log, name, needed, writes=writes, label=label)
 
     def _warn(self, log: Log, place: Place, refused: NoAccessError) -> None:
         url = log.storage.url

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.availability.promise import Promise
+from strandline.availability.replica_input import ReplicaInput
+from strandline.availability.replica_set import ReplicaSet
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import (
     NotAStreamError,
@@ -24,7 +26,8 @@ from strandline.errors import (
     StreamNotFoundError,
 )
 from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
+from strandline.log.spec import REPLICAS_FORMAT, StreamSpec
+from strandline.log.standing import Standing
 from strandline.log.upstream import Origin, upstream_of
 from strandline.operators.shape import Shape
 from strandline.processing.batch import require_same_inputs
@@ -41,6 +44,8 @@ from strandline.spark.operator_job import OperatorJob
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_ready
 from strandline.spark.query import Query
+from strandline.spark.replica_inputs import ReplicaInputs, ReplicaMember
+from strandline.spark.replica_job import ReplicaJob
 from strandline.spark.sources import Sources
 from strandline.spark.ticks import Ticks
 from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
@@ -87,6 +92,22 @@ class EntryPoint(Input, Protocol):
 
     def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
         """Starts that query for an operator over several inputs, or a handle on it if it runs already."""
+
+
+@runtime_checkable
+class ReplicatedInput(Input, Protocol):
+    """An input that is several replicas, of which one is read at a time."""
+
+    @property
+    def group(self) -> str:
+        """What they have in common."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where they are."""
+
+    def replica_set(self) -> ReplicaSet:
+        """The replicas, opened; raises if none is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +169,35 @@ class ProcessingElement:
             sources.stop()
             raise
 
+    def _chosen(self) -> tuple[list[Log], dict[int, ReplicaMember]]:
+        """The inputs, of replicas those that are read first, and who chooses; raises if one cannot be read."""
+        standings: Sequence[Standing] = ()
+        with contextlib.suppress(StreamNotFoundError):
+            standings = self.place.open().state.standings
+        logs, members = [], {}
+        for number, input_ in enumerate(self._inputs):
+            if not isinstance(input_, ReplicatedInput):
+                logs.append(input_.opened())
+                continue
+            members[number] = ReplicaMember(ReplicaInput(input_.replica_set()), input_.places)
+            found = members[number].chosen(standings, number)
+            if found is None:
+                raise members[number].input.nobody()
+            logs.append(found[1])
+        return logs, members
+
     def _start_query(
         self, spark: SparkSession, checkpoint: Place, sources: Sources, kernels: KernelShipping | None
     ) -> Query:
         query = self.query
-        logs, unopened = self._opened()
+        if self._element.replicas:
+            logs, members = self._chosen()
+            unopened: frozenset[int] = frozenset()
+        else:
+            (logs, unopened), members = self._opened(), {}
         self.require_fit([log.spec.id for log in logs])
         require_workers(spark)
-        job = self.job(spark, logs, kernels, unopened)
+        job = self.job(spark, logs, kernels, unopened, members)
         follows = query.trigger != AVAILABLE_NOW
         ticks = Ticks(spark)
         handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
@@ -191,7 +233,7 @@ class ProcessingElement:
             self.place.open().spec.require_same(self._spec_over(input_ids), self.place.url)
 
     def _require_another_place(self) -> None:
-        if any(self.place.url == input_.input_place.url for input_ in self._inputs):
+        if any(self.place.url == place.url for input_ in self._inputs for place in _places_of(input_)):
             raise OptionError(
                 "an operator cannot write its results into the stream that it reads",
                 where=self.place.url,
@@ -200,8 +242,9 @@ class ProcessingElement:
 
     def _spec_over(self, input_ids: Sequence[str]) -> StreamSpec:
         pairs = zip(input_ids, self._inputs, strict=True)
-        upstream = upstream_of([Origin(id_, input_.input_place.url) for id_, input_ in pairs])
-        return replace(self._spec, upstream=upstream, created_us=SYSTEM_CLOCK.now_us())
+        upstream = upstream_of([_origin_of(input_, id_) for id_, input_ in pairs])
+        format_ = REPLICAS_FORMAT if self._element.replicas else self._spec.format
+        return replace(self._spec, upstream=upstream, format=format_, created_us=SYSTEM_CLOCK.now_us())
 
     def _kernels(self, spark: SparkSession, inputs: Sequence[StreamSpec]) -> KernelShipping:
         """The operator's kernels, compiled from now on if this machine does not have them."""
@@ -215,12 +258,16 @@ class ProcessingElement:
         logs: Sequence[Log],
         kernels: KernelShipping | None = None,
         unopened: frozenset[int] = frozenset(),
+        members: Mapping[int, ReplicaMember] | None = None,
     ) -> OperatorJob:
         """The operator at work, its output stream created if there is none, its inputs kept from truncation.
 
-        Of `unopened` inputs nothing could be read; they are looked at when they are there.
+        Of `unopened` inputs nothing could be read; they are looked at when they are there. `members` has those that are
+        replicas, by their numbers.
         """
         places = [input_.input_place for input_ in self._inputs]
+        for number, member in (members or {}).items():
+            places[number] = member.places[member.input.current or 0]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
         require_same_inputs(logs, output.state, unopened)
         for place, log in zip(places, logs, strict=True):
@@ -235,11 +282,12 @@ class ProcessingElement:
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
         promise = self._promise()
-        kind = OperatorJob if promise is None else AvailableJob
+        kind = ReplicaJob if members else OperatorJob if promise is None else AvailableJob
+        inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
         job = kind(
             spark.sparkContext,
             self._element,
-            OperatorInputs(places, logs, bears_failures=promise is not None),
+            ReplicaInputs(places, logs, members, output) if members else inputs,
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,
@@ -253,3 +301,14 @@ class ProcessingElement:
     def _promise(self) -> Promise | None:
         """Its promise, if there is anybody to keep it: a query that takes in what is there and ends waits for none."""
         return None if self.query.trigger == AVAILABLE_NOW else self.query.promise
+
+
+def _places_of(input_: Input) -> tuple[Place, ...]:
+    return input_.places if isinstance(input_, ReplicatedInput) else (input_.input_place,)
+
+
+def _origin_of(input_: Input, stream: str) -> Origin:
+    """What stream.json says of an input: of the stream with this id, or of all replicas."""
+    if not isinstance(input_, ReplicatedInput):
+        return Origin(stream, input_.input_place.url)
+    return Origin(input_.group, input_.places[0].url, tuple(place.url for place in input_.places))

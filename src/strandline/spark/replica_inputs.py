@@ -1,0 +1,112 @@
+"""Inputs of an operator of which some are several replicas: of each, the one that is read until the next look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from strandline.availability.replica_input import ReplicaInput
+from strandline.availability.replica_set import MISSING
+from strandline.errors import StrandlineError
+from strandline.log.input_mark import Marks
+from strandline.log.log import Log
+from strandline.log.log_state import LogState
+from strandline.log.standing import Standing
+from strandline.processing.element import Element
+from strandline.processing.input_marks import in_logs
+from strandline.spark.operator_inputs import OperatorInputs
+from strandline.spark.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMember:
+    """One input, and where its replicas are, in the order in which it knows them."""
+
+    input: ReplicaInput
+    places: tuple[Place, ...]
+
+    def chosen(self, standings: Sequence[Standing], number: int) -> tuple[Place, Log] | None:
+        """The replica to read now for the input with this number; None if there is none that has what was taken in."""
+        log = self.input.choose(marks_in(standings), number)
+        current = self.input.current
+        return None if log is None or current is None else (self.places[current], log)
+
+
+def marks_in(standings: Sequence[Standing]) -> list[Marks]:
+    """Where an operator over a serialised input stands, per partition; nothing if it has never worked."""
+    return [s.marks for s in standings if s.marks is not None]
+
+
+class ReplicaInputs(OperatorInputs):
+    """Beside streams, replicas. While none of those can be read that has what was taken in, the operator waits."""
+
+    def __init__(
+        self, places: Sequence[Place], logs: Sequence[Log], members: Mapping[int, ReplicaMember], output: Log
+    ) -> None:
+        """`places` and `logs` are those that were chosen at first; `members` has the replicas, by numbers of inputs."""
+        super().__init__(places, logs)
+        self._members = dict(members)
+        self._output = output
+        self.are_there = True
+        """Whether there is a replica to read of each input that has some, as of the last look."""
+
+    def refresh(self) -> None:
+        """Takes in what was published since, and chooses."""
+        self.are_there = True
+        places, logs = list(self.places), list(self.logs)
+        for number, log in enumerate(self.logs):
+            if number not in self._members:
+                log.refresh()
+            elif found := self._members[number].chosen(self._output.state.standings, number):
+                places[number], logs[number] = found
+            else:
+                self.are_there = False
+        self.places, self.logs = tuple(places), tuple(logs)
+
+    def have_grown(self) -> bool:
+        """Whether there are tuples that were not there when all `are_seen`, and somebody to read them from."""
+        return super().have_grown() and self.are_there
+
+    def time_has_passed(self, element: Element, ours: LogState) -> bool:
+        """Whether there is something to take in of which Spark knows nothing."""
+        return self.are_there and super().time_has_passed(element, ours)
+
+    def bear(self, problem: StrandlineError) -> None:
+        """Leaves the replica alone for a while in which the problem lies; raises it if it lies elsewhere."""
+        output = self._output.storage.url
+        for number, member in self._members.items():
+            inner = output.startswith(f"{self.logs[number].storage.url.rstrip('/')}/")
+            if inner and problem.where.startswith(output):
+                continue  # the output lies below the replica
+            if member.input.bears(problem):
+                return
+        raise problem
+
+    def waiting(self, standings: Sequence[Standing]) -> int:
+        """How many tuples are not taken in, at most."""
+        return super().waiting(self._here(standings))
+
+    def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
+        """How far each input has come."""
+        return super().lags(self._here(standings))
+
+    def _here(self, standings: Sequence[Standing]) -> list[Standing]:
+        """The same in the replicas that are read now; as they are noted, if these cannot tell."""
+        try:
+            return [
+                s if s.marks is None else replace(s, marks=in_logs(s.marks, self.logs, p))
+                for p, s in enumerate(standings)
+            ]
+        except MISSING:
+            return list(standings)
+
+    def _register(self, number: int, name: str, output: Log, writes: str, label: str) -> None:
+        """With every replica that can be written."""
+        if number not in self._members:
+            super()._register(number, name, output, writes, label)
+        elif output.state.finished:
+            self._members[number].input.unregister(name)
+        else:
+            marks = marks_in(output.state.standings)
+            self._members[number].input.register(name, marks, number, writes=writes, label=label)
