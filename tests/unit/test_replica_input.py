@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from strandline.availability.replica_input import RETRY_US, ReplicaInput
@@ -12,11 +14,12 @@ from strandline.log import consumer_registry
 from strandline.log.compaction import compact
 from strandline.log.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.kinds import Kind
+from strandline.log.log import Log
 from strandline.log.result_ordinals import results_between
 from strandline.log.retention import truncate
 from strandline.processing.input_marks import Seen, fresh_marks, in_logs, moved, needs_of_replica, oldest_in
 from strandline.units import END_OF_TIME
-from tests.written_replicas import Written
+from tests.written_replicas import SPEC, Written
 
 R, GUESS, SAVED = Kind.RESULT, Kind.TENTATIVE, (Kind.G_OPEN, 0)
 
@@ -140,3 +143,14 @@ def test_all_replicas_are_told_what_to_keep(both: Both) -> None:
     both.one.cut_off()
     with pytest.raises(StorageError):
         both.input.register("operator", [at(3, 35)], 0)
+
+
+def test_nobody_is_told_whose_stream_has_begun_anew(both: Both) -> None:
+    both.chosen()
+    for written in (both.one, both.other):
+        for listed in list(written.storage.list("")):
+            written.storage.delete(listed.key)
+        Log.create(written.storage, replace(SPEC, id=f"anew-{written.log.spec.id}"), both.clock)
+    with pytest.raises(StorageError, match="none of the 2 replicas"):
+        both.input.register("operator", [at(2, 25)], 0)
+    both.input.unregister("operator")

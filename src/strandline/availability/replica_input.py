@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from strandline.availability.replica_check import require_still_there
 from strandline.availability.replica_choice import ReplicaSight, choose
 from strandline.availability.replica_set import MISSING, ReplicaSet
-from strandline.errors import StrandlineError, StreamMismatchError
+from strandline.errors import StorageError, StrandlineError, StreamMismatchError
 from strandline.log import consumer_registry
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
@@ -21,8 +21,6 @@ from strandline.units import END_OF_TIME
 
 RETRY_US = 1_000_000
 """A replica that failed in a step is left alone for so long."""
-
-
 _BEHIND_A_URL = ("", "/", ",", " ")
 """What may follow an address where an error says it."""
 
@@ -115,7 +113,7 @@ class ReplicaInput:
         return self._set.nobody()
 
     def register(self, name: str, marks: Sequence[Marks], number: int, writes: str = "", label: str = "") -> None:
-        """Says at every replica that can be read and written what it has to keep; raises if there is none.
+        """Says at every replica that can be read and written what it has to keep; raises `StorageError` if none can.
 
         A replica that has dropped it already, or cannot be reached, is told nothing: if it is back, with the next call.
         """
@@ -131,7 +129,7 @@ class ReplicaInput:
                 consumer_registry.register(log, name, kept, writes=writes, label=label)
                 told += 1
             except MISSING as refused:
-                problem = refused
+                problem = refused if isinstance(refused, StorageError) else problem
         if not told:
             raise problem
 
