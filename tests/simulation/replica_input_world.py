@@ -173,8 +173,8 @@ class Life:
     def register(self) -> None:
         """Replicas keep what is needed; some drop all that is not."""
         self.input.register(CONSUMER, self.marks, 0)
-        log, definition = self.input.log, self.world.behind.definition
-        if log is not None and self.marks and not definition.lives_in_process:
+        log = self.input.log
+        if log is not None and self.marks and self.world.behind.definition.kind in ("aggregate", "join", "barrier"):
             found = current_windows(self.output, (log, *self.others), intake_of)
             require(found.num_rows == sum(s.open for s in self.output.state.standings), "other windows are open")
         for log in self.replicas.logs:

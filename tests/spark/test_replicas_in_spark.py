@@ -212,3 +212,46 @@ def test_a_query_begins_where_it_is_told_to_and_its_checkpoint_is_good_for_these
     assert [row["total"] for row in sl.stream(str(tmp_path / "by-two")).read(spark).collect()] == [40] * 3 * PARTITIONS
     with pytest.raises(StreamMismatchError, match="was replaced by another"):
         replayed(sl.stream(str(tmp_path / "one")).read_stream(spark), tmp_path / "checkpoint")
+
+
+def test_an_operator_over_replicas_goes_on_when_one_vanishes_and_when_it_is_started_again(
+    replicated: Replicated, spark: Any, tmp_path: Path, eventually: Any
+) -> None:
+    replicated.write(0, 45)
+    for name in ("one", "other"):
+        replicated.start(name)
+        eventually((tmp_path / name / "stream.json").exists)
+
+    def over(stream: Any) -> Any:
+        return stream.window(sl.time_window(20)).aggregate(total=sl.sum("n"), many=sl.count_all())
+
+    def started() -> Any:
+        return over(replicated.replicas()).start(spark, str(tmp_path / "behind"), trigger="100 ms")
+
+    def results(name: str = "behind") -> list[tuple[Any, ...]]:
+        return ordered(sl.stream(str(tmp_path / name)).read(spark, positions=True).collect(), "_offset")
+
+    query = started()
+    eventually(lambda: len(results()) == 2 * PARTITIONS)
+    for name in ("one", "other"):
+        log = Log.open(LocalStorage(tmp_path / name))
+        assert [consumer.text for consumer in consumer_registry.consumers(log)]
+    replicated.lose("one")
+    replicated.write(45, 85)
+    eventually(lambda: len(results()) == 4 * PARTITIONS)
+    query.stop()
+
+    replicated.start("one")  # it begins anew
+    eventually((tmp_path / "one" / "stream.json").exists)
+    eventually(lambda: len({s.results for s in replicated.replicas().describe()}) == 1)
+    replicated.lose("other")
+    query = started()
+    replicated.write(85, 125)
+    eventually(lambda: len(results()) == 6 * PARTITIONS)
+    query.stop()
+
+    replicated.right()
+    over(sl.stream(str(tmp_path / "calm"))).start(
+        spark, str(tmp_path / "calm-behind"), trigger="available-now"
+    ).await_termination()
+    assert results() == results("calm-behind")

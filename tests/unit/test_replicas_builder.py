@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
@@ -97,20 +98,13 @@ def test_what_is_no_set_of_replicas_is_refused(tmp_path: Path) -> None:
         sl.replicas(one, written(tmp_path / "b", [10], upstream={"stream": "x", "path": "streams/x"}))
 
 
-def test_operators_do_not_take_in_replicas_and_whoever_tries_is_told_what_to_do(tmp_path: Path) -> None:
+def test_operators_are_built_on_replicas_as_on_a_stream(tmp_path: Path) -> None:
     found = sl.replicas(written(tmp_path / "a", [10]), written(tmp_path / "b", [10, 20]))
-    stream = sl.stream(str(tmp_path / "a"))
-    tries = [
-        lambda: found.window(sl.count_window(2)),
-        lambda: found.join(stream, within=5),
-        lambda: found.apply(None),
-        lambda: found.where(None),
-        lambda: found.select("k"),
-        lambda: sl.union(found, stream),
-        lambda: stream.join(found, within=5),  # type: ignore[arg-type]
-    ]
-    for one in tries:
-        with pytest.raises(OptionError) as caught:
-            one()
-        assert "replicas" in caught.value.what.lower()
-        assert "sl.source(replicas.read_stream(spark), path" in caught.value.todo
+    assert found.input_spec.id == found.group
+    assert found.opened().spec.id == "b"
+    operator = found.where(pc.field("window_end") > 10).window(sl.time_window(100)).aggregate(n=sl.count_all())
+    assert operator.inputs == (found,)
+    assert repr(operator).startswith(f"Aggregation({tmp_path}/a or {tmp_path}/b, ")
+    with pytest.raises(OptionError, match=r"rekey\(\) of replicas") as refused:
+        found.where(pc.field("window_end") > 10).rekey("s", "elsewhere", lateness=5)
+    assert "sl.source(replicas.read_stream(spark), path" in refused.value.todo

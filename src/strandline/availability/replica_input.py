@@ -61,8 +61,8 @@ class ReplicaInput:
                 self._current = self._log = None
                 return None
             try:
-                if mine:
-                    _require_same(log, mine, is_new=log is not self._log)
+                if mine and log is not self._log:
+                    _require_same(log, mine)
             except MISSING as problem:
                 self._set.lose(chosen, problem)
                 without = {*without, chosen}
@@ -144,17 +144,17 @@ class ReplicaInput:
                 continue  # its consumer stays: somebody may forget it
 
 
-def _require_same(log: Log, marks: Sequence[Marks], *, is_new: bool) -> None:
-    """Raises unless what the operator has taken in is here, too, and what comes next is kept.
+def _require_same(log: Log, marks: Sequence[Marks]) -> None:
+    """Raises unless what the operator has taken in is here, too, and nothing in its place, and what comes next is kept.
 
-    Of a replica that was not read before also unless it keeps what a replay needs, and has nothing in its place.
+    Of another replica than it has read last, also unless that keeps what a replay needs.
     """
     here = [in_logs(m, [log], p) for p, m in enumerate(marks)]
     require_same_input(log, 0, here)
     for p, m in enumerate(here):
         first, bound = m.inputs[0].first, m.stands.bound
         log.require_kept(p, first)
-        if is_new and bound is not None and bound != END_OF_TIME and offset_at(log, p, bound) < first:
+        if bound is not None and bound != END_OF_TIME and offset_at(log, p, bound) < first:
             raise StreamMismatchError(
                 f"partition {p} has other results before {bound} than the replica that was read before",
                 where=log.storage.url,

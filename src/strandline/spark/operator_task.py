@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import NotAStreamError
 from strandline.failpoint import failpoint
 from strandline.log.block import Block
+from strandline.log.log import Log
 from strandline.log.share import Share
 from strandline.log.spec import StreamSpec
 from strandline.log.standing import Standing
@@ -101,12 +103,22 @@ class OperatorWork:
         inputs = tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
-            logs = Logs(output, inputs, lambda: (self.output.open(), tuple(place.open() for place in self.inputs)))
+            logs = Logs(output, inputs, self._whole)
             done = run(step, compiled(self.element), logs, cache, SYSTEM_CLOCK)
         finally:
             cache.close()
             spare_the_collector(self.element)
         return replace(done, standing=measured(done.standing))
+
+    def _whole(self) -> tuple[Log, tuple[Log, ...]]:
+        """Output and inputs as recovery can search them; raises if a replica is another than the driver has read."""
+        inputs = tuple(place.open() for place in self.inputs)
+        for number in self.element.replicas:
+            if inputs[number].spec.id != spec_of(self.input_specs[number]).id:
+                raise NotAStreamError(
+                    "another stream has begun here", where=self.inputs[number].url, todo="wait until it has caught up"
+                )
+        return self.output.open(), inputs
 
 
 @dataclass(frozen=True, slots=True)

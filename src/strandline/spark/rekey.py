@@ -10,7 +10,7 @@ from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
 from strandline.operators.shape import AS_IS, Shape
 from strandline.recovery.stream_definition import stored_expressions
-from strandline.spark.processing_element import Input
+from strandline.spark.processing_element import Input, ReplicatedInput
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +40,12 @@ def rekeyed(
     """
     from strandline.spark.entry import source
 
+    if isinstance(stream, ReplicatedInput):
+        raise OptionError(
+            "rekey() of replicas: none of them is the stream of which another could be made",
+            where=str(path),
+            todo="make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…)",
+        )
     spec = stream.input_spec
     reading = {name: options[name] for name in _READING if name in options}
     writing = {name: value for name, value in options.items() if name not in _READING}

@@ -88,8 +88,14 @@ class ReplicaInputs(OperatorInputs):
         return super().waiting(self._here(standings))
 
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
-        """How far each input has come."""
-        return super().lags(self._here(standings))
+        """How far each input has come; that a replica is waited for, if none can be read that has what was taken in."""
+        found = super().lags(self._here(standings))
+        return found if self.are_there else {**found, "waits_for": self._waits_for}
+
+    @property
+    def _waits_for(self) -> str:
+        nobody = [member.input.nobody() for member in self._members.values() if member.input.log is None]
+        return "; ".join(f"{one.what}: {one.where}" for one in nobody)
 
     def _here(self, standings: Sequence[Standing]) -> list[Standing]:
         """The same in the replicas that are read now; as they are noted, if these cannot tell."""

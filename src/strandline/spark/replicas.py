@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,10 +16,13 @@ from strandline.availability.replica_set import PATIENCE_US, ReplicaSet
 from strandline.availability.replica_snapshot import snapshot, snapshot_schema
 from strandline.errors import OptionError
 from strandline.log.bounds import Bound
+from strandline.log.log import Log
 from strandline.log.outage import State
+from strandline.log.replica_group import group_of
+from strandline.log.spec import StreamSpec
 from strandline.log.storage.redaction import redacted_url
 from strandline.spark.loading import loaded
-from strandline.spark.no_input import NoInput
+from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.stream import Stream
 from strandline.spark.time_zone import session_zone
@@ -48,14 +51,8 @@ class ReplicaSummary:
     """Why it cannot be read; empty if it can."""
 
 
-class Replicas(NoInput):
+class Replicas(OperatorInput):
     """Replicas of an operator's stream. Every method sees what is published when it is called."""
-
-    _is = "replicas"
-    instead = (
-        "make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…) has every "
-        "result once, and is an input of operators; or build the operator on one of the replicas, sl.stream(…)"
-    )
 
     def __init__(self, places: tuple[Place, ...], patience_us: int = PATIENCE_US) -> None:
         self._places = places
@@ -69,6 +66,42 @@ class Replicas(NoInput):
         spec = self._set.spec
         paths = ", ".join(repr(redacted_url(place.url)) for place in self._places)
         return f"Replicas({paths}, {plural(spec.partitions, 'partition')})"
+
+    # ------------------------------------------------------------------ as an input of operators
+
+    @property
+    def input_spec(self) -> StreamSpec:
+        """What all of them are; its id is what they have in common."""
+        return replace(self._set.spec, id=self.group)
+
+    @property
+    def input_place(self) -> Place:
+        """Where the first of them is."""
+        return self._places[0]
+
+    @property
+    def group(self) -> str:
+        """What they have in common."""
+        return group_of(self._set.spec)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where they are."""
+        return self._places
+
+    def replica_set(self) -> ReplicaSet:
+        """The replicas, opened; raises if none is there."""
+        return self._opened()
+
+    def opened(self) -> Log:
+        """The best of them."""
+        chosen = choose(self._set.look(), (0,) * self.partitions)
+        log = None if chosen is None else self._set.logs[chosen]
+        if log is None:
+            raise self._set.nobody()
+        return log
+
+    # ------------------------------------------------------------------ what they are
 
     @property
     def partitions(self) -> int:
@@ -185,7 +218,8 @@ def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, pati
 
     They are streams of the same operator over the same inputs; raises if they are not, with what differs. One that is
     STABLE is read first, then the one with the most results. A replica that cannot be read, that lacks what was read,
-    or that others are ahead of for longer than `patience` is not read as long as there is another.
+    or that others are ahead of for longer than `patience` is not read as long as there is another. They are an input of
+    operators, as a stream is: `sl.replicas(…).window(…)`.
     """
     for path in paths:
         if not isinstance(path, str):

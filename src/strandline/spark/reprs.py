@@ -173,6 +173,14 @@ def entry_html(url: str, spec: StreamSpec) -> str:
     return shown(lambda: card(f"Entry: {redacted_url(url)}", facts), card("Entry", {}))
 
 
+def _address(input_: Input) -> str:
+    """Where an input is; of replicas, where each of them is."""
+    from strandline.spark.processing_element import ReplicatedInput
+
+    places = input_.places if isinstance(input_, ReplicatedInput) else (input_.input_place,)
+    return " or ".join(redacted_url(place.url) for place in places)
+
+
 def builder_text(
     kind: str,
     of: Sequence[Input],
@@ -183,7 +191,7 @@ def builder_text(
     """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
 
     def make() -> str:
-        parts = [*(redacted_url(input_.input_place.url) for input_ in of), repr(window), *_aggregates(plan)]
+        parts = [*(_address(input_) for input_ in of), repr(window), *_aggregates(plan)]
         return f"{kind}({', '.join([*parts, *(options or {}).values()])})"
 
     return shown(make, f"{kind}(…)")
@@ -200,7 +208,7 @@ def builder_html(
 
     def make() -> str:
         facts = {
-            "input": ", ".join(redacted_url(input_.input_place.url) for input_ in of),
+            "input": ", ".join(_address(input_) for input_ in of),
             "key": ", ".join(of[0].input_spec.key),
             "window": repr(window),
             "results": ", ".join(_aggregates(plan)) or None,
@@ -215,7 +223,7 @@ def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, op
     """For example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
 
     def make() -> str:
-        told = [*(redacted_url(i.input_place.url) for i in inputs), *_words(inputs, definition).values()]
+        told = [*(_address(i) for i in inputs), *_words(inputs, definition).values()]
         return f"{kind}({', '.join([*told, *options.values()])})"
 
     return shown(make, f"{kind}(…)")
@@ -226,7 +234,7 @@ def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, op
 
     def make() -> str:
         facts = {
-            "inputs": ", ".join(redacted_url(i.input_place.url) for i in inputs),
+            "inputs": ", ".join(_address(i) for i in inputs),
             "key": ", ".join(inputs[0].input_spec.key),
             **_words(inputs, definition),
             **options,
@@ -250,7 +258,7 @@ def union_html(inputs: Sequence[Input]) -> str:
 
     def make() -> str:
         facts = {
-            "inputs": ", ".join(redacted_url(i.input_place.url) for i in inputs),
+            "inputs": ", ".join(_address(i) for i in inputs),
             "key": ", ".join(inputs[0].input_spec.key),
             "times": ", ".join(i.input_spec.time for i in inputs),
             "partitions": inputs[0].input_spec.partitions,

@@ -7,7 +7,6 @@ from typing import Any
 
 from strandline.errors import OptionError
 from strandline.processing.serialisable import require_serialisable
-from strandline.spark.no_input import NoInput
 from strandline.spark.processing_element import Input
 
 
@@ -23,9 +22,7 @@ def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
         if not isinstance(input_, Input) or len(input_.members) > 1:
             raise OptionError(
                 f"{name} of {what} is {input_!r}, not a stream",
-                todo=input_.instead
-                if isinstance(input_, NoInput)
-                else "give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); what an "
+                todo="give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); what an "
                 "operator makes is a stream once it is started: sl.stream(…) of its path",
             )
     urls: dict[str, str] = {}

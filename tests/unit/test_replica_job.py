@@ -1,0 +1,263 @@
+"""An operator over replicas, its driver's side and its tasks, without a JVM: tasks are called, not sent."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import strandline as sl
+from strandline.errors import OptionError, StorageError, StreamMismatchError
+from strandline.log import consumer_registry, quiet
+from strandline.log.kinds import only_results
+from strandline.log.log import Log
+from strandline.log.manifest import Writer
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.upstream import origins_of
+from strandline.processing.live_operators import LIVE
+from strandline.processing.state_folders import default_folder
+from strandline.spark.operator_job import OperatorJob
+from strandline.spark.processing_element import ProcessingElement
+from strandline.spark.replica_job import ReplicaJob
+from strandline.testing.items import append_items, item_spec
+from tests.available_case import CONTEXT, Case, break_off
+
+KERNELS: Any = SimpleNamespace(ready=lambda: None, close=lambda: None)
+
+
+class Running(sl.Operator):
+    """The sum of all values so far, tuple by tuple. A class needs no kernels."""
+
+    output = "k long, t long, v long"
+    time = "t"
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def process(self, tuples: pa.Table) -> pa.Table:
+        sums = self.total + np.cumsum(tuples.column("v").to_numpy())
+        self.total = int(sums[-1]) if len(sums) else self.total
+        return pa.table([tuples.column("k"), tuples.column("t"), pa.array(sums)], names=["k", "t", "v"])
+
+    def get_checkpoint(self) -> dict[str, Any]:
+        return {"total": self.total}
+
+    def restore_checkpoint(self, state: dict[str, Any]) -> None:
+        self.total = state["total"]
+
+
+class Replicated:
+    """A stream, the same operator over it twice, and operators over both."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
+        monkeypatch.setattr(OperatorJob, "_run_tasks", Case._run_tasks)
+        monkeypatch.setattr(ProcessingElement, "start", lambda element, _spark: element)
+        self.folder = folder
+        self.input, self.beside = (
+            Log.create(LocalStorage(folder / name), item_spec(2, name=f"{name}{abs(hash(folder))}"))
+            for name in ("input", "beside")
+        )
+
+    def write(self, first: int, end: int) -> None:
+        for log in (self.input, self.beside):
+            append_items(log, {p: [(p, t, t) for t in range(first, end)] for p in range(2)})
+            quiet.pass_time(log, end, "run")
+
+    def job(self, operator: Any, name: str) -> Any:
+        """The operator at work, as `start` has it."""
+        element = operator.start(None, str(self.folder / name))
+        logs, members = element._chosen()
+        element.require_fit([log.spec.id for log in logs])
+        return element.job(SimpleNamespace(sparkContext=CONTEXT), logs, KERNELS, frozenset(), members)
+
+    def replica(self, name: str) -> None:
+        """One of the two takes in what there is."""
+        catch_up(self.job(sl.stream(str(self.folder / "input")).apply(Running()), name))
+
+    def replicas(self) -> sl.Replicas:
+        return sl.replicas(str(self.folder / "one"), str(self.folder / "other"), patience="20 ms")
+
+    def results(self, name: str) -> list[Any]:
+        log = Log.open(LocalStorage(self.folder / name))
+        tables = [only_results(t) for p in range(2) for t in log.read(p, columns=list(log.spec.columns))]
+        return [row for table in tables for row in table.select(list(log.spec.columns)).to_pylist()]
+
+
+def catch_up(job: Any) -> list[Any]:
+    reports: list[Any] = []
+    job.catch_up(Writer("query", "run", 0), lambda: True, reports.append)
+    return reports
+
+
+@pytest.fixture
+def replicated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replicated:
+    made = Replicated(tmp_path, monkeypatch)
+    made.write(0, 20)
+    for name in ("one", "other"):
+        made.replica(name)
+    return made
+
+
+def total(over: Any) -> Any:
+    return over.apply(Running())
+
+
+def lost_for_good(made: Replicated) -> None:
+    shutil.rmtree(made.folder / "one")
+
+
+def out_of_reach(made: Replicated) -> None:
+    break_off(made.folder / "one")
+
+
+@pytest.mark.parametrize("lose", [lost_for_good, out_of_reach])
+def test_an_operator_over_replicas_alone_goes_on_with_the_other(
+    replicated: Replicated, lose: Callable[[Replicated], None]
+) -> None:
+    job = replicated.job(total(replicated.replicas()), "behind")
+    assert isinstance(job, ReplicaJob)
+    assert catch_up(job)
+    assert consumers(replicated, "one") == consumers(replicated, "other") != []
+    lose(replicated)
+    replicated.write(20, 40)
+    replicated.replica("other")
+    time.sleep(0.03)  # so long one that stands still is believed
+    job.inputs.refresh()
+    assert job.inputs.places[0].url.endswith("/other")
+    assert job.time_has_passed()
+    assert catch_up(job)
+    assert not job.time_has_passed()
+    again = replicated.job(total(replicated.replicas()), "behind")  # as another program
+    replicated.write(40, 60)
+    replicated.replica("other")
+    catch_up(again)
+    calm = replicated.job(total(sl.stream(str(replicated.folder / "other"))), "calm")
+    catch_up(calm)
+    assert replicated.results("behind") == replicated.results("calm")
+    assert len(replicated.results("behind")) == 2 * 60
+
+
+def consumers(made: Replicated, name: str) -> list[str]:
+    return [c.name for c in consumer_registry.consumers(Log.open(LocalStorage(made.folder / name)))]
+
+
+@pytest.mark.parametrize("lose", [break_off, shutil.rmtree, lambda path: shutil.rmtree(path / "blocks")])
+def test_a_replica_that_is_lost_in_the_middle_of_a_step_is_left_for_another(
+    replicated: Replicated, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None]
+) -> None:
+    job = replicated.job(total(replicated.replicas()), "behind")
+    first = Path(job.inputs.logs[0].storage.url)
+    steps, blocks = [], job.inputs.blocks
+
+    def lost_now(step: Any) -> Any:
+        found = blocks(step)
+        if not steps:
+            lose(first)  # the driver has seen its blocks, no task has
+        steps.append(step)
+        return found
+
+    monkeypatch.setattr(job.inputs, "blocks", lost_now)
+    assert catch_up(job)
+    assert len(steps) == 4
+    assert job.inputs.places[0].url != str(first)
+    catch_up(replicated.job(total(sl.stream(job.inputs.places[0].url)), "calm"))
+    assert replicated.results("behind") == replicated.results("calm") != []
+
+
+def test_a_stream_that_has_begun_anew_in_the_middle_of_a_recovery_is_left_for_another(
+    replicated: Replicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = replicated.job(total(replicated.replicas()).checkpoint(sl.instant("1 h")), "behind")
+    for first_time in (20, 40):
+        assert catch_up(before)
+        replicated.write(first_time, first_time + 20)
+        for name in ("one", "other"):
+            replicated.replica(name)
+    assert all(s.replay for s in before.output.state.standings)
+    job = replicated.job(total(replicated.replicas()).checkpoint(sl.instant("1 h")), "behind")
+    first, blocks = Path(job.inputs.logs[0].storage.url), job.inputs.blocks
+
+    def begun_anew(step: Any) -> Any:
+        found = blocks(step)
+        if job.inputs.places[0].url == str(first) and step.partition == 1:
+            shutil.rmtree(first)
+            replicated.job(sl.stream(str(replicated.folder / "input")).apply(Running()), first.name)
+        return found
+
+    for partition in range(2):  # what the first job has left in this process
+        LIVE.drop(str(default_folder(job.output.spec.id, partition)))
+    monkeypatch.setattr(job.inputs, "blocks", begun_anew)
+    assert catch_up(job)[-1]["recovered"]
+    assert job.inputs.places[0].url != str(first)
+    replicated.replica(first.name)
+    catch_up(replicated.job(total(sl.stream(str(first))), "calm"))
+    assert replicated.results("behind") == replicated.results("calm")
+
+
+def test_an_operator_waits_while_no_replica_has_what_it_has_taken_in(replicated: Replicated) -> None:
+    replicated.write(20, 40)
+    replicated.replica("one")
+    job = replicated.job(total(replicated.replicas()), "behind")
+    assert job.inputs.places[0].url.endswith("/one")
+    assert catch_up(job)
+    break_off(replicated.folder / "one")
+    job.inputs.refresh()
+    assert not job.inputs.are_there  # the other has less
+    assert not job.time_has_passed()
+    assert catch_up(job) == []
+    assert job.lags["waits_for"].startswith("none of the 2 replicas can be read: replica 1: ")
+    with pytest.raises(StorageError, match="none of the 2 replicas can be read"):
+        replicated.job(total(replicated.replicas()), "behind")
+    replicated.replica("other")
+    job.inputs.refresh()
+    assert job.inputs.are_there
+    assert job.inputs.waiting(job.output.state.standings) == 0
+    assert job.lags == {}
+
+
+@pytest.mark.long
+def test_replicas_stand_beside_streams_in_unions_and_joins(replicated: Replicated) -> None:
+    beside = sl.stream(str(replicated.folder / "beside"))
+    joined = replicated.replicas().join(beside, within=3)
+    job = replicated.job(joined, "behind")
+    catch_up(job)
+    group, other = origins_of(job.output.spec.upstream)
+    assert [path.rpartition("/")[2] for path in group.replicas] == ["one", "other"]
+    assert other.replicas == ()
+    assert job.output.spec.format == 5
+    (mark, plain) = job.output.state.standings[0].marks.inputs
+    assert mark.replica is not None
+    assert plain.replica is None
+    calm = replicated.job(sl.stream(str(replicated.folder / "one")).join(beside, within=3), "calm")
+    catch_up(calm)
+    assert replicated.results("behind") == replicated.results("calm") != []
+
+
+def test_an_output_is_good_for_these_replicas_only(replicated: Replicated) -> None:
+    catch_up(replicated.job(total(replicated.replicas()), "behind"))
+    with pytest.raises(StreamMismatchError, match="its input is"):
+        replicated.job(total(sl.stream(str(replicated.folder / "one"))), "behind")
+    with pytest.raises(OptionError, match="into the stream that it reads"):
+        replicated.job(total(replicated.replicas()), "other")
+
+
+def test_what_cannot_be_is_refused(replicated: Replicated) -> None:
+    found = replicated.replicas()
+    with pytest.raises(OptionError, match="has no bound of its own yet"):
+        found.join(sl.stream(str(replicated.folder / "beside")), within=3).availability("1 s")
+    with pytest.raises(OptionError, match="are the same stream"):
+        sl.union(found, replicated.replicas())
+    for name in ("few", "others"):
+        over = sl.stream(str(replicated.folder / "input")).window(sl.count_window(2)).aggregate(n=sl.count_all())
+        replicated.job(over, name)
+    counted = sl.replicas(str(replicated.folder / "few"), str(replicated.folder / "others"))
+    with pytest.raises(OptionError, match="holds results of count windows"):
+        total(counted)
