@@ -21,7 +21,7 @@ from strandline.availability.replica_check import require_still_there
 from strandline.availability.replica_input import ReplicaInput
 from strandline.availability.replica_set import MISSING, ReplicaSet
 from strandline.checkpoint.policy import cec, instant
-from strandline.errors import StorageError
+from strandline.errors import CorruptionError, StorageError
 from strandline.log import consumer_registry, retention
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
@@ -48,7 +48,7 @@ from tests.simulation.chained_operators import (
 )
 from tests.simulation.failing_inputs import FailingInputs, ReachableFolder
 from tests.simulation.machines import Folder, Machine
-from tests.simulation.operator_world import require, small_index, small_state
+from tests.simulation.operator_world import Violation, require, small_index, small_state
 from tests.simulation.replicas_world import PATIENCE, TICK_US, ReplicasWorld
 from tests.simulation.simulated_keyed import SimulatedKeyed, runs, totals
 from tests.simulation.simulated_operators import (
@@ -129,13 +129,13 @@ class Life:
         for other in self.others:
             other.refresh()
         inputs = (log, *self.others)
-        batches_.require_same_inputs(inputs, self.output.state)
         element = Element(definition, world.policy, "set_aside", rng.choice([3, 20, 100_000]), replicas=frozenset({0}))
         writer = Writer("query", f"run{world.lives}", world.ticks)
         name, is_lost = self._name_of(log), world.may_fail and rng.random() < 0.2
         if is_lost:
             world.network.cut_off.add(name)
         try:
+            batches_.require_same_inputs(inputs, self.output.state)
             batches_.run_batch(
                 element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock
             )
@@ -173,18 +173,25 @@ class Life:
     def register(self) -> None:
         """Replicas keep what is needed; some drop all that is not."""
         self.input.register(CONSUMER, self.marks, 0)
-        log = self.input.log
-        if log is not None and self.marks and self.world.behind.definition.kind in ("aggregate", "join", "barrier"):
-            found = current_windows(self.output, (log, *self.others), intake_of)
-            require(found.num_rows == sum(s.open for s in self.output.state.standings), "other windows are open")
+        self._look_at_windows()
         for log in self.replicas.logs:
             with suppress(*MISSING):
                 if log is not None and self.world.rng.random() < 0.5 and self.marks:
                     require_still_there(log)
-                    (own,) = [c for c in consumer_registry.consumers(log) if c.name == CONSUMER]
-                    needed = dict(enumerate(own.needs))
-                    starts = log.state.starts
-                    self.world.dropped += retention.truncate(log, before_offset=needed) != starts
+                    for own in consumer_registry.consumers(log):  # none, if it could not be told
+                        needed, starts = dict(enumerate(own.needs)), log.state.starts
+                        self.world.dropped += retention.truncate(log, before_offset=needed) != starts
+
+    def _look_at_windows(self) -> None:
+        """Somebody looks at the open windows, in the replica that is read now."""
+        log = self.input.log
+        if log is None or not self.marks or self.world.behind.definition.kind not in ("aggregate", "join", "barrier"):
+            return
+        try:
+            found = current_windows(self.output, (log, *self.others), intake_of)
+        except CorruptionError as problem:
+            raise Violation(f"the open windows cannot be told: {problem}") from problem  # nothing rots here
+        require(found.num_rows == sum(s.open for s in self.output.state.standings), "other windows are open")
 
 
 class ReplicaInputWorld(ReplicasWorld):
@@ -218,12 +225,17 @@ class ReplicaInputWorld(ReplicasWorld):
         group = Origin(group_of(self.spec("any")), names[0], names)
         origins = [group, *(Origin(log.spec.id, log.spec.id) for log in beside)]
         spec = stream_definition.output_spec(self.behind.definition, first)
-        return replace(spec, id=NAME, upstream=upstream_of(origins), created_us=0)
+        # Where streams come from Spark, an operator's key is that of its inputs; here it may have one of its own.
+        key = getattr(self.behind, "key", first.key)
+        return replace(spec, id=NAME, key=key, upstream=upstream_of(origins), created_us=0)
 
     def saw(self, stream: str) -> None:
-        """A replica was chosen."""
-        self.changes += bool(self._seen) and stream != self._seen
+        """A replica was chosen; who is given another one may have to recover from that."""
+        is_changed = bool(self._seen) and stream != self._seen
+        self.changes += is_changed
         self._seen = stream
+        if is_changed and self.rng.random() < 0.5:
+            self._lose_machines()
 
     @property
     def is_done(self) -> bool:
@@ -261,6 +273,9 @@ class ReplicaInputWorld(ReplicasWorld):
 
     def _die(self) -> None:
         self.life = None
+        self._lose_machines()
+
+    def _lose_machines(self) -> None:
         for machine in self.own_machines:
             if self.rng.random() < 0.5:
                 machine.lose()

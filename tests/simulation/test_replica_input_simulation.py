@@ -20,12 +20,12 @@ from strandline.log.log import Log
 from strandline.processing import input_marks, serialised_intake
 from tests.simulation import replica_input_world
 from tests.simulation.operator_world import Violation
+from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 from tests.simulation.test_planted_availability_defects import instead_of
 
 SEEDS = (0, 30, 10_000)
-WORKERS = 2
 TRIED = 60
 """So many seeds at the most until a planted defect is found."""
 
@@ -35,25 +35,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         parametrize(metafunc, SEEDS, a_test=100)
 
 
-def run_here(seeds: range) -> None:
-    """Runs the seeds one by one."""
-    for seed in seeds:
-        with table_codec():
-            try:
-                replica_input_world.run(seed)
-            except BaseException as problem:
-                again = f"python -m pytest tests/simulation/test_replica_input_simulation.py --seed {seed}"
-                raise AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}") from problem
-
-
 def test_an_operator_over_replicas_gives_what_one_over_a_single_stream_gives_whichever_of_them_it_reads(
     seeds: range, workers: Executor
 ) -> None:
-    if len(seeds) < 10:
-        run_here(seeds)
-        return
-    for done in [workers.submit(run_here, seeds[i::WORKERS]) for i in range(WORKERS)]:
-        done.result()
+    run_seeds(run, seeds, workers)
+
+
+def run(seed: int) -> None:
+    """Runs the seed as it is here."""
+    with table_codec():
+        replica_input_world.run(seed)
 
 
 def renamed(_before: Any, mark: InputMark, log: Log, _partition: int) -> InputMark:
@@ -78,8 +69,8 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 def test_a_planted_defect_is_found(name: str) -> None:
     for seed in range(TRIED):
         try:
-            with DEFECTS[name](), table_codec():
-                replica_input_world.run(seed)
+            with DEFECTS[name]():
+                run(seed)
         except (StrandlineError, Violation):
             return
     pytest.fail(f"{TRIED} seeds did not find it")
