@@ -12,6 +12,7 @@ import pytest
 import strandline as sl
 from strandline.availability.promise import Promise
 from strandline.clock import ManualClock
+from strandline.errors import StorageError
 from strandline.log import quiet
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -66,12 +67,20 @@ class Case:
 
     def started(self, promise: Promise | None) -> Any:
         places = [Place(str(one)) for one in self.folders]
-        logs, unopened = lost_inputs.open_inputs(places, [log.spec for log in self.inputs])
+        logs, unopened = [], set()
+        for number, place in enumerate(places):
+            try:
+                logs.append(lost_inputs.opened(place))
+            except StorageError:
+                logs.append(Log(place.storage(), self.inputs[number].spec))
+                unopened.add(number)
         inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
         output = Log.open(self.place.storage(), self.clock)
         kind = OperatorJob if promise is None else AvailableJob
         job = kind(CONTEXT, Element(self.definition, self.policy), inputs, (self.place, output), HOUSEKEEPING)
-        return job.promises(promise, unopened) if isinstance(job, AvailableJob) and promise is not None else job
+        if isinstance(job, AvailableJob) and promise is not None:
+            job.promises(promise, frozenset(unopened))
+        return job
 
     def write(self, number: int, first: int, end: int) -> None:
         append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})

@@ -55,6 +55,15 @@ class StrandlineError(Exception):
             lines.append(f"  to do: {self.todo}")
         return "\n".join(lines)
 
+    def lies_in(self, url: str) -> bool:
+        """Whether it happened in the stream at this address, or to something below it.
+
+        >>> StorageError("no answer", where="streams/a/commits/1.json").lies_in("streams/a")
+        True
+        """
+        url = url.rstrip("/")
+        return self.where.startswith(url) and self.where[len(url) :][:1] in ("", "/", ",", " ")
+
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross from Spark's workers to the driver by pickle; keyword arguments need help.
         return (_rebuild, (type(self), self.what, self.where, self.todo))

@@ -10,8 +10,8 @@ once and in order; and it gets to the end as long as one replica lives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from random import Random
 
@@ -62,14 +62,14 @@ NAME = "behind"
 CONSUMER = consumer_registry.operator_name(NAME)
 
 
-def run(seed: int) -> ReplicaInputWorld:
-    """Runs the seed; returns the world as it is in the end."""
+def run(seed: int, begin: Callable[[ReplicaInputWorld], Life] | None = None) -> ReplicaInputWorld:
+    """Runs the seed; returns the world as it is in the end. The operator has the lives that `begin` gives it."""
     rng = Random(seed)
     with small_index(Random(seed)), small_state(Random(seed)):
         upstream = some_upstream(rng)
         is_alone = not isinstance(upstream, SimulatedJoin) and rng.random() < 0.5
         behind = _some_operator_alone(rng, upstream) if is_alone else some_operator_over(rng, upstream)
-        world = ReplicaInputWorld(rng, upstream, behind)
+        world = ReplicaInputWorld(rng, upstream, behind, begin or Life)
         with world.named():
             world.run()
         return world
@@ -104,6 +104,7 @@ class Life:
         self.replicas = ReplicaSet(openers, clock=world.clock, patience_us=PATIENCE * TICK_US)
         self.input = ReplicaInput(self.replicas)
         logs = world.beside.logs if world.beside else ()
+        self.storage = storage
         self.others = tuple(Log.open(Folder(storage, log.spec.id), world.clock) for log in logs)
         Log.create(Folder(storage, NAME), world.spec_behind, world.clock)
         self.output = Log.open(Folder(storage, NAME), world.clock)
@@ -122,32 +123,39 @@ class Life:
         """Chooses a replica, takes in some of what is new."""
         world, rng = self.world, self.world.rng
         definition = world.behind.definition
-        log = self._chosen()
+        log = self.chosen()
         if log is None:
             return
-        world.saw(log.spec.id)
         for other in self.others:
             other.refresh()
         inputs = (log, *self.others)
         element = Element(definition, world.policy, "set_aside", rng.choice([3, 20, 100_000]), replicas=frozenset({0}))
         writer = Writer("query", f"run{world.lives}", world.ticks)
-        name, is_lost = self._name_of(log), world.may_fail and rng.random() < 0.2
+        with self.perhaps_lost(log):
+            try:
+                batches_.require_same_inputs(inputs, self.output.state)
+                batches_.run_batch(
+                    element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock
+                )
+            except MISSING as problem:
+                if not self.input.bears(problem):
+                    raise
+                world.borne += 1
+
+    @contextmanager
+    def perhaps_lost(self, log: Log | None) -> Iterator[None]:
+        """Now and then the replica that was chosen cannot be read a moment later."""
+        world, name = self.world, self._name_of(log)
+        is_lost = world.may_fail and world.rng.random() < 0.2
         if is_lost:
             world.network.cut_off.add(name)
         try:
-            batches_.require_same_inputs(inputs, self.output.state)
-            batches_.run_batch(
-                element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock
-            )
-        except MISSING as problem:
-            if not self.input.bears(problem):
-                raise
-            world.borne += 1
+            yield
         finally:
             if is_lost:
                 world.network.cut_off.discard(name)
 
-    def _chosen(self) -> Log | None:
+    def chosen(self) -> Log | None:
         """A replica; now and then another one than the one before."""
         rng, cut_off, name = self.world.rng, self.world.network.cut_off, self._name_of(self.input.log)
         is_away = rng.random() < 0.2 and name not in cut_off
@@ -156,6 +164,8 @@ class Life:
         log = self.input.choose(self.marks, 0)
         if is_away:
             cut_off.discard(name)
+        if log is not None:
+            self.world.saw(log.spec.id)
         return log
 
     @staticmethod
@@ -169,6 +179,9 @@ class Life:
             found.append(steps_.run(s, element, Logs(self.output, inputs), cache, self.world.clock))
             self.world.recoveries += found[-1].recovery is not None
         return found
+
+    def check_end(self) -> None:
+        """All is over: what must hold beside that results are right."""
 
     def register(self) -> None:
         """Replicas keep what is needed; some drop all that is not."""
@@ -187,6 +200,7 @@ class Life:
         log = self.input.log
         if log is None or not self.marks or self.world.behind.definition.kind not in ("aggregate", "join", "barrier"):
             return
+        require_still_there(log)  # it may have lost its disk a moment ago
         try:
             found = current_windows(self.output, (log, *self.others), intake_of)
         except CorruptionError as problem:
@@ -197,9 +211,16 @@ class Life:
 class ReplicaInputWorld(ReplicasWorld):
     """As that, with an operator where the reader is."""
 
-    def __init__(self, rng: Random, upstream: SimulatedOperator, behind: SimulatedOperator) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        upstream: SimulatedOperator,
+        behind: SimulatedOperator,
+        begin: Callable[[ReplicaInputWorld], Life],
+    ) -> None:
         super().__init__(rng, upstream)
         self.behind = behind
+        self._begin = begin
         self.beside: FailingInputs | None = None
         if behind.inputs > 1:
             create = self._create
@@ -258,7 +279,7 @@ class ReplicaInputWorld(ReplicasWorld):
         try:
             if self.life is None:
                 self.lives += 1
-                self.life = Life(self)
+                self.life = self._begin(self)
             self.life.tick()
             if self.rng.random() < 0.2:
                 with suppress(*MISSING):
@@ -286,6 +307,8 @@ class ReplicaInputWorld(ReplicasWorld):
             right = self.behind.expected(self._taken_in(p), END_OF_TIME).results
             found = published_results(output, p)
             require(found.equals(right), "partition", p, "has", found.to_pylist(), "and not", right.to_pylist())
+        assert self.life is not None
+        self.life.check_end()
 
     def _taken_in(self, partition: int) -> Placed:
         """All that there was, in the serialised order: results as one operator makes them to which nothing happens."""

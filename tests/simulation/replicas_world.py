@@ -220,6 +220,7 @@ class ReplicasWorld:
         """Names of attempts are numbers; steps stop where they want, or not."""
         unique = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=self.unique()))
         windows_max = self.rng.choice([5, 1 << 20])
+        self.is_fast = windows_max > 5
         with (
             mock.patch.object(ticks, "uuid", unique),
             mock.patch.object(time_slices, "uuid", unique),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from strandline.availability.watch import Sight, Watch
+from strandline.availability.watch import Arrival, Sight, Watch
 from strandline.errors import StorageError
 from strandline.log.guesses import Guesses, guessed_until, passed_by, undone_until
 from strandline.log.input_mark import Marks
@@ -14,9 +14,39 @@ from strandline.processing.input_stream import blocks_between, guess_blocks
 from strandline.units import END_OF_TIME
 
 
-def look(inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch) -> list[Sight]:
-    """Refreshes the inputs; what each of them shows since the last look. One that fails is not reachable."""
-    return [_sight(log, number, marks, watch) for number, log in enumerate(inputs)]
+def look(
+    inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch, but: Set[int] = frozenset()
+) -> tuple[Watch, list[Sight]]:
+    """Refreshes the inputs, `but` for some; what each of them shows since the last look. One that fails, and those, are
+    not reachable. An input may be another replica than it was at the last look: the watch is as that one has it."""
+    for number in _changed(inputs, watch) - but:
+        watch = watch.changed_over(number, _arrived(inputs[number], number, marks, watch.arrivals[number]))
+    known = watch.streams or ("",) * len(inputs)
+    streams = (known[n] if n in but else log.spec.id for n, log in enumerate(inputs))
+    watch = replace(watch, streams=tuple(streams))
+    unseen = Sight(None, is_reachable=False)
+    return watch, [unseen if n in but else _sight(log, n, marks, watch) for n, log in enumerate(inputs)]
+
+
+def _changed(inputs: Sequence[Log], watch: Watch) -> set[int]:
+    """The numbers of inputs that are other streams than those that were looked at before."""
+    pairs = zip(watch.streams, inputs, strict=False)
+    return {number for number, (stream, log) in enumerate(pairs) if stream not in ("", log.spec.id)}
+
+
+def _arrived(log: Log, number: int, marks: Sequence[Marks], seen: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """What has arrived of a replica that is read from now on, since when: results as those of the one before, as far as
+    it is complete. What lies beyond arrives again."""
+    boundary = log.state.boundary
+    if boundary is None:
+        return ()
+    found = [one for one in seen if one.boundary <= boundary]
+    beyond = next((one for one in seen if one.boundary > boundary), None)
+    since = found[-1].boundary if found else None
+    if beyond is not None and since != boundary:
+        latest = _last([_latest(log, number, p, m, since, boundary) for p, m in enumerate(marks)])
+        found.append(replace(beyond, boundary=boundary, latest=latest))
+    return tuple(found)
 
 
 def _sight(log: Log, number: int, marks: Sequence[Marks], watch: Watch) -> Sight:

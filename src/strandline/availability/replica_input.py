@@ -21,8 +21,6 @@ from strandline.units import END_OF_TIME
 
 RETRY_US = 1_000_000
 """A replica that failed in a step is left alone for so long."""
-_BEHIND_A_URL = ("", "/", ",", " ")
-"""What may follow an address where an error says it."""
 
 
 class ReplicaInput:
@@ -100,8 +98,7 @@ class ReplicaInput:
         """Leaves the replica that is read alone for a while, if the problem of a step lies there; whether it does."""
         if self._log is None or self._current is None or not isinstance(problem, MISSING):
             return False
-        url = self._log.storage.url.rstrip("/")
-        if not problem.where.startswith(url) or problem.where[len(url) :][:1] not in _BEHIND_A_URL:
+        if not problem.lies_in(self._log.storage.url):
             return False
         self._set.lose(self._current, problem)
         self._alone_until_us[self._current] = self._set.clock.now_us() + RETRY_US

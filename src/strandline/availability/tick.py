@@ -14,6 +14,7 @@ from strandline.availability.decision import Decision, Situation, decide, ended
 from strandline.availability.fork import Caches, Forked, ForkStep
 from strandline.availability.inputs_at_sight import look
 from strandline.availability.promise import Promise
+from strandline.availability.replica_set import MISSING
 from strandline.availability.watch import Watch
 from strandline.clock import Clock
 from strandline.errors import StorageError
@@ -88,10 +89,17 @@ def run(
             raise
         return Worked(done, None)  # to be made anew, it would have needed what cannot be read
     except Exception as problem:  # a guess that fails must not keep anybody from results
+        if _lies_in_a_replica(problem, element, fork_logs or logs):
+            raise  # another one has the same
         return Worked(done, None, f"{type(problem).__name__}: {problem}"[:PROBLEM_CHARS_MAX])
     finally:
         caches.stable.close()
         caches.fork.close()
+
+
+def _lies_in_a_replica(problem: Exception, element: Element, logs: Logs) -> bool:
+    urls = (logs.inputs[number].storage.url for number in element.replicas)
+    return isinstance(problem, MISSING) and any(problem.lies_in(url) for url in urls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Operation:
     output: Log
     clock: Clock
     unreadable: frozenset[int] = frozenset()
-    """Inputs that cannot be read whatever the look says: a task has just failed to."""
+    """Inputs at which it does not look: a task has just failed to read them, or no replica has what was taken in."""
 
     def tick(self, watch: Watch, run_all: Callable[[Sequence[Work]], Sequence[Worked]], writer: Writer) -> Ticked:
         """Looks, decides, does what is to be done and publishes it; what the driver has to remember for the next."""
@@ -116,11 +124,12 @@ class Operation:
 
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
-        base, marks, now_us = self.output.state, marks_of(self.inputs, self.output.state), self.clock.now_us()
+        base, now_us = self.output.state, self.clock.now_us()
+        marks = marks_of(self.inputs, base, self.element.replicas, self.unreadable)
         taken = taken_in_until(base.standings)
-        watch = watch.looked(look(self.inputs, marks, watch), now_us, taken, self.promise.bound_us, base.outage)
+        watch, sights = look(self.inputs, marks, watch, self.unreadable)
+        watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=now_us)
-        watch = replace(watch, unreachable=watch.unreachable | self.unreadable)
         batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
         catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up)

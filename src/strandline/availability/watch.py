@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from strandline.availability.passed_guesses import Places, looked_past
 from strandline.log.guesses import Guesses, Passed, guessed_until, guesses_of, undone_until
@@ -65,6 +66,8 @@ class Watch:
     """Of each input, where its last undo was."""
     passed: tuple[tuple[Places, ...], ...] = ()
     """Of each input, per partition, places in its guesses."""
+    streams: tuple[str, ...] = ()
+    """Of each input, the stream that was looked at; empty before the first look."""
 
     @classmethod
     def fresh(cls, inputs: int) -> Watch:
@@ -157,7 +160,22 @@ class Watch:
             sight.undone if sight.is_reachable or not self.undone else self.undone[number]
             for number, sight in enumerate(sights)
         ]
-        return Watch(tuple(found), unreachable, tuple(guesses), tuple(undone), tuple(places))
+        return Watch(tuple(found), unreachable, tuple(guesses), tuple(undone), tuple(places), self.streams)
+
+    def changed_over(self, number: int, arrivals: tuple[Arrival, ...]) -> Watch:
+        """As it is when an input is read from another replica, of which this has arrived: what was seen of the guesses
+        of the one before says nothing of this one's."""
+
+        def without(every: tuple[tuple[Any, ...], ...], now: tuple[Any, ...] = ()) -> tuple[tuple[Any, ...], ...]:
+            return (*every[:number], now, *every[number + 1 :]) if every else ()
+
+        return replace(
+            self,
+            arrivals=without(self.arrivals, arrivals),
+            guesses=without(self.guesses),
+            undone=without(self.undone),
+            passed=without(self.passed),
+        )
 
     def _places(self, number: int, sight: Sight, before: Outage | None) -> tuple[Places, ...]:
         """The places in an input's guesses that are of use after one more look."""

@@ -226,7 +226,7 @@ def next_batch(element: Element, inputs: Sequence[Log], output: LogState) -> Nex
 def require_same_inputs(inputs: Sequence[Log], output: LogState, but: Set[int] = frozenset()) -> None:
     """Raises if an input, `but` for some by their numbers, is not what was taken in: if it was put back."""
     if are_serialised(output.standings):
-        input_marks.require_same_inputs(inputs, marks_of(inputs, output), but)
+        input_marks.require_same_inputs(inputs, marks_of(inputs, output, but=but), but)
     elif output.standings:
         require_same_input(inputs[0], output)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from strandline.errors import ConflictError
 from strandline.log.input_mark import InputMark, Marks, Position, ReplicaMark
@@ -11,6 +12,9 @@ from strandline.log.log import Log
 from strandline.log.result_ordinals import first_kept_result, offset_of_result, results_between
 from strandline.processing.put_back import require_reached, require_seen
 from strandline.units import END_OF_TIME
+
+_PLACES: WeakKeyDictionary[Log, dict[tuple[int, str], tuple[int, int]]] = WeakKeyDictionary()
+"""By replica, for each partition and end of a mark: a number of results, and its offset, which is that for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +53,38 @@ def _fresh(log: Log, partition: int, *, is_replica: bool) -> InputMark:
     return InputMark(start, start, replica=ReplicaMark(log.spec.id, results, results))
 
 
-def in_logs(marks: Marks, inputs: Sequence[Log], partition: int) -> Marks:
+def in_logs(marks: Marks, inputs: Sequence[Log], partition: int, but: Set[int] = frozenset()) -> Marks:
     """The same place in the replicas that are read now, whichever were read when it was noted.
 
-    Raises `TruncatedError` if one of them does not keep what a replay needs.
+    Those `but`, by their numbers, cannot be read, and are left as they are noted. Raises `TruncatedError` if one of
+    the others does not keep what a replay needs.
     """
     if all(mark.replica is None or mark.replica.stream == log.spec.id for mark, log in _pairs(marks, inputs)):
         return marks
-    return replace(marks, inputs=tuple(_in_log(mark, log, partition) for mark, log in _pairs(marks, inputs)))
+    found = enumerate(_pairs(marks, inputs))
+    return replace(marks, inputs=tuple(m if n in but else _in_log(m, log, partition) for n, (m, log) in found))
 
 
 def _in_log(mark: InputMark, log: Log, partition: int) -> InputMark:
     """Of what was seen of another replica, nothing is known here: commits are cut otherwise."""
     if mark.replica is None or mark.replica.stream == log.spec.id:
         return mark
-    first, oldest = (offset_of_result(log, partition, n) for n in (mark.replica.first, mark.replica.oldest))
+    first = _offset(log, partition, "first", mark.replica.first)
+    oldest = _offset(log, partition, "oldest", mark.replica.oldest)
     return InputMark(first, oldest, replica=replace(mark.replica, stream=log.spec.id))
+
+
+def _offset(log: Log, partition: int, end: str, results: int) -> int:
+    """Where so many results end in a replica. It is asked in every tick until the operator moves, and may lie far back
+    behind what the replica has guessed since: so it is looked for once."""
+    known = _PLACES.setdefault(log, {})
+    ordinal, offset = known.get((partition, end), (-1, 0))
+    if ordinal != results:
+        offset = offset_of_result(log, partition, results)
+        if offset < log.state.ends[partition]:  # else it is the place of one that is to come
+            known[partition, end] = results, offset
+    log.require_kept(partition, offset)
+    return offset
 
 
 def oldest_in(log: Log, partition: int, mark: InputMark) -> int:

@@ -18,9 +18,14 @@ from strandline.processing.step import Done, Step
 from strandline.units import END_OF_TIME
 
 
-def marks_of(inputs: Sequence[Log], output: LogState, replicas: Set[int] = frozenset()) -> list[Marks]:
-    """Where the operator stands in its inputs, per partition; those with the numbers `replicas` are one of several."""
-    found = [in_logs(s.marks, inputs, p) for p, s in enumerate(output.standings) if s.marks is not None]
+def marks_of(
+    inputs: Sequence[Log], output: LogState, replicas: Set[int] = frozenset(), but: Set[int] = frozenset()
+) -> list[Marks]:
+    """Where the operator stands in its inputs, per partition; those with the numbers `replicas` are one of several.
+
+    Of these, those `but` cannot be read: marks are as they are noted.
+    """
+    found = [in_logs(s.marks, inputs, p, but) for p, s in enumerate(output.standings) if s.marks is not None]
     return found or fresh_marks(inputs, replicas)
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from strandline.availability.fork import Forked
 from strandline.availability.promise import Promise
+from strandline.availability.replica_set import MISSING
 from strandline.availability.tick import Operation, Work, Worked
 from strandline.availability.watch import Watch
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import StorageError, StreamMismatchError
+from strandline.errors import StorageError, StrandlineError, StreamMismatchError
 from strandline.log.block import Block
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -67,19 +68,21 @@ class AvailableJob(OperatorJob):
         """Whether there is anything to do, by one look: tuples that can be taken in, or a bound that has run out."""
         try:
             seen, tick = self._looking().next(self._seen)
-        except StorageError as problem:
-            self._lost.bear(problem, self._output_place)
+        except MISSING as problem:
+            self._bear(problem)
             return False
         if tick is None:  # else whoever does it looks again: what is not done was not seen
             self._seen = seen
         return tick is not None
 
     def _take_in(self, writer: Writer) -> Sequence[Done]:
-        """One tick; nothing done if nothing is to be done, or an input could not be read: then it is tried again."""
+        """One tick; nothing done if nothing is to be done, or an input could not be read: then it is tried again. What
+        failed with one replica is done with another at once."""
         try:
             ticked = self._looking().tick(self._seen, self._run_all, writer)
-        except StorageError as problem:
-            self._lost.bear(problem, self._output_place)
+        except MISSING as problem:
+            if self._bear(problem):
+                return self._take_in(writer)  # without that one, for a while: so this ends
             self._has_more = False
             return ()
         self._seen, self._forked = ticked.watch, ticked.forked
@@ -94,7 +97,18 @@ class AvailableJob(OperatorJob):
         return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
 
     def _looking(self) -> Operation:
-        return replace(self._operation, unreadable=self._lost.now())
+        self.inputs.choose()
+        return replace(self._operation, inputs=self.inputs.logs, unreadable=self._lost.now() | self.inputs.absent)
+
+    def _bear(self, problem: StrandlineError) -> bool:
+        """Notes what cannot be read: True of a replica, for which there may be another, False of an input, which is
+        missing. Raises the problem if it lies in neither, or if it is none of storage."""
+        if self.inputs.bears(problem):
+            return True
+        if not isinstance(problem, StorageError):
+            raise problem
+        self._lost.bear(problem, self._output_place)
+        return False
 
     def _require_same(self, number: int, log: Log) -> None:
         """Raises if an input that was not there at the start is not what the operator has taken in."""
@@ -126,5 +140,4 @@ class AvailableJob(OperatorJob):
 
     def _outage(self) -> dict[str, Any]:
         outage = self.output.state.outage or Outage(since_us=SYSTEM_CLOCK.now_us())  # nothing is published yet
-        names = [lag["name"] for lag in self.lags["inputs"]]
-        return outage_report(outage, names, self.output.spec.operator or {})
+        return outage_report(outage, self.inputs.names, self.output.spec.operator or {})

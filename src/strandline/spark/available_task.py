@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from strandline.availability import tick as ticks
 from strandline.availability.fork import Caches, ForkStep
+from strandline.availability.replica_set import MISSING
 from strandline.availability.tick import Work, Worked
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import StorageError, StrandlineError
@@ -59,19 +60,22 @@ class AvailableWork:
     common: OperatorWork
 
     def __call__(self, task: AvailableTask) -> Worked | Unread:
-        """What Spark calls on some machine; `Unread` if a storage fails, so that Spark does not try again."""
+        """What Spark calls on some machine; `Unread` if a storage, or a replica, fails, so that Spark does not try
+        again."""
         failpoint("task-begins")
         unpacked(self.common.kernels)
         try:
             return self._worked(_named(task.work), task.input_blocks)
-        except StorageError as problem:
+        except MISSING as problem:
+            if not isinstance(problem, StorageError) and not self.common.element.replicas:
+                raise
             return Unread(problem)
 
     def _worked(self, work: Work, input_blocks: Sequence[Sequence[Block]]) -> Worked:
         common = self.common
         output = Share(common.output.storage(), spec_of(common.output_spec))
         logs = Logs(output, self._shares(input_blocks), self._whole)
-        fork_logs = None if work.fork is None else Logs(output, self._there(work.fork), self._whole)
+        fork_logs = None if work.fork is None else self._fork_logs(output, work.fork)
         folders = (folder(output.spec.id, work.partition) for folder in (default_folder, fork_folder))
         caches = Caches(*map(StateCache, folders))
         try:
@@ -83,9 +87,16 @@ class AvailableWork:
         stable = worked.stable
         return replace(worked, stable=stable and replace(stable, standing=measured(stable.standing)))
 
-    def _whole(self) -> tuple[Log, tuple[Log, ...]]:
-        """Output and inputs as recovery can search them."""
-        return self.common.output.open(), tuple(opened(place) for place in self.common.inputs)
+    def _whole(self, unreachable: frozenset[int] = frozenset()) -> tuple[Log, tuple[Log, ...]]:
+        """Output and inputs as recovery can search them; raises if there is no replica to read of one of them."""
+        for number in self.common.element.replicas & unreachable:
+            raise log_errors.gone(self.common.inputs[number].url)  # whatever is there lacks what was taken in
+        inputs = tuple(opened(place) for place in self.common.inputs)
+        self.common.require_same_replicas(inputs)
+        return self.common.output.open(), inputs
+
+    def _fork_logs(self, output: Log, fork: ForkStep) -> Logs:
+        return Logs(output, self._there(fork), lambda: self._whole(fork.unreachable))
 
     def _shares(self, input_blocks: Sequence[Sequence[Block]]) -> tuple[Log, ...]:
         """The inputs with nothing but the blocks of a stable step."""
@@ -122,7 +133,7 @@ def _refreshed(place: Place, stream: str, seen: int) -> Log:
     except StrandlineError:
         log = None  # perhaps it was not looked at for so long that commits are gone
     log = log or opened(place)
-    if log.state.seq < seen:
+    if log.spec.id != stream or log.state.seq < seen:
         raise log_errors.gone(place.url)
     while len(_OPENED) >= _OPENED_MAX:
         _OPENED.pop(next(iter(_OPENED)))

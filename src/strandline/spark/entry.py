@@ -25,7 +25,7 @@ from strandline.spark.operator_batches import FusedBatches
 from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic, require_ready
-from strandline.spark.processing_element import ProcessingElement, QueryOptions
+from strandline.spark.processing_element import Opened, ProcessingElement, QueryOptions
 from strandline.spark.query import Query
 from strandline.spark.reprs import entry_html, entry_text
 from strandline.spark.shared_entry import EntryRun
@@ -163,7 +163,7 @@ class Entry(OperatorInput):
     def _following(self, operator: ProcessingElement) -> FollowingOperator:
         # With a handle of its own, because it reads the stream while another one is being appended to.
         spark = self._df.sparkSession
-        job = operator.job(spark, [self._place.open()])
+        job = operator.job(spark, Opened([self._place.open()]))
         url, given = operator.place.url.rstrip("/"), operator.query.name
         name = f"{given}: operator" if given else f"operator {url.rpartition('/')[2]}"
         events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._place.url}]")

@@ -5,7 +5,7 @@ Whatever keeps them away, a store that fails or a disk that is not mounted, is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from strandline.clock import stopwatch_s
 from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
@@ -71,15 +71,3 @@ def opened(place: Place) -> Log:
         return place.open()
     except (StreamNotFoundError, NotAStreamError) as problem:
         raise log_errors.gone(place.url) from problem
-
-
-def open_inputs(places: Sequence[Place], known: Sequence[spec.StreamSpec]) -> tuple[list[Log], frozenset[int]]:
-    """The inputs, and the numbers of those that cannot be opened: of these nothing but what they are is `known`."""
-    logs, unopened = [], set()
-    for number, (place, stream) in enumerate(zip(places, known, strict=True)):
-        try:
-            logs.append(opened(place))
-        except StorageError:
-            logs.append(Log(place.storage(), stream))
-            unopened.add(number)
-    return logs, frozenset(unopened)

@@ -97,17 +97,11 @@ class OperatorDescription(Generic[D]):
         the same.
         """
         promise = Promise.of(bound, failing, stabilizing, reconcile)
-        if len(self._inputs) < 2:
+        if len(self._inputs) < 2 and not self._replicas:
             raise OptionError(
                 "availability: an operator over one input waits for nobody",
                 where=self._inputs[0].input_place.url,
                 todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
-            )
-        if self._replicas:
-            raise OptionError(
-                "availability: an operator over replicas has no bound of its own yet",
-                where=self._inputs[min(self._replicas)].input_place.url,
-                todo="leave it out: it waits while none of them can be read; or build it on one of them, sl.stream(…)",
             )
         _require_replay(self._policy)
         return type(self)(self._inputs, self._definition, self._policy, promise)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from strandline.errors import NoAccessError, StorageError, StrandlineWarning
+from strandline.errors import NoAccessError, StorageError, StrandlineError, StrandlineWarning
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
 from strandline.log.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
@@ -38,11 +38,29 @@ class OperatorInputs:
         self._warned: set[str] = set()
         self._seen = self._ends()
 
+        self.absent: frozenset[int] = frozenset()
+        """The numbers of those of which no replica can be read that has what was taken in, as of the last look."""
+
+    @property
+    def names(self) -> list[str]:
+        """What people call them."""
+        return [lag.name for lag in input_lags(self.logs, ())]
+
+    def choose(self) -> None:
+        """Where there is a choice, decides what is read from now on: of a stream there is none."""
+
+    def bears(self, problem: StrandlineError) -> bool:
+        """Whether something else can be read from now on than that in which the problem of a step lies."""
+        return False
+
     def refresh(self) -> None:
         """Takes in what was published since."""
-        for log in self.logs:
+        self._refresh(range(len(self.logs)))
+
+    def _refresh(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
             with contextlib.suppress(*((StorageError,) if self._bears_failures else ())):
-                log.refresh()
+                self.logs[number].refresh()
 
     def have_grown(self) -> bool:
         """Takes in what was published since; whether there are tuples that were not there when all `are_seen`."""
@@ -103,8 +121,6 @@ class OperatorInputs:
         name = consumer_registry.operator_name(output.spec.id)
         for number, log in enumerate(self.logs):
             try:
-                if self._bears_failures and not log.storage.exists(KEY):
-                    continue
                 self._register(number, name, output, place.url, label)
             except NoAccessError as refused:
                 self._warn(log, place, refused)
@@ -115,6 +131,8 @@ class OperatorInputs:
     def _register(self, number: int, name: str, output: Log, writes: str, label: str) -> None:
         """Says it of one of the inputs."""
         log = self.logs[number]
+        if self._bears_failures and not log.storage.exists(KEY):
+            return
         if output.state.finished:
             consumer_registry.unregister(log, name)
         else:

@@ -212,6 +212,9 @@ class OperatorJob:
         if self._kernels is not None and not self._has_kernels:
             self._has_kernels = True
             self._work = replace(self._work, kernels=self._kernels.ready())
+        if self._work.element.replicas:  # others may be read than before
+            specs = tuple(log.spec.to_json() for log in self.inputs.logs)
+            self._work = replace(self._work, inputs=self.inputs.places, input_specs=specs)
         return self._work
 
     def _run_tasks(

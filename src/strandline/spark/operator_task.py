@@ -113,12 +113,16 @@ class OperatorWork:
     def _whole(self) -> tuple[Log, tuple[Log, ...]]:
         """Output and inputs as recovery can search them; raises if a replica is another than the driver has read."""
         inputs = tuple(place.open() for place in self.inputs)
+        self.require_same_replicas(inputs)
+        return self.output.open(), inputs
+
+    def require_same_replicas(self, inputs: Sequence[Log]) -> None:
+        """Raises `NotAStreamError` if an input that is a replica is another than the driver has read."""
         for number in self.element.replicas:
             if inputs[number].spec.id != spec_of(self.input_specs[number]).id:
                 raise NotAStreamError(
                     "another stream has begun here", where=self.inputs[number].url, todo="wait until it has caught up"
                 )
-        return self.output.open(), inputs
 
 
 @dataclass(frozen=True, slots=True)

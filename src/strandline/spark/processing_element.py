@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from strandline.availability.promise import Promise
@@ -37,7 +37,6 @@ from strandline.spark.available_job import AvailableJob
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.listener_events import observed
-from strandline.spark.lost_inputs import open_inputs
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
@@ -106,8 +105,8 @@ class ReplicatedInput(Input, Protocol):
     def places(self) -> tuple[Place, ...]:
         """Where they are."""
 
-    def replica_set(self) -> ReplicaSet:
-        """The replicas, opened; raises if none is there."""
+    def replica_set(self, bound_us: int | None = None) -> ReplicaSet:
+        """The replicas, opened, for somebody who may have a bound; raises if none is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,18 @@ class QueryOptions:
     """Of an entry point: finish the stream when all that is available is published."""
     promise: Promise | None = None
     """Of an operator over several inputs: how long their tuples wait for each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The inputs of an operator as it starts with them."""
+
+    logs: Sequence[Log]
+    """Of replicas, those that are read first."""
+    unopened: frozenset[int] = frozenset()
+    """The numbers of those of which nothing could be read: they are looked at when they are there."""
+    members: Mapping[int, ReplicaMember] = field(default_factory=dict)
+    """By number, who chooses among replicas."""
 
 
 class ProcessingElement:
@@ -169,35 +180,14 @@ class ProcessingElement:
             sources.stop()
             raise
 
-    def _chosen(self) -> tuple[list[Log], dict[int, ReplicaMember]]:
-        """The inputs, of replicas those that are read first, and who chooses; raises if one cannot be read."""
-        standings: Sequence[Standing] = ()
-        with contextlib.suppress(StreamNotFoundError):
-            standings = self.place.open().state.standings
-        logs, members = [], {}
-        for number, input_ in enumerate(self._inputs):
-            if not isinstance(input_, ReplicatedInput):
-                logs.append(input_.opened())
-                continue
-            members[number] = ReplicaMember(ReplicaInput(input_.replica_set()), input_.places)
-            found = members[number].chosen(standings, number)
-            if found is None:
-                raise members[number].input.nobody()
-            logs.append(found[1])
-        return logs, members
-
     def _start_query(
         self, spark: SparkSession, checkpoint: Place, sources: Sources, kernels: KernelShipping | None
     ) -> Query:
         query = self.query
-        if self._element.replicas:
-            logs, members = self._chosen()
-            unopened: frozenset[int] = frozenset()
-        else:
-            (logs, unopened), members = self._opened(), {}
-        self.require_fit([log.spec.id for log in logs])
+        opened = self._opened()
+        self.require_fit([log.spec.id for log in opened.logs])
         require_workers(spark)
-        job = self.job(spark, logs, kernels, unopened, members)
+        job = self.job(spark, opened, kernels)
         follows = query.trigger != AVAILABLE_NOW
         ticks = Ticks(spark)
         handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
@@ -208,23 +198,36 @@ class ProcessingElement:
         handler.runs_in(spark_query)
         return Query(spark_query, handler)
 
-    def _opened(self) -> tuple[list[Log], frozenset[int]]:
-        """The inputs, and the numbers of those that cannot be read, which an operator with a bound has taken in before:
-        it goes on without them. Raises if one cannot be read otherwise."""
-        try:
-            return [input_.opened() for input_ in self._inputs], frozenset()
-        except (StorageError, StreamNotFoundError, NotAStreamError):
-            if self._promise() is None or not self._has_worked:
-                raise
-            inputs = self._inputs
-            return open_inputs([one.input_place for one in inputs], [one.input_spec for one in inputs])
+    def _opened(self) -> Opened:
+        """The inputs; raises if one cannot be read, unless the operator has a bound and has taken it in before: then it
+        goes on without."""
+        standings, logs, unopened = self._standings, [], set()
+        members: dict[int, ReplicaMember] = {}
+        promise = self._promise()
+        for number, input_ in enumerate(self._inputs):
+            try:
+                if not isinstance(input_, ReplicatedInput):
+                    logs.append(input_.opened())
+                    continue
+                replicas = input_.replica_set(None if promise is None else promise.bound_us)
+                members[number] = ReplicaMember(ReplicaInput(replicas), input_.places)
+                found = members[number].chosen(standings, number)
+                if found is None:
+                    raise members[number].input.nobody()
+                logs.append(found[1])
+            except (StorageError, StreamNotFoundError, NotAStreamError):
+                if promise is None or not standings:
+                    raise
+                logs.append(Log(input_.input_place.storage(), input_.input_spec))
+                unopened.add(number)
+        return Opened(logs, frozenset(unopened), members)
 
     @property
-    def _has_worked(self) -> bool:
-        """Whether the operator has taken in anything yet; False if its own stream cannot be read either."""
+    def _standings(self) -> Sequence[Standing]:
+        """Where the operator stands; nothing if it has never worked, or its own stream cannot be read either."""
         with contextlib.suppress(StorageError, StreamError):
-            return bool(self.place.open().state.standings)
-        return False
+            return self.place.open().state.standings
+        return ()
 
     def require_fit(self, input_ids: Sequence[str]) -> None:
         """Raises if there is a stream already and it is not this operator's over these inputs."""
@@ -255,18 +258,13 @@ class ProcessingElement:
     def job(
         self,
         spark: SparkSession,
-        logs: Sequence[Log],
+        opened: Opened,
         kernels: KernelShipping | None = None,
-        unopened: frozenset[int] = frozenset(),
-        members: Mapping[int, ReplicaMember] | None = None,
     ) -> OperatorJob:
-        """The operator at work, its output stream created if there is none, its inputs kept from truncation.
-
-        Of `unopened` inputs nothing could be read; they are looked at when they are there. `members` has those that are
-        replicas, by their numbers.
-        """
+        """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
+        logs, unopened, members = opened.logs, opened.unopened, opened.members
         places = [input_.input_place for input_ in self._inputs]
-        for number, member in (members or {}).items():
+        for number, member in members.items():
             places[number] = member.places[member.input.current or 0]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
         require_same_inputs(logs, output.state, unopened)
@@ -282,19 +280,20 @@ class ProcessingElement:
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
         promise = self._promise()
-        kind = ReplicaJob if members else OperatorJob if promise is None else AvailableJob
-        inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
+        kind = AvailableJob if promise is not None else ReplicaJob if members else OperatorJob
+        bears = promise is not None
+        alone = OperatorInputs(places, logs, bears_failures=bears)
         job = kind(
             spark.sparkContext,
             self._element,
-            ReplicaInputs(places, logs, members, output) if members else inputs,
+            ReplicaInputs(places, logs, members, output, bears_failures=bears) if members else alone,
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,
             kernels,
         )
         if isinstance(job, AvailableJob) and promise is not None:
-            job.promises(promise, unopened)
+            job.promises(promise, unopened - members.keys())  # replicas are looked for by who chooses
         job.register()
         return job
 

@@ -39,30 +39,43 @@ def marks_in(standings: Sequence[Standing]) -> list[Marks]:
 
 
 class ReplicaInputs(OperatorInputs):
-    """Beside streams, replicas. While none of those can be read that has what was taken in, the operator waits."""
+    """Beside streams, replicas. While none of those can be read that has what was taken in, the operator waits, unless
+    it has a bound: then they are missing."""
 
     def __init__(
-        self, places: Sequence[Place], logs: Sequence[Log], members: Mapping[int, ReplicaMember], output: Log
+        self,
+        places: Sequence[Place],
+        logs: Sequence[Log],
+        members: Mapping[int, ReplicaMember],
+        output: Log,
+        *,
+        bears_failures: bool = False,
     ) -> None:
         """`places` and `logs` are those that were chosen at first; `members` has the replicas, by numbers of inputs."""
-        super().__init__(places, logs)
+        super().__init__(places, logs, bears_failures=bears_failures)
         self._members = dict(members)
         self._output = output
-        self.are_there = True
+        self.absent = frozenset(number for number, member in members.items() if member.input.log is None)
+
+    @property
+    def are_there(self) -> bool:
         """Whether there is a replica to read of each input that has some, as of the last look."""
+        return not self.absent
+
+    def choose(self) -> None:
+        """Decides which replicas are read from now on, and takes in what these have published."""
+        places, logs, absent = list(self.places), list(self.logs), set()
+        for number, member in self._members.items():
+            if found := member.chosen(self._output.state.standings, number):
+                places[number], logs[number] = found
+            else:
+                absent.add(number)
+        self.places, self.logs, self.absent = tuple(places), tuple(logs), frozenset(absent)
 
     def refresh(self) -> None:
         """Takes in what was published since, and chooses."""
-        self.are_there = True
-        places, logs = list(self.places), list(self.logs)
-        for number, log in enumerate(self.logs):
-            if number not in self._members:
-                log.refresh()
-            elif found := self._members[number].chosen(self._output.state.standings, number):
-                places[number], logs[number] = found
-            else:
-                self.are_there = False
-        self.places, self.logs = tuple(places), tuple(logs)
+        self.choose()
+        self._refresh(number for number in range(len(self.logs)) if number not in self._members)
 
     def have_grown(self) -> bool:
         """Whether there are tuples that were not there when all `are_seen`, and somebody to read them from."""
@@ -72,16 +85,16 @@ class ReplicaInputs(OperatorInputs):
         """Whether there is something to take in of which Spark knows nothing."""
         return self.are_there and super().time_has_passed(element, ours)
 
-    def bear(self, problem: StrandlineError) -> None:
-        """Leaves the replica alone for a while in which the problem lies; raises it if it lies elsewhere."""
+    def bears(self, problem: StrandlineError) -> bool:
+        """Leaves the replica alone for a while in which the problem lies; whether it lies in one."""
         output = self._output.storage.url
         for number, member in self._members.items():
             inner = output.startswith(f"{self.logs[number].storage.url.rstrip('/')}/")
-            if inner and problem.where.startswith(output):
+            if inner and problem.lies_in(output):
                 continue  # the output lies below the replica
             if member.input.bears(problem):
-                return
-        raise problem
+                return True
+        return False
 
     def waiting(self, standings: Sequence[Standing]) -> int:
         """How many tuples are not taken in, at most."""
@@ -94,14 +107,14 @@ class ReplicaInputs(OperatorInputs):
 
     @property
     def _waits_for(self) -> str:
-        nobody = [member.input.nobody() for member in self._members.values() if member.input.log is None]
+        nobody = [self._members[number].input.nobody() for number in sorted(self.absent)]
         return "; ".join(f"{one.what}: {one.where}" for one in nobody)
 
     def _here(self, standings: Sequence[Standing]) -> list[Standing]:
         """The same in the replicas that are read now; as they are noted, if these cannot tell."""
         try:
             return [
-                s if s.marks is None else replace(s, marks=in_logs(s.marks, self.logs, p))
+                s if s.marks is None else replace(s, marks=in_logs(s.marks, self.logs, p, self.absent))
                 for p, s in enumerate(standings)
             ]
         except MISSING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from strandline.availability.replica_set import MISSING
 from strandline.log.manifest import Writer
@@ -39,16 +39,15 @@ class ReplicaJob(OperatorJob):
             try:
                 return super()._take_in(writer)
             except MISSING as problem:
-                self.inputs.bear(problem)
+                if not self.inputs.bears(problem):
+                    raise
                 self.inputs.refresh()  # without that one, for a while: so this ends
         return ()
 
     def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
         tasks = [OperatorTask(step, self.inputs.blocks(step)) for step in steps]
-        specs = tuple(log.spec.to_json() for log in self.inputs.logs)
-        work = replace(self._with_kernels() if tasks else self._work, inputs=self.inputs.places, input_specs=specs)
         tuples = sum(task.tuples for task in tasks)
-        found = self._run_tasks(ReplicaWork(work), tasks, [s.partition for s in steps], tuples)
+        found = self._run_tasks(ReplicaWork(self._with_kernels()), tasks, [s.partition for s in steps], tuples)
         for one in found:
             if isinstance(one, Unread):
                 raise one.problem

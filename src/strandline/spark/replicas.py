@@ -59,8 +59,9 @@ class Replicas(OperatorInput):
         self._patience_us = patience_us
         self._set = self._opened()
 
-    def _opened(self) -> ReplicaSet:
-        return ReplicaSet([place.open for place in self._places], patience_us=self._patience_us)
+    def _opened(self, patience_us: int | None = None) -> ReplicaSet:
+        patience_us = self._patience_us if patience_us is None else patience_us
+        return ReplicaSet([place.open for place in self._places], patience_us=patience_us)
 
     def __repr__(self) -> str:
         spec = self._set.spec
@@ -89,9 +90,12 @@ class Replicas(OperatorInput):
         """Where they are."""
         return self._places
 
-    def replica_set(self) -> ReplicaSet:
-        """The replicas, opened; raises if none is there."""
-        return self._opened()
+    def replica_set(self, bound_us: int | None = None) -> ReplicaSet:
+        """The replicas, opened, for somebody who may have a bound; raises if none is there.
+
+        Who has one changes over in time: a replica that stands still is to be left before its results are missed.
+        """
+        return self._opened(self._patience_us if bound_us is None else min(self._patience_us, bound_us // 2))
 
     def opened(self) -> Log:
         """The best of them."""
