@@ -255,3 +255,38 @@ def test_an_operator_over_replicas_goes_on_when_one_vanishes_and_when_it_is_star
         spark, str(tmp_path / "calm-behind"), trigger="available-now"
     ).await_termination()
     assert results() == results("calm-behind")
+
+
+def test_guesses_of_replicas_go_through_an_operator_with_a_bound_whichever_of_them_vanishes(
+    replicated: Replicated, spark: Any, tmp_path: Path, eventually: Any
+) -> None:
+    replicated.write(0, 45)
+    for name in ("one", "other"):
+        replicated.start(name)
+        eventually((tmp_path / name / "stream.json").exists)
+
+    def over(stream: Any) -> Any:
+        return stream.window(sl.time_window(20)).aggregate(total=sl.sum("n"), many=sl.count_all())
+
+    def results(name: str = "behind") -> list[tuple[Any, ...]]:
+        return ordered(sl.stream(str(tmp_path / name)).read(spark, positions=True).collect(), "_offset")
+
+    bounded = over(replicated.replicas()).availability("2 s")
+    query = bounded.start(spark, str(tmp_path / "behind"), trigger="100 ms")
+    replicated.queries["behind"] = query
+    eventually(lambda: query.progress.get("waiting") == 0 and len(results()) == 2 * PARTITIONS)
+    assert query.progress["state"] == "STABLE"
+    replicated.write(45, 85, numbers=(0,))  # the south falls silent: both replicas guess
+    eventually(lambda: query.progress["state"] == "UP_FAILURE" and query.progress["tentative"] == 2 * PARTITIONS)
+    replicated.lose("one")
+    replicated.write(85, 125, numbers=(0,))
+    eventually(lambda: query.progress["tentative"] == 4 * PARTITIONS)
+    assert len(results()) == 2 * PARTITIONS
+    replicated.write(45, 125, numbers=(1,))
+    eventually(lambda: query.progress["state"] == "STABLE" and len(results()) == 6 * PARTITIONS)
+    assert query.progress["tentative"] == 0
+    assert sl.stream(str(tmp_path / "behind")).read(spark, tentative=True).where("_tentative").count() == 0
+    replicated.right()
+    calm = over(sl.stream(str(tmp_path / "calm")))
+    calm.start(spark, str(tmp_path / "calm-behind"), trigger="available-now").await_termination()
+    assert results() == results("calm-behind")
