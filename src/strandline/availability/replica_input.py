@@ -71,7 +71,7 @@ class ReplicaInput:
             return log
 
     def _left_alone(self) -> set[int]:
-        now_us = self._set.clock.now_us()
+        now_us = self._set.clock.steady_us()
         self._alone_until_us = {i: until for i, until in self._alone_until_us.items() if until > now_us}
         return set(self._alone_until_us)
 
@@ -104,7 +104,7 @@ class ReplicaInput:
         if not problem.where.startswith(url) or problem.where[len(url) :][:1] not in _BEHIND_A_URL:
             return False
         self._set.lose(self._current, problem)
-        self._alone_until_us[self._current] = self._set.clock.now_us() + RETRY_US
+        self._alone_until_us[self._current] = self._set.clock.steady_us() + RETRY_US
         self._current = self._log = None
         return True
 
