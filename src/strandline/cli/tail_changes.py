@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +96,7 @@ class _TextPrinter:
         """Rows in the order of their partition, run by run of one kind."""
         kinds = table.column(KIND).to_pylist()
         edges = [at for at in range(len(kinds)) if at == 0 or kinds[at] != kinds[at - 1]]
-        for first, end in zip(edges, [*edges[1:], len(kinds)], strict=True):
+        for first, end in itertools.pairwise([*edges, len(kinds)]):  # none if there are no rows
             self._show_run(partition, kinds[first], table.slice(first, end - first))
 
     def _show_run(self, partition: int, kind: str, run: pa.Table) -> None:
