@@ -212,7 +212,7 @@ def test_tail_of_what_has_no_results_yet_shows_the_state(*, as_json: bool) -> No
             output.append(told, STABLE, 10)
         show_changes(output.log, Chosen([0], ["window_end"], 10), console, follow=False, as_json=as_json)
         shown = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-        state = "STABLE since 1970-01-01 00:00:00 UTC" if told else "no bound: nothing is ever tentative"
+        state = "STABLE since 1970-01-01 00:00:00 UTC" if told else "nothing yet: the operator has published nothing"
         assert shown == ([] if as_json else [state])
 
 

@@ -132,11 +132,13 @@ class _TextPrinter:
 
     def _say_state(self, log: Log) -> None:
         outage = log.state.outage
-        now = (outage.state, outage.missing) if outage else ("no bound", ())
+        begins = outage is None and log.spec.operator is not None and not log.state.standings
+        now = (outage.state, outage.missing) if outage else ("nothing yet" if begins else "no bound", ())
         if now == self._said:
             return
         self._said = now
-        since = f" since {moment(outage.since_us)} UTC" if outage else ": nothing is ever tentative"
+        reason = ": the operator has published nothing" if begins else ": nothing is ever tentative"
+        since = f" since {moment(outage.since_us)} UTC" if outage else reason
         names = [self._inputs[i] if any(self._inputs[i : i + 1]) else f"input {i}" for i in now[1]]
         self._rows.say(f"{now[0]}{since}{', missing: ' if names else ''}{', '.join(names)}")
 
