@@ -45,7 +45,7 @@ class Case:
         self.clock = ManualClock(1_000_000)
         for module in (available_job, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
-        monkeypatch.setattr(lost_inputs, "stopwatch_s", lambda: self.clock.now_us() / 1e6)
+        monkeypatch.setattr(lost_inputs, "stopwatch_s", lambda: self.clock.steady_us() / 1e6)
         monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
         self.folders = [folder / name for name in ("north", "south")]
         self.inputs = [

@@ -17,7 +17,7 @@ from strandline.log.log import Log
 from strandline.log.outage import ForkStanding, Outage
 from strandline.log.results import Results
 from strandline.log.standing import Standing
-from strandline.log.storage.storage import create_once
+from strandline.log.storage.storage import Storage, create_once
 from strandline.log.tentative_results import changes, with_tentative
 from strandline.testing import MemoryStorage
 from tests.operator_streams import PLANS, output_spec
@@ -30,9 +30,10 @@ Story = Sequence[tuple[Kind, int]]
 class Output:
     """The stream of an operator that somebody writes by hand."""
 
-    def __init__(self) -> None:
+    def __init__(self, storage: Storage | None = None) -> None:
         self.clock = ManualClock(1)
-        self.log = Log.create(MemoryStorage(self.clock), output_spec(PLANS["tumbling time"]), self.clock)
+        there = storage or MemoryStorage(self.clock)
+        self.log = Log.create(there, output_spec(PLANS["tumbling time"]), self.clock)
 
     def block(self, kind: Kind, times: Sequence[int], first: int) -> Block:
         """Tuples of one kind."""
@@ -80,9 +81,9 @@ def fork(first: int, tuples: int, published: int) -> tuple[ForkStanding, ...]:
     return (ForkStanding(60, 9, 60, first, tuples, published, "attempt"),)
 
 
-def story() -> Output:
+def story(storage: Storage | None = None) -> Output:
     """A failure, its first correction and more guesses."""
-    output = Output()
+    output = Output(storage)
     output.append([(Kind.RESULT, 10), (Kind.G_OPEN, 20)], STABLE, 10)
     failing = Outage("UP_FAILURE", 6, (1,), forks=fork(0, 2, 2))
     output.append([(Kind.TENTATIVE, 20), (Kind.TENTATIVE, 30)], failing, 10)

@@ -17,7 +17,7 @@ from strandline.log.kinds import Kind
 from strandline.log.log import Log
 from strandline.log.outage import ForkStanding, Outage, State
 from strandline.log.standing import Standing
-from strandline.log.storage.storage import create_once
+from strandline.log.storage.storage import Storage, create_once
 from strandline.testing import MemoryStorage
 from tests.operator_streams import PLANS, output_spec
 
@@ -27,8 +27,8 @@ SPEC = output_spec(PLANS["tumbling time"], input_path="streams/input")
 class Written:
     """The stream of a replica, written by hand: windows are known by their ends."""
 
-    def __init__(self, name: str, **changed: Any) -> None:
-        self.storage = MemoryStorage(ManualClock(1))
+    def __init__(self, name: str, storage: Storage | None = None, **changed: Any) -> None:
+        self.storage = storage or MemoryStorage(ManualClock(1))
         self.log = Log.create(self.storage, replace(SPEC, id=name, **changed), ManualClock(1))
         self.is_reachable = True
 

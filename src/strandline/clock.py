@@ -10,7 +10,10 @@ class Clock(Protocol):
     """Wall-clock time and waiting, as the rest of the library sees them."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC."""
+        """Microseconds since 1970-01-01 UTC, for what is written and shown. Whoever sets the clock makes it jump."""
+
+    def steady_us(self) -> int:
+        """Microseconds since some moment before this process: how long something has waited. It never jumps."""
 
     def sleep(self, seconds: float) -> None:
         """Returns after that many seconds of this clock."""
@@ -22,6 +25,9 @@ class SystemClock:
     def now_us(self) -> int:
         return time.time_ns() // 1_000
 
+    def steady_us(self) -> int:
+        return time.monotonic_ns() // 1_000
+
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
@@ -32,16 +38,25 @@ class ManualClock:
     def __init__(self, now_us: int = 0, tick_us: int = 0) -> None:
         self._now_us = now_us
         self._tick_us = tick_us
+        self._jumped_us = 0
 
     def now_us(self) -> int:
         self._now_us += self._tick_us
         return self._now_us
+
+    def steady_us(self) -> int:
+        return self.now_us() - self._jumped_us
 
     def sleep(self, seconds: float) -> None:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
         """Moves the clock forward."""
+        self._now_us += round(seconds * 1_000_000)
+
+    def jump(self, seconds: float) -> None:
+        """Sets the wall clock, forward or back; no time passes."""
+        self._jumped_us += round(seconds * 1_000_000)
         self._now_us += round(seconds * 1_000_000)
 
 

@@ -87,7 +87,7 @@ class Outages:
         self.output = Log.open(LocalStorage(folder / "output"), clock)
         state, known = self.output.state, [log.state.boundary for log in self.inputs]
         states = [log.state for log in self.inputs]
-        self._watch = Watch.resumed(known, state.outage, clock.now_us(), PROMISE.bound_us, states)
+        self._watch = Watch.resumed(known, state.outage, clock.steady_us(), PROMISE.bound_us, states)
 
     def live(self, stages: Sequence[Stage]) -> None:
         """What happens in these stages."""

@@ -52,6 +52,7 @@ from strandline.processing.time_slices import marks_of
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.simulation.availability_witness import AvailabilityWitness
 from tests.simulation.chained_inputs import ChainedInputs
+from tests.simulation.clock_set_by_hand import set_the_clock
 from tests.simulation.delay_witness import DelayWitness
 from tests.simulation.failing_inputs import FailingInputs, ReachableFolder
 from tests.simulation.machines import Folder, Machine
@@ -246,7 +247,7 @@ class World:
         outage = self.output.state.outage
         known = [log.state.boundary for log in self.inputs]
         states = [log.state for log in self.inputs]
-        self.watch = Watch.resumed(known, outage, self.clock.now_us(), self.promise.bound_us, states)
+        self.watch = Watch.resumed(known, outage, self.clock.steady_us(), self.promise.bound_us, states)
         self.witness.begin()
         self.delays.begin(len(self.inputs))
 
@@ -288,6 +289,7 @@ class World:
         self.ticks += 1
         if not self.is_upstream:
             self.clock.advance(TICK_S)
+            set_the_clock(self.clock, self.ticks)
         if feeds:
             self.source.tick(self.ticks, may_fail=may_fail)
         else:

@@ -238,7 +238,7 @@ class BoundedLife(Life):
             states = [one.state for one in self.inputs]
             known = [state.boundary for state in states]
             outage = self.output.state.outage
-            self.watch = Watch.resumed(known, outage, world.clock.now_us(), self.promise.bound_us, states)
+            self.watch = Watch.resumed(known, outage, world.clock.steady_us(), self.promise.bound_us, states)
         unread = frozenset({0} if log is None else ())
         element = Element(self.operator.definition, world.policy, "set_aside", 100_000, replicas=frozenset({0}))
         operation = Operation(element, self.promise, self.inputs, self.output, world.clock, unread)

@@ -47,6 +47,7 @@ from strandline.processing.step import Logs
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from strandline.units import END_OF_TIME
 from tests.operator_streams import bits
+from tests.simulation.clock_set_by_hand import set_the_clock
 from tests.simulation.failing_inputs import FailingInputs, Network, ReachableFolder
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.operator_world import Violation, require, small_index, small_state
@@ -114,7 +115,7 @@ class Replica:
             Log.create(folder, world.spec(f"{self.name}-{self.begun}"), world.clock)
         self.output = Log.open(folder, world.clock)
         known = [log.state.boundary for log in self.inputs]
-        self.watch = Watch.resumed(known, self.output.state.outage, world.clock.now_us(), world.promise.bound_us)
+        self.watch = Watch.resumed(known, self.output.state.outage, world.clock.steady_us(), world.promise.bound_us)
 
     def tick(self) -> None:
         """It takes a step, if it lives and is not late."""
@@ -254,6 +255,7 @@ class ReplicasWorld:
         rng = self.rng
         self.ticks += 1
         self.clock.advance(TICK_S)
+        set_the_clock(self.clock, self.ticks)
         if feeds:
             self.source.tick(self.ticks, may_fail=self.may_fail)
         for replica in rng.sample(self.replicas, len(self.replicas)):

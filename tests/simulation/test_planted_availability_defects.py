@@ -16,6 +16,7 @@ import pytest
 
 from strandline.availability import decision, fork, inputs_at_sight, tick, watch
 from strandline.availability.watch import Watch
+from strandline.clock import ManualClock
 from strandline.errors import StrandlineError
 from strandline.log import tentative_results
 from strandline.log.guesses import Guesses, Passed
@@ -102,6 +103,9 @@ ALONE = {
         4, lambda: mock.patch.object(inputs_at_sight, "_latest", return_value=None)
     ),
     "the bound runs out and nobody notices": Defect(4, lambda: overdue_after(2)),
+    "a bound is longer for who sets the clock": Defect(
+        4, lambda: mock.patch.object(ManualClock, "steady_us", ManualClock.now_us)
+    ),
     "a short failure is taken for a long one": Defect(6, lambda: overdue_after(0.3)),
     "suspend guesses": Defect(
         6,

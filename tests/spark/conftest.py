@@ -14,7 +14,7 @@ import strandline as sl
 from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
-from tests.unit.conftest import s3_endpoint  # noqa: F401 - a fixture
+from tests.unit.conftest import s3_endpoint, webhdfs_url  # noqa: F401 - fixtures
 
 Row = dict[str, Any]
 ITEMS = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])

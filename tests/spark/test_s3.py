@@ -48,8 +48,9 @@ def test_a_stream_is_written_and_read_back(bucket, spark, feed, items, replayed,
     assert sorted(row["v"] for row in stream.read(spark, late=True).collect()) == [f"v{i}" for i in range(5)]
     batches = replayed(stream.read_stream(spark, max_tuples_per_batch=100))
     assert [len(rows) for rows in batches] == [100, 50]
-    with pytest.raises(sl.OptionError, match="since= takes times only"):
-        stream.read(spark, since={0: 1})
+    ends = stream.offsets()
+    assert stream.read(spark, since={0: 1}, until={0: 3, 1: 2}).count() == 4
+    assert stream.read(spark, since=ends).count() == 0
     assert verify(Log.open(open_storage(url, **options))).problems == ()
 
 

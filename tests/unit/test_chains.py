@@ -58,7 +58,7 @@ class Stage:
         """Another process goes on."""
         states = [log.state for log in self.inputs]
         known = [state.boundary for state in states]
-        now_us = self.output.clock.now_us()
+        now_us = self.output.clock.steady_us()
         self.watch = Watch.resumed(known, self.output.state.outage, now_us, self.promise.bound_us, states)
 
     def _run(self, works: Sequence[Work]) -> list[Worked]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strandline.checkpoint.policy import FOOTPRINT_NS, Policy, cec, instant, none
+from strandline.checkpoint.policy import FOOTPRINT_NS, Policy, cec, instant, none, partial
 from strandline.errors import OptionError
 from strandline.log.standing import Standing
 
@@ -113,6 +113,15 @@ def test_a_whole_checkpoint_is_due_at_first_and_then_every_so_often() -> None:
     assert not policy.whole_is_due(saved, 1_000_000)
     assert not policy.whole_is_due(saved, 10_999_999)
     assert policy.whole_is_due(saved, 11_000_000)
+
+
+def test_a_clock_that_was_set_back_costs_a_checkpoint_and_not_an_hour_without_any() -> None:
+    """Clocks of two machines differ by less than the interval, which costs nothing."""
+    policy, saved_us = partial("10 s"), 3_600_000_000
+    standing = replace(STANDING, mode=policy.mode, saved_us=saved_us)
+    assert policy.whole_is_due(standing, saved_us - 3_600_000_000)
+    assert policy.is_overdue(standing, saved_us - 10_000_000)
+    assert not policy.whole_is_due(standing, saved_us - 9_999_999)
 
 
 def test_every_policy_says_how_a_recovery_goes() -> None:

@@ -75,10 +75,10 @@ def test_a_replica_that_is_gone_is_told_of(tmp_path: Path) -> None:
 def test_spark_reads_the_best(tmp_path: Path) -> None:
     found = sl.replicas(written(tmp_path / "a", [10]), written(tmp_path / "b", [10, 20]))
     with mock.patch.object(Stream, "read", autospec=True) as read:
-        found.read(mock.sentinel.spark, since=5)
+        found.read(mock.sentinel.spark, since=5, tentative=True)
     (stream, spark), options = read.call_args
     assert spark is mock.sentinel.spark
-    assert options == {"since": 5, "until": None}
+    assert options == {"since": 5, "until": None, "tentative": True}
     assert stream.offsets() == {0: 2}
     with pytest.raises(OptionError, match="since= takes times only"):
         found.read(mock.sentinel.spark, since={0: 1})

@@ -202,6 +202,20 @@ def test_tail_shows_what_happened_and_what_is_void_by_now() -> None:
     assert len(struck) == 2
 
 
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_tail_of_what_has_no_results_yet_shows_the_state(*, as_json: bool) -> None:
+    """Nothing was published, or nothing but footprints: a tail that follows meets such commits all the time."""
+    output = Output()
+    for told in ((), ((Kind.G_OPEN, 20),)):
+        console = Console(file=io.StringIO(), force_terminal=False, width=80)
+        if told:
+            output.append(told, STABLE, 10)
+        show_changes(output.log, Chosen([0], ["window_end"], 10), console, follow=False, as_json=as_json)
+        shown = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        state = "STABLE since 1970-01-01 00:00:00 UTC" if told else "nothing yet: the operator has published nothing"
+        assert shown == ([] if as_json else [state])
+
+
 class _Enough(Exception):
     """Ends a `tail` that follows."""
 

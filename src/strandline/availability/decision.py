@@ -20,6 +20,7 @@ class Situation:
     """What there is to decide about."""
 
     now_us: int
+    """By the clock of the watch, which never jumps."""
     watch: Watch
     before: Outage
     """As the last append says."""
@@ -29,6 +30,13 @@ class Situation:
     """Whether it moves in this tick."""
     catches_up: bool
     """Whether it has taken in all that it can after this tick, as far as that can be said before."""
+    wall_us: int | None = None
+    """What the clock on the wall says, for `since_us`: others read it. None if it is the same clock."""
+
+    @property
+    def since_us(self) -> int:
+        """Since when a state is that begins now."""
+        return self.now_us if self.wall_us is None else self.wall_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +62,14 @@ def decide(situation: Situation, promise: Promise) -> Decision:
     before, now_us = situation.before, situation.now_us
     missing = situation.watch.missing(now_us, promise.bound_us, situation.taken)
     if not before.forks:
-        outage = _now(before, Outage("UP_FAILURE" if missing else "STABLE", now_us, missing))
+        outage = _now(before, Outage("UP_FAILURE" if missing else "STABLE", situation.since_us, missing))
         until = _until(situation, promise, promise.failing) if missing else None
         left_out = _left_out(situation, until)
         return Decision(outage, undoes=False, begins_anew=False, ends=False, fork_until=until, left_out=left_out)
     is_first = situation.moves and before.state != "STABILIZATION"
     target = _target(before) if is_first else before.target
     state: State = "STABILIZATION" if situation.moves else before.state
-    outage = _now(before, Outage(state, now_us, missing, before.left_out, target, before.forks))
+    outage = _now(before, Outage(state, situation.since_us, missing, before.left_out, target, before.forks))
     # What is past the target is another failure: its fork begins in the next tick, with what is stable by then.
     is_past = state == "STABILIZATION" and _is_past(situation, target)
     # And what came too late for the fork is to take its place, not to leave a gap until it has waited for the bound.

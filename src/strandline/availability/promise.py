@@ -47,7 +47,9 @@ class Promise:
         try:
             return cls(positive_us(bound, "availability: bound"), failing, stabilizing, reconcile)
         except OptionError as problem:
-            raise OptionError(problem.what, todo='write it like "500 ms" or "3 s", or pass a timedelta') from None
+            raise OptionError(
+                problem.what, todo='write it like "500 ms" or "3 s", or pass a timedelta; more than zero'
+            ) from None
 
     def __str__(self) -> str:
         """As a program says it; what is not said there is left out.

@@ -69,7 +69,7 @@ class ReplicaInput:
             return log
 
     def _left_alone(self) -> set[int]:
-        now_us = self._set.clock.now_us()
+        now_us = self._set.clock.steady_us()
         self._alone_until_us = {i: until for i, until in self._alone_until_us.items() if until > now_us}
         return set(self._alone_until_us)
 
@@ -101,7 +101,7 @@ class ReplicaInput:
         if not problem.lies_in(self._log.storage.url):
             return False
         self._set.lose(self._current, problem)
-        self._alone_until_us[self._current] = self._set.clock.now_us() + RETRY_US
+        self._alone_until_us[self._current] = self._set.clock.steady_us() + RETRY_US
         self._current = self._log = None
         return True
 

@@ -54,7 +54,7 @@ class ReplicaSet:
         """Why replicas are not read, where they are not."""
         self._refused: set[str] = set()
         """Ids of streams that have turned out not to be replicas of the others."""
-        self._asked_us = [0] * len(openers)
+        self._asked_us = [-patience_us] * len(openers)  # never: a steady clock may begin with 0
         """When replicas that stand still were last asked whether they are still themselves."""
         self._watch = ReplicaWatch(patience_us)
         self._spec: StreamSpec | None = None
@@ -120,7 +120,7 @@ class ReplicaSet:
                 self.problems[number] = None
             except MISSING as problem:
                 self.lose(number, problem)
-        now_us = self.clock.now_us()
+        now_us = self.clock.steady_us()
         reaches = [None if log is None else Reach.of(log.state) for log in self.logs]
         self._watch = self._watch.looked(reaches, now_us)
         return [
@@ -134,7 +134,7 @@ class ReplicaSet:
 
     def _require_unchanged(self, number: int, log: Log, *, has_moved: bool) -> None:
         """Raises unless it is what it was. Should it have begun anew, with fewer commits, only stream.json says so."""
-        now_us = self.clock.now_us()
+        now_us = self.clock.steady_us()
         if has_moved or now_us - self._asked_us[number] >= self._watch.patience_us:
             if not has_moved:
                 require_still_there(log)

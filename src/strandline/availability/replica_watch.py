@@ -1,7 +1,7 @@
 """How far replicas had come, and when a reader saw it: who has been behind others for long.
 
-By the reader's own clock, and by what was published, never by what others' clocks say. Replicas that all stand still
-are not behind each other, however long it lasts.
+By the reader's own clock, one that never jumps, and by what was published, never by what others' clocks say. Replicas
+that all stand still are not behind each other, however long it lasts.
 """
 
 from __future__ import annotations

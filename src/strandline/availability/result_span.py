@@ -67,7 +67,7 @@ class ResultSpan:
                 return
             except MISSING:
                 pass
-        until_us = clock.now_us() + round(wait_s * 1_000_000)
+        until_us = clock.steady_us() + round(wait_s * 1_000_000)
         while True:
             problems: list[StrandlineError] = []
             for storage in self._in_turn(storages):
@@ -76,7 +76,7 @@ class ResultSpan:
                     return
                 except MISSING as problem:
                     problems.append(problem)
-            if clock.now_us() >= until_us:
+            if clock.steady_us() >= until_us:
                 raise self._nobody(problems)
             clock.sleep(_LOOK_EVERY_S)
 

@@ -124,15 +124,15 @@ class Operation:
 
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
-        base, now_us = self.output.state, self.clock.now_us()
+        base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
         marks = marks_of(self.inputs, base, self.element.replicas, self.unreadable)
         taken = taken_in_until(base.standings)
         watch, sights = look(self.inputs, marks, watch, self.unreadable)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
-        before = base.outage or Outage(since_us=now_us)
+        before = base.outage or Outage(since_us=wall_us)
         batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
         catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
-        situation = Situation(now_us, watch, before, taken, batch is not None, catches_up)
+        situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
         decision = decide(situation, self.promise)
         if decision.begins_anew:
             watch = watch.all_eaten()

@@ -2,7 +2,8 @@
 
 A tuple has arrived when the driver saw the boundary of its own input pass it. From then on only others hold it up: an
 input whose boundary is not behind it. Who holds up a tuple for longer than the bound is missing, for whatever reason.
-Clocks of others are not asked.
+Clocks of others are not asked, and times here are those of a clock that nobody sets (`Clock.steady_us`): a bound runs
+out when so much time has passed, whatever the clock on the wall says.
 
 An input that is itself an operator with a bound may have guesses: tentative tuples, complete up to a boundary of their
 own. They arrive as others do. For the stable lineage such an input is missing, for the fork it is there.

@@ -125,7 +125,8 @@ class Policy:
         """instant, partial: whether the whole state is to be saved now."""
         if standing is None or standing.mode != self.mode or self.every_us is None:
             return True
-        return now_us - standing.saved_us >= self.every_us
+        # Also if it was saved in the future: whoever has set the clock back shall not wait until it is there again.
+        return abs(now_us - standing.saved_us) >= self.every_us
 
     def is_overdue(self, standing: Standing, now_us: int) -> bool:
         """partial: whether tuples that no checkpoint holds have been at risk for longer than the policy says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -95,7 +96,7 @@ class _TextPrinter:
         """Rows in the order of their partition, run by run of one kind."""
         kinds = table.column(KIND).to_pylist()
         edges = [at for at in range(len(kinds)) if at == 0 or kinds[at] != kinds[at - 1]]
-        for first, end in zip(edges, [*edges[1:], len(kinds)], strict=True):
+        for first, end in itertools.pairwise([*edges, len(kinds)]):  # none if there are no rows
             self._show_run(partition, kinds[first], table.slice(first, end - first))
 
     def _show_run(self, partition: int, kind: str, run: pa.Table) -> None:
@@ -131,11 +132,13 @@ class _TextPrinter:
 
     def _say_state(self, log: Log) -> None:
         outage = log.state.outage
-        now = (outage.state, outage.missing) if outage else ("no bound", ())
+        begins = outage is None and log.spec.operator is not None and not log.state.standings
+        now = (outage.state, outage.missing) if outage else ("nothing yet" if begins else "no bound", ())
         if now == self._said:
             return
         self._said = now
-        since = f" since {moment(outage.since_us)} UTC" if outage else ": nothing is ever tentative"
+        reason = ": the operator has published nothing" if begins else ": nothing is ever tentative"
+        since = f" since {moment(outage.since_us)} UTC" if outage else reason
         names = [self._inputs[i] if any(self._inputs[i : i + 1]) else f"input {i}" for i in now[1]]
         self._rows.say(f"{now[0]}{since}{', missing: ' if names else ''}{', '.join(names)}")
 

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log.column_types import KIND
+from strandline.log.column_types import KIND, OFFSET
+from strandline.log.guesses import Guesses, guesses_of
 from strandline.log.kinds import Kind, is_result, is_tentative
 from strandline.log.log import END, Log
 from strandline.log.results import result_blocks
@@ -29,27 +30,33 @@ CHANGES = {
 """What whoever follows a stream with its tentative results gets to see, and what that is called."""
 
 
+def is_counting(table: pa.Table, guesses: Guesses | None, time: str) -> pa.ChunkedArray:
+    """Which of the tuples, as the log has them, are tentative ones that count; `time` is their time's column."""
+    if guesses is None:
+        return pa.chunked_array([pa.repeat(pa.scalar(False), len(table))])
+    found = pc.and_(is_tentative(table), pc.greater_equal(table.column(OFFSET), guesses.first))
+    if guesses.since is None:
+        return found
+    return pc.and_(found, pc.greater_equal(table.column(time).cast(pa.int64()), guesses.since))
+
+
 def with_tentative(log: Log, partition: int, columns: Sequence[str]) -> Iterator[pa.Table]:
     """The results of a partition, and the tentative ones that count, in the order of their offsets.
 
     The tables have the columns, then `_offset` and `_tentative`.
     """
-    state = log.state
-    forks = state.outage.forks if state.outage else ()
-    end, boundary = state.ends[partition], state.boundaries[partition]
-    first = max(forks[partition].first, state.starts[partition]) if forks and forks[partition].tuples else end
-    for _, table in result_blocks(log, partition, columns, end=first):
+    guesses = guesses_of(log, partition)
+    end = guesses.first if guesses else log.state.ends[partition]
+    for _, table in result_blocks(log, partition, columns, end=end):
         yield table.append_column(TENTATIVE, pa.repeat(pa.scalar(False), len(table)))
+    if guesses is None:
+        return
     wanted = list(dict.fromkeys([*columns, log.spec.time]))
-    for table in log.read(partition, first, end, wanted) if first < end else ():
-        tentative = is_tentative(table)
-        keep = tentative
-        if boundary is not None:
-            keep = pc.and_(keep, pc.greater_equal(table.column(log.spec.time).cast(pa.int64()), boundary))
-        keep = pc.or_(is_result(table), keep)
+    for table in log.read(partition, guesses.first, guesses.end, wanted):
+        found = is_counting(table, guesses, log.spec.time)
         yield (
-            table.append_column(TENTATIVE, tentative)
-            .filter(keep)
+            table.append_column(TENTATIVE, found)
+            .filter(pc.or_(is_result(table), found))
             .drop_columns([KIND, *(() if log.spec.time in columns else (log.spec.time,))])
         )
 

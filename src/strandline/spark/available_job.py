@@ -37,7 +37,7 @@ class AvailableJob(OperatorJob):
         """
         logs, output = self.inputs.logs, self.output
         self._operation = Operation(self._work.element, promise, logs, output, SYSTEM_CLOCK)
-        states, now_us = [log.state for log in logs], SYSTEM_CLOCK.now_us()
+        states, now_us = [log.state for log in logs], SYSTEM_CLOCK.steady_us()
         known = [state.boundary for state in states]
         self._seen = Watch.resumed(known, output.state.outage, now_us, promise.bound_us, states)
         self._lost = LostInputs(self.inputs, unopened, self._require_same)

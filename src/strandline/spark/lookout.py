@@ -38,7 +38,7 @@ class Lookout:
 
         What goes wrong with the look itself ticks, too: the batch meets it, and tells.
         """
-        began_us = self._clock.now_us()
+        began_us = self._clock.steady_us()
         try:
             is_due = self._inputs.have_grown()
         except Exception:
@@ -47,7 +47,7 @@ class Lookout:
             self._ticks.tick()
             self._inputs.are_seen()
         self._in_vain = 0 if is_due else self._in_vain + 1
-        self._look_s = max((self._clock.now_us() - began_us) / 1e6, self._look_s * _FORGET)
+        self._look_s = max((self._clock.steady_us() - began_us) / 1e6, self._look_s * _FORGET)
         return is_due
 
     def pause_s(self) -> float:

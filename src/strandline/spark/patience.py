@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 def once_there(open_: Callable[[], T], patience_us: int, clock: Clock = SYSTEM_CLOCK) -> T:
     """What `open_` returns, tried again for so long while there is no stream; then `StreamNotFoundError`, as ever."""
-    end_us = clock.now_us() + patience_us
+    end_us = clock.steady_us() + patience_us
     pause_s = _FIRST_LOOK_S
     while True:
         try:
             return open_()
         except StreamNotFoundError:
-            left_s = (end_us - clock.now_us()) / 1e6
+            left_s = (end_us - clock.steady_us()) / 1e6
             if left_s <= 0:
                 raise
         clock.sleep(min(pause_s, left_s))

@@ -9,6 +9,7 @@ from typing import Any
 
 from strandline.availability.replica_set import PATIENCE_US, ReplicaSet
 from strandline.errors import OptionError
+from strandline.log.moment import Moment
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.redaction import redacted_url
 from strandline.spark.place import Place
@@ -17,6 +18,8 @@ from strandline.units import duration_us
 
 SECRET_OPTIONS = "storage_options_secret"
 """The same as `storage_options`, by a name whose value Spark leaves out of every plan that it shows."""
+MOMENT = "moment"
+"""What `Stream.read` has found published, so that its DataFrame stays what it is whenever Spark plans it."""
 _OPTIONS = {
     "path",
     "replicas",
@@ -32,6 +35,7 @@ _OPTIONS = {
     "consumer",
     "storage_options",
     SECRET_OPTIONS,
+    MOMENT,
 }
 
 
@@ -51,7 +55,9 @@ class ReadOptions:
     late: bool
     positions: bool
     tentative: bool
-    """Of a streaming read: all that happens to results."""
+    """Of a streaming read: all that happens to results. Of a moment: also those results that count then."""
+    moment: Moment | None
+    """Of a batch read: what of the stream it gets; None for what is published when it is planned."""
     start: str
     max_tuples_per_batch: int | None
     consumer: str | None
@@ -89,6 +95,7 @@ class ReadOptions:
             late=_truth(values.get("late", "false"), "late"),
             positions=_truth(values.get("positions", "false"), "positions"),
             tentative=_truth(values.get("tentative", "false"), "tentative"),
+            moment=_moment(values[MOMENT]) if MOMENT in values else None,
             start=values.get("start", "earliest"),
             max_tuples_per_batch=int(limit) if limit else None,
             consumer=values.get("consumer"),
@@ -100,6 +107,11 @@ class ReadOptions:
         return ", ".join(redacted_url(place.url) for place in self.replicas or (self.place,))
 
     @property
+    def tells_changes(self) -> bool:
+        """Whether it reads all that happens to results, and not what counts at some moment."""
+        return self.tentative and self.moment is None
+
+    @property
     def address(self) -> dict[str, str]:
         """The options that say where it is, as anybody would write them who is elsewhere."""
         if not self.replicas:
@@ -108,7 +120,7 @@ class ReadOptions:
 
     def require_batch(self) -> None:
         """Raises unless a batch read can be made of this."""
-        if self.tentative:
+        if self.tells_changes:
             raise OptionError(
                 "the option tentative of format('strandline') is for streaming reads",
                 where=self.where,
@@ -123,9 +135,9 @@ class ReadOptions:
 
     def require_streaming(self) -> None:
         """Raises unless a streaming read can be made of this."""
-        if self.late or self.since is not None or self.until is not None:
+        if self.late or self.since is not None or self.until is not None or self.moment is not None:
             raise OptionError(
-                "since, until and late are for batch reads",
+                "since, until, late and moment are for batch reads",
                 todo="use start= for the starting point of a streaming read",
             )
 
@@ -173,6 +185,15 @@ def _replicas(values: Mapping[str, str]) -> list[str]:
     if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
         raise OptionError("replicas is not a JSON list of paths", todo='write it like ["streams/a", "streams/b"]')
     return paths
+
+
+def _moment(text: str) -> Moment:
+    try:
+        return Moment.from_text(text)
+    except (ValueError, TypeError, KeyError):
+        raise OptionError(
+            "moment is not what Stream.read has written", todo="leave it out: what is published now is read"
+        ) from None
 
 
 def _plain(name: str) -> str:

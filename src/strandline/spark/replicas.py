@@ -134,10 +134,17 @@ class Replicas(OperatorInput):
     # ------------------------------------------------------------------ reading
 
     def read(
-        self, spark: SparkSession, *, since: Bound | None = None, until: Bound | None = None, positions: bool = False
+        self,
+        spark: SparkSession,
+        *,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        positions: bool = False,
+        tentative: bool = False,
     ) -> DataFrame:
         """The results of the best replica as a DataFrame, from the time `since` on and before the time `until`.
 
+        With `tentative`, also those that this replica guesses while inputs are missing, and the column `_tentative`.
         The DataFrame is that of one replica: should it be lost while the DataFrame is in use, call `read` again. See
         `Stream.read`. Offsets mean another place in each replica, so bounds are times only, and `positions` refused.
         """
@@ -150,7 +157,7 @@ class Replicas(OperatorInput):
         if chosen is None:
             raise self._set.nobody()
         place = self._places[chosen]
-        return Stream(place.url, place.options).read(spark, since=since, until=until)
+        return Stream(place.url, place.options).read(spark, since=since, until=until, tentative=tentative)
 
     def read_stream(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -39,12 +40,14 @@ from strandline.errors import KeyMissingError, StreamMismatchError
 from strandline.log import consumer_registry
 from strandline.log.block import Block
 from strandline.log.column_types import OFFSET, PARTITION, REASON
+from strandline.log.guesses import Guesses
 from strandline.log.kinds import is_result
 from strandline.log.log import END, Log
+from strandline.log.moment import Moment
 from strandline.log.reason import LATE
 from strandline.log.seek import offsets_at
 from strandline.log.spec import StreamSpec
-from strandline.log.tentative_results import changes_in
+from strandline.log.tentative_results import TENTATIVE, changes_in, is_counting
 from strandline.spark.place import Place
 from strandline.spark.read_options import ReadOptions
 from strandline.spark.replica_source import ReplicaChangesReader, ReplicaStreamReader
@@ -80,10 +83,10 @@ class StrandlineDataSource(DataSource):
         options.times(spec), options.start_time(spec)  # what is wrong with them is said now, not when a query runs
         if options.replicas:
             schema = replicas_schema(spec, positions=options.positions, tentative=options.tentative)
-        elif options.tentative:
+        elif options.tells_changes:
             schema = changes_schema(spec)
         else:
-            schema = spark_schema(spec, late=options.late, positions=options.positions)
+            schema = spark_schema(spec, late=options.late, positions=options.positions, tentative=options.tentative)
         return schema if given is None else with_options(schema, {**given, **options.address})
 
     def reader(self, schema: StructType) -> BatchReader:
@@ -123,6 +126,7 @@ class Slice(InputPartition):
         end: int,
         blocks: Sequence[Block],
         times: tuple[int | None, int | None] = (None, None),
+        guesses: Guesses | None = None,
     ) -> None:
         self.spec = spec
         self.partition = partition
@@ -130,10 +134,11 @@ class Slice(InputPartition):
         self.end = end
         self.blocks = blocks
         self.times = times
+        self.guesses = guesses
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is published when the query is planned."""
+    """Reads what is published when the query is planned, or was at the moment that is given."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         options.require_batch()
@@ -169,11 +174,13 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         log = self._options.place.open()
         chosen = [log.spec.late] if self._options.late else range(log.spec.partitions)
+        moment = self._options.moment or Moment.of(log)
         spec = log.spec.to_json()
         slices: list[InputPartition] = []
         for p in chosen:
-            for run in _runs(log.blocks(p, time_from=self._time_from, time_until=self._time_until)):
-                slices.append(Slice(spec, p, log.state.starts[p], log.state.ends[p], run, self._times))
+            first, end = moment.extent(log, p)
+            for run in _runs(log.blocks(p, first, end, self._time_from, self._time_until)):
+                slices.append(Slice(spec, p, first, end, run, self._times, moment.guesses.get(p)))
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -275,8 +282,12 @@ def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterato
     spec = StreamSpec.from_json(part.spec, options.place.url)
     wanted = to_arrow_schema(schema, timezone="UTC")
     for read, reason in _tables(part, options.place, spec):
-        table = changes_in(read) if options.tentative else _within(read, spec, part.times)
-        if options.positions or options.tentative:
+        if options.tells_changes:
+            table = changes_in(read)
+        else:
+            counting = is_counting(read, part.guesses, spec.time) if options.tentative else None
+            table = _within(read, spec, part.times, counting)
+        if options.positions or options.tells_changes:
             number = None if part.partition == spec.late else part.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
             if part.partition == spec.late and REASON not in table.column_names:
@@ -309,16 +320,21 @@ def _reason(log: Log, partition: int, table: pa.Table) -> str:
     return next(log.blocks(partition, offset, offset + 1)).reason
 
 
-def _within(table: pa.Table, spec: StreamSpec, bounds: tuple[int | None, int | None]) -> pa.Table:
-    """Results only, and only those of the time range."""
-    keep = None if pc.all(is_result(table)).as_py() else is_result(table)
+def _within(
+    table: pa.Table, spec: StreamSpec, bounds: tuple[int | None, int | None], counting: pa.ChunkedArray | None
+) -> pa.Table:
+    """Results only, and only those of the time range; with tentative ones that count, if these are asked for."""
+    hits = [is_result(table)]
+    if counting is not None:
+        table = table.append_column(TENTATIVE, counting)
+        hits = [pc.or_(hits[0], counting)]
     if bounds != (None, None):
         times = table.column(spec.time).cast(pa.int64())
         for bound, compare in zip(bounds, (pc.greater_equal, pc.less), strict=True):
             if bound is not None:
-                hit = compare(times, bound)
-                keep = hit if keep is None else pc.and_(keep, hit)
-    return table if keep is None else table.filter(keep)
+                hits.append(compare(times, bound))
+    keep = reduce(pc.and_, hits)
+    return table if pc.all(keep).as_py() else table.filter(keep)
 
 
 def _runs(blocks: Iterator[Block]) -> Iterator[list[Block]]:

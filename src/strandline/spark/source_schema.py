@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from strandline.availability.replica_story import RESULT
 from strandline.log.column_types import KIND, OFFSET, PARTITION, REASON
 from strandline.log.spec import StreamSpec
+from strandline.log.tentative_results import TENTATIVE
 
 
-def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool) -> StructType:
-    """The schema of the tuples in Spark's words."""
+def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool, tentative: bool = False) -> StructType:
+    """The schema of the tuples in Spark's words, with `tentative` that of results that may be tentative ones."""
     schema = StructType.fromJson(dict(spec.schema))
     if positions:
         # Beside a column of that name that the tuples have, it is left out.
         reason = [StructField(REASON, StringType())] if late and REASON not in map(str.lower, schema.names) else []
         places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
         schema = StructType([*schema.fields, *places, *reason])
-    return schema
+    return schema.add(TENTATIVE, BooleanType()) if tentative else schema
 
 
 def changes_schema(spec: StreamSpec) -> StructType:

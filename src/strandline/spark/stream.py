@@ -12,6 +12,7 @@ from strandline.errors import OptionError
 from strandline.log import compaction, consumer_registry, retention
 from strandline.log.bounds import Bound, Bounds, log_time
 from strandline.log.log import Log
+from strandline.log.moment import Moment
 from strandline.log.spec import StreamSpec
 from strandline.spark import translation
 from strandline.spark.arrow_reading import ArrowReading
@@ -22,9 +23,10 @@ from strandline.spark.operator_stream import losses_of, open_windows, recovery_f
 from strandline.spark.patience import once_there
 from strandline.spark.place import Place
 from strandline.spark.preconditions import require_classic
+from strandline.spark.read_options import MOMENT, SECRET_OPTIONS
 from strandline.spark.rekey import rekeyed
 from strandline.spark.reprs import stream_html, stream_text
-from strandline.spark.tentative_reading import read_with_tentative, require_readable
+from strandline.spark.tentative_reading import read_with_tentative
 from strandline.spark.time_zone import current_zone, session_zone
 from strandline.spark.view import session_and_name
 from strandline.times import Time
@@ -97,41 +99,38 @@ class Stream(ArrowReading, OperatorInput):
 
         Bounds are times, or offsets per partition such as `offsets()` returns. Blocks outside of them are not opened.
         A time without a zone is on the clock of the session's (`spark.sql.session.timeZone`), text or datetime.
-        On file systems Spark's own Parquet reader reads the blocks. `late` reads the late side log instead;
-        `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
+        On file systems Spark's own Parquet reader reads the blocks, elsewhere Python does. `late` reads the late side
+        log instead; `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
         `tentative`, of an operator with a bound, adds the results that it guesses while inputs are missing, and the
         column `_tentative`, which says of each whether it is one.
         """
         require_classic(spark)
         translation.install()
+        if late and tentative:
+            raise OptionError("late=True and tentative=True", todo="read one of them: what is late is never tentative")
         log = self._fresh()
-        if tentative:
-            require_readable(log, late=late)
-            return read_with_tentative(
-                spark, log, Bounds.of(log, since, until, session_zone(spark), late=False), positions=positions
-            )
-        if log.storage.local_path("x") is None:
-            return self._read_through_python(spark, since, until, late=late, positions=positions)
-        chosen = [log.spec.late] if late else range(log.spec.partitions)
         bounds = Bounds.of(log, since, until, session_zone(spark), late=late)
+        if log.storage.local_path("x") is None:
+            moment = Moment.of(log, bounds, tentative=tentative)
+            options = {"late": late, "positions": positions, "tentative": tentative}
+            return self._read_through_python(spark, moment, (bounds.time_from, bounds.time_until), options)
+        if tentative:
+            return read_with_tentative(spark, log, bounds, positions=positions)
+        chosen = [log.spec.late] if late else range(log.spec.partitions)
         blocks = [b for p in chosen for b in bounds.blocks(log, p)]
         return read_blocks(spark, log, blocks, bounds, late=late, positions=positions)
 
     def _read_through_python(
-        self, spark: SparkSession, since: Bound | None, until: Bound | None, *, late: bool, positions: bool
+        self, spark: SparkSession, moment: Moment, times: tuple[int | None, int | None], options: Mapping[str, bool]
     ) -> DataFrame:
+        """The same where Spark itself cannot read: planned whenever it is used, of what is published now."""
         from strandline.spark.session import register
 
         register(spark)
-        reader = self._options(spark.read.format("strandline")).option("late", late).option("positions", positions)
-        for name, bound in (("since", since), ("until", until)):
-            if isinstance(bound, Mapping):
-                raise OptionError(
-                    f"{name}= takes times only on {self._place.url}",
-                    todo="filter by the column _offset (positions=True)",
-                )
-            if bound is not None:
-                reader = reader.option(name, f"{log_time(self._log, bound, name, session_zone(spark)):+d}")
+        reader = self._options(spark.read.format("strandline")).options(**options).option(MOMENT, moment.to_text())
+        for name, time in zip(("since", "until"), times, strict=True):
+            if time is not None:
+                reader = reader.option(name, f"{time:+d}")  # the sign: no date
         return loaded(reader, self._place.url)
 
     def read_stream(
@@ -176,8 +175,6 @@ class Stream(ArrowReading, OperatorInput):
         (self.read_stream(session) if streaming else self.read(session)).createOrReplaceTempView(view)
 
     def _options(self, reader: Any) -> Any:
-        from strandline.spark.read_options import SECRET_OPTIONS
-
         return reader.option("path", self._place.url).option(SECRET_OPTIONS, json.dumps(dict(self._place.options)))
 
     # ------------------------------------------------------------------ operators

@@ -29,6 +29,9 @@ class HandClock:
     def now_us(self) -> int:
         return self._clock.now_us()
 
+    def steady_us(self) -> int:
+        return self._clock.steady_us()
+
     def sleep(self, seconds: float) -> None:
         self._clock.sleep(seconds)
 
