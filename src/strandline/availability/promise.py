@@ -15,6 +15,9 @@ Mode = Literal["process", "delay", "suspend"]
 Reconcile = Literal["redo", "undo"]
 """How the stable lineage gets its state: it has kept it beside the fork's, or it is rebuilt from the log."""
 
+_ANSWER_S = (0.5, 5.0)
+"""Busy disks take a while to sync; and nobody should need longer for a small question."""
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -59,6 +62,16 @@ class Promise:
         usual = {"failing": "process", "stabilizing": self.failing, "reconcile": "redo"}
         said = [f', {name}="{word}"' for name, word in words.items() if word != usual[name]]
         return f'availability("{exact_duration(self.bound_us)}"{"".join(said)})'
+
+    @property
+    def answer_s(self) -> float:
+        """How long an answer of an input's store is waited for: a part of the bound, for all inputs wait for it once.
+
+        >>> Promise.of("3 s").answer_s, Promise.of("200 ms").answer_s, Promise.of("1 h").answer_s
+        (1.0, 0.5, 5.0)
+        """
+        least, most = _ANSWER_S
+        return min(max(self.bound_us / 3e6, least), most)
 
     def require_longer_than(self, interval_s: float, where: str) -> None:
         """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""

@@ -11,6 +11,8 @@ from strandline.clock import stopwatch_s
 from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
 from strandline.log import log_errors, spec
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
+from strandline.processing.batch import require_same_inputs
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.place import Place
 
@@ -83,3 +85,14 @@ def open_inputs(places: Sequence[Place], known: Sequence[spec.StreamSpec]) -> tu
             logs.append(Log(place.storage(), stream))
             unopened.add(number)
     return logs, frozenset(unopened)
+
+
+def require_same(logs: Sequence[Log], output: LogState, unopened: frozenset[int]) -> frozenset[int]:
+    """Raises if an input that is there is not what was taken in; those, too, of which nothing can be read any more."""
+    lost = set(unopened)
+    for number in range(len(logs)):
+        try:
+            require_same_inputs(logs, output, {*range(len(logs))} - {number} | lost)
+        except StorageError:
+            lost.add(number)
+    return frozenset(lost)

@@ -37,7 +37,7 @@ from strandline.spark.available_job import AvailableJob
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.listener_events import observed
-from strandline.spark.lost_inputs import open_inputs
+from strandline.spark.lost_inputs import open_inputs, require_same
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
@@ -211,13 +211,18 @@ class ProcessingElement:
     def _opened(self) -> tuple[list[Log], frozenset[int]]:
         """The inputs, and the numbers of those that cannot be read, which an operator with a bound has taken in before:
         it goes on without them. Raises if one cannot be read otherwise."""
+        places = self._input_places()
         try:
-            return [input_.opened() for input_ in self._inputs], frozenset()
+            return [place.open() for place in places], frozenset()
         except (StorageError, StreamNotFoundError, NotAStreamError):
             if self._promise() is None or not self._has_worked:
                 raise
-            inputs = self._inputs
-            return open_inputs([one.input_place for one in inputs], [one.input_spec for one in inputs])
+            return open_inputs(places, [input_.input_spec for input_ in self._inputs])
+
+    def _input_places(self) -> list[Place]:
+        """Where the inputs are; with a bound, their stores are not waited for longer than it allows."""
+        promise, places = self._promise(), [input_.input_place for input_ in self._inputs]
+        return places if promise is None else [place.within(promise.answer_s) for place in places]
 
     @property
     def _has_worked(self) -> bool:
@@ -265,11 +270,15 @@ class ProcessingElement:
         Of `unopened` inputs nothing could be read; they are looked at when they are there. `members` has those that are
         replicas, by their numbers.
         """
-        places = [input_.input_place for input_ in self._inputs]
+        places = self._input_places()
         for number, member in (members or {}).items():
             places[number] = member.places[member.input.current or 0]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
-        require_same_inputs(logs, output.state, unopened)
+        promise = self._promise()
+        if promise is None:
+            require_same_inputs(logs, output.state, unopened)
+        else:
+            unopened = require_same(logs, output.state, unopened)
         for place, log in zip(places, logs, strict=True):
             if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
                 warnings.warn(
@@ -281,7 +290,6 @@ class ProcessingElement:
         kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
-        promise = self._promise()
         kind = ReplicaJob if members else OperatorJob if promise is None else AvailableJob
         inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
         job = kind(
