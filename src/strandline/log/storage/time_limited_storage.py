@@ -56,14 +56,15 @@ class TimeLimitedStorage:
 
     def read(self, key: str) -> bytes:
         size = PIECE_BYTES
-        pieces = [self._ask("read", key, partial(self._begun, key, size))]
-        end = len(pieces[0])
+        first = self._ask("read", key, partial(self._begun, key, size))
+        end = len(first)
         if end != size:
-            return pieces[0]
+            return first
+        pieces = [memoryview(first)]
         while True:
             # Some stores refuse a range behind the end, so each begins with a byte that is there.
             piece, next_size = self._piece(key, end - 1, end + size, size)
-            pieces.append(piece[1:])
+            pieces.append(memoryview(piece)[1:])
             end += len(piece) - 1
             if len(piece) <= size:
                 return b"".join(pieces)
