@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import KeyExistsError, KeyMissingError, StorageError
 from strandline.log.storage import time_limited_storage, timely_calls
 from strandline.log.storage.local_storage import LocalStorage
@@ -135,9 +136,16 @@ class Asked:
 
     def is_silent(self) -> bool:
         try:
-            return self.calls.ask(lambda: False, LONG_S)
+            return self.calls.ask(lambda: False, 10.0)
         except SilentError:
             return True
+
+    def probing(self, number: int) -> threading.Event:
+        """The one that the store was asked by, beside whoever calls: the first is 1."""
+        assert self.is_silent()
+        assert self.probed.acquire(timeout=LONG_S)
+        assert len(self.probes) == number + 1
+        return self.probes[number]
 
     def come_back(self, goes_on: threading.Event, problem: Exception | None = None) -> None:
         """Lets go of a call, and returns when that is noted."""
@@ -145,57 +153,70 @@ class Asked:
         self.problem = problem
         goes_on.set()
         while len(self.calls._late) == waiting:
-            threading.Event().wait(0.001)
+            SYSTEM_CLOCK.sleep(0.001)
 
 
-def test_a_client_that_has_given_up_is_asked_again_beside_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(monkeypatch)
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """After a call that is without an answer."""
+    made = Asked(monkeypatch)
     with pytest.raises(SilentError):
-        asked.calls.ask(asked._probe, SOON_S)
-    gives_up = StorageError("connection timed out")
-    asked.now_s += 61.0
-    asked.come_back(asked.probes[0], gives_up)
+        made.calls.ask(made._probe, SOON_S)
+    assert made.probed.acquire(timeout=LONG_S)
+    return made
+
+
+def test_a_store_that_comes_back_is_asked_for_something_small_first_and_nobody_waits_for_that(asked: Asked) -> None:
+    asked.come_back(asked.probes[0])
+    probe = asked.probing(1)
+    for _ in range(3):
+        assert asked.is_silent()
+    assert len(asked.probes) == 2, "one at a time"
+    asked.come_back(probe)
+    assert not asked.is_silent()
+
+
+def test_a_store_that_is_slower_than_the_limit_stays_silent_and_holds_up_nobody(asked: Asked) -> None:
+    asked.come_back(asked.probes[0])
+    for number in range(1, 4):
+        probe = asked.probing(number)
+        asked.now_s += 10.0
+        asked.come_back(probe)
+        assert asked.is_silent()
+        asked.now_s += timely_calls.AGAIN_S
+    asked.come_back(asked.probing(4))
+    assert not asked.is_silent()
+
+
+def test_a_client_that_has_given_up_is_asked_again_after_a_while(asked: Asked) -> None:
+    asked.now_s += 30.0
+    asked.come_back(asked.probes[0], StorageError("timed out"))
     assert asked.is_silent()
     assert len(asked.probes) == 1, "not in the same moment"
     asked.now_s += timely_calls.AGAIN_S
-    assert asked.probed.acquire()
-    for _ in range(3):
-        assert asked.is_silent()
-    assert asked.probed.acquire(timeout=LONG_S)
-    assert len(asked.probes) == 2, "one at a time"
-    asked.come_back(asked.probes[1], None)
+    probe = asked.probing(1)
+    asked.come_back(probe)
     assert not asked.is_silent()
 
 
-def test_a_store_that_refuses_at_once_is_no_longer_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_refuses_at_once_is_no_longer_silent(asked: Asked) -> None:
     """Callers are told by the store itself what is wrong: a mount that hung is gone now."""
-    asked = Asked(monkeypatch)
-    with pytest.raises(SilentError):
-        asked.calls.ask(asked._probe, SOON_S)
-    asked.now_s += 61.0
-    asked.come_back(asked.probes[0], StorageError("timed out"))
-    asked.now_s += timely_calls.AGAIN_S
-    assert asked.is_silent()
-    while len(asked.probes) < 2:
-        threading.Event().wait(0.001)
-    asked.come_back(asked.probes[1], StorageError("stale file handle"))
+    asked.come_back(asked.probes[0])
+    asked.come_back(asked.probing(1), StorageError("stale file handle"))
     assert not asked.is_silent()
 
 
-def test_a_call_that_never_comes_back_does_not_keep_the_store_silent_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(monkeypatch)
-    with pytest.raises(SilentError):
-        asked.calls.ask(asked._probe, SOON_S)
+def test_a_call_that_never_comes_back_does_not_keep_the_store_silent_for_ever(asked: Asked) -> None:
     asked.now_s += timely_calls.GIVEN_UP_S
-    assert asked.is_silent()
-    while len(asked.probes) < 2:
-        threading.Event().wait(0.001)
+    asked.probing(1)
     asked.now_s += timely_calls.GIVEN_UP_S
     assert asked.is_silent()
     assert len(asked.probes) == 2, "each lost thread makes the next one wait for twice as long"
-    asked.come_back(asked.probes[1])
+    asked.now_s += timely_calls.GIVEN_UP_S
+    asked.come_back(asked.probing(2))
     assert not asked.is_silent()
-    asked.probes[0].set()
+    for lost in asked.probes:
+        lost.set()
 
 
 def test_a_thread_is_used_again() -> None:

@@ -2,9 +2,8 @@
 
 Nothing can end a call that hangs in the kernel or in a client, so a call runs in a thread that can be left behind. A
 call that was not answered in time is *late*. From then on the store is *silent*: every other call fails at once, so
-that nobody waits twice for it and threads do not pile up. A late call that comes back ends the silence, unless it is an
-error after a long wait, which is how clients give up; then, and if it never comes back, the store is asked again
-beside whoever calls, now and then.
+that nobody waits twice for it and threads do not pile up. When the late call has come back, or will not for long, the
+store is asked for something small, beside whoever calls. The silence ends when that is answered in time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from strandline.errors import KeyExistsError, KeyMissingError, StorageError
 Answer = TypeVar("Answer")
 
 AGAIN_S = 1.0
-"""A store whose client has given up is asked again after so long."""
+"""A store that was too slow, or whose client has given up, is asked again after so long."""
 GIVEN_UP_S = 60.0
 """A call that is late by so much may be lost for ever, as on a connection of which the other end knows no more. The
 store is asked by another thread then; by a third one after twice as long, and so on."""
@@ -41,11 +40,9 @@ class SilentError(Exception):
 class TimelyCalls:
     """The calls of this process on one store."""
 
-    def __init__(self, probe: Callable[[], object], again_s: float = AGAIN_S, given_up_s: float = GIVEN_UP_S) -> None:
+    def __init__(self, probe: Callable[[], object]) -> None:
         """`probe` asks the store for something small and changes nothing."""
         self._probe = probe
-        self._again_s = again_s
-        self._given_up_s = given_up_s
         self._lock = threading.Lock()
         self._late: set[_Call[Any]] = set()
         self._silent_since_s: float | None = None
@@ -60,7 +57,7 @@ class TimelyCalls:
             if self._silent_since_s is not None:
                 self._ask_again(limit_s)
                 raise SilentError(stopwatch_s() - self._silent_since_s)
-        call = _Call(work, self, limit_s)
+        call = _Call(work, self)
         _begin(call)
         try:
             return call.answer(limit_s)
@@ -75,7 +72,7 @@ class TimelyCalls:
         self._late.add(call)
         if self._silent_since_s is None:
             self._silent_since_s = call.began_s
-        self._ask_again_s = stopwatch_s() + self._given_up_s * 2 ** (len(self._late) - 1)
+        self._ask_again_s = stopwatch_s() + GIVEN_UP_S * 2 ** (len(self._late) - 1)
 
     def _ask_again(self, limit_s: float) -> None:
         """Asks a silent store whether it is still there, if it is time for that; nobody waits for the answer."""
@@ -91,21 +88,23 @@ class TimelyCalls:
             if call not in self._late:
                 return
             self._late.discard(call)
-            # Who is refused at once need not be kept from asking: that is a store that fails, and says so.
-            if call.is_answered or stopwatch_s() - call.began_s < call.limit_s:
-                self._silent_since_s = None
-            else:
-                self._ask_again_s = stopwatch_s() + self._again_s
+            now_s = stopwatch_s()
+            if call.probe_s is not None and now_s - call.began_s < call.probe_s:
+                self._silent_since_s = None  # also if it was refused: a store that says at once that it fails
+            else:  # clients that give up, and stores that are too slow, are left alone for a while
+                is_back = call.probe_s is None and call.is_answered
+                self._ask_again_s = now_s + (0.0 if is_back else AGAIN_S)
 
 
 class _Call(Generic[Answer]):
     """One question, and what came back."""
 
-    def __init__(self, work: Callable[[], Answer], calls: TimelyCalls, limit_s: float) -> None:
+    def __init__(self, work: Callable[[], Answer], calls: TimelyCalls, probe_s: float | None = None) -> None:
         self._work = work
         self._calls = calls
         self._reply: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-        self.limit_s = limit_s
+        self.probe_s = probe_s
+        """Of one for whose answer nobody waits: what is in time."""
         self.began_s = stopwatch_s()
         self.is_answered = False
         """Whether the store has said something, if only that there is no such key."""
