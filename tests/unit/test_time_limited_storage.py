@@ -1,6 +1,7 @@
 """A store that neither answers nor fails: who asks through a time limit is told so, and nobody waits twice."""
 
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -242,28 +243,57 @@ def test_a_value_is_the_same_in_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert storage.read_range("blocks/a", 0, size + 7) == data, "who wants more than there is gets what there is"
 
 
+class Slow(MemoryStorage):
+    """A store that gives so many bytes a second, of a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.url = f"memory:{uuid.uuid4().hex}"
+        self.rate = 1.0
+        self.sizes: list[int] = []
+        self._now_s = 0.0
+        monkeypatch.setattr(time_limited_storage, "PIECE_BYTES", 10)
+        monkeypatch.setattr(time_limited_storage, "stopwatch_s", lambda: self._now_s)
+
+    def read_range(self, key: str, begin: int, end: int) -> bytes:
+        found = super().read_range(key, begin, end)
+        self._now_s += len(found) / self.rate
+        self.sizes.append(len(found))
+        return found
+
+    def sizes_of(self, storage: TimeLimitedStorage, key: str) -> list[int]:
+        """What was asked for, to read a value."""
+        self.sizes = []
+        assert len(storage.read_range(key, 0, 1_000)) == 1_000
+        return self.sizes
+
+
 def test_a_slow_store_has_all_the_time_for_each_piece_and_a_fast_one_is_asked_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(time_limited_storage, "PIECE_BYTES", 10)
-    now_s = 0.0
-    sizes: list[int] = []
-
-    class Slow(MemoryStorage):
-        def read_range(self, key: str, begin: int, end: int) -> bytes:
-            nonlocal now_s
-            now_s += (end - begin) / rate
-            sizes.append(end - begin)
-            return super().read_range(key, begin, end)
-
-    monkeypatch.setattr(time_limited_storage, "stopwatch_s", lambda: now_s)
-    inner = Slow()
+    inner = Slow(monkeypatch)
     inner.put("a", bytes(1_000))
     storage = TimeLimitedStorage(inner, LONG_S)
-    rate = 10 / (0.6 * LONG_S)  # a piece in more than half of the limit: 100 of them in an hour
-    assert len(storage.read_range("a", 0, 1_000)) == 1_000
-    assert sizes == [10] * 100
-    sizes.clear()
-    rate = 1e9
-    assert len(storage.read_range("a", 0, 1_000)) == 1_000
-    assert sizes[:6] == [10, 20, 40, 80, 160, 320]
+    inner.rate = 10 / (0.6 * LONG_S)  # more than half of the limit for each: an hour in all
+    assert inner.sizes_of(storage, "a") == [10] * 100
+    inner.rate = 1e9
+    assert inner.sizes_of(storage, "a") == [10, 20, 40, 80, 160, 320, 370]
+    storage.exists("a")
+    assert inner.sizes_of(storage, "a") == [640, 360], "it is known to be fast"
+    assert inner.sizes_of(TimeLimitedStorage(inner, LONG_S), "a") == [1_000], "whoever asks"
+    inner.rate = 640 / (0.6 * LONG_S)
+    assert inner.sizes_of(storage, "a") == [1_000]
+    assert inner.sizes_of(storage, "a") == [640, 320, 40], "and that it is no longer"
+
+
+def test_a_store_that_was_silent_is_asked_for_little_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limited_storage, "PIECE_BYTES", 2)
+    inner = HangingStorage()
+    inner.put("b", bytes(100))
+    assert TimeLimitedStorage(inner, LONG_S).read("b") == bytes(100)
+    asked = inner.asked.count("read_range")
+    storage = silenced(inner)
+    inner.go_on()
+    heard(storage)
+    assert storage.read("b") == bytes(100)
+    assert inner.asked.count("read_range") == 2 * asked + 1

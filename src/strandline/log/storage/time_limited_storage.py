@@ -21,9 +21,11 @@ from strandline.log.storage.timely_calls import SilentError, calls_on
 Answer = TypeVar("Answer")
 
 PIECE_BYTES = 1 << 20
-"""The first piece of a value, which is all of nearly every one. A store that gives less than this within the limit
+"""So much is asked for at once of a store of which nothing is known. One that gives less than this within the limit
 counts as one that does not answer."""
-PIECE_BYTES_MAX = 64 << 20
+PIECE_BYTES_MAX = 256 << 20
+_piece_bytes: dict[str, int] = {}
+"""By address, how much this process asks for by now."""
 _Pieces = list[bytes]  # here, where `list` is not that of a storage
 _KEYS_AT_ONCE = 1_000
 _NO_KEY = f"{TEMPORARY_PREFIX}probe"
@@ -55,30 +57,28 @@ class TimeLimitedStorage:
         self._ask("write", key, partial(self._inner.put, key, data))
 
     def read(self, key: str) -> bytes:
-        size = PIECE_BYTES
-        first = self._ask("read", key, partial(self._begun, key, size))
-        end = len(first)
-        if end != size:
+        size = self._piece_bytes
+        first = self._piece(key, partial(self._begun, key, size), size)
+        if len(first) != size:
             return first
-        pieces = [memoryview(first)]
+        pieces, end = [memoryview(first)], size
         while True:
             # Some stores refuse a range behind the end, so each begins with a byte that is there.
-            piece, next_size = self._piece(key, end - 1, end + size, size)
+            size = self._piece_bytes
+            piece = self._piece(key, partial(self._inner.read_range, key, end - 1, end + size), size)
             pieces.append(memoryview(piece)[1:])
             end += len(piece) - 1
             if len(piece) <= size:
                 return b"".join(pieces)
-            size = next_size
 
     def read_range(self, key: str, begin: int, end: int) -> bytes:
         pieces: _Pieces = []
-        size = PIECE_BYTES
         while begin < end or not pieces:
-            piece, next_size = self._piece(key, begin, min(begin + size, end), size)
-            pieces.append(piece)
-            if len(piece) < min(size, end - begin):
+            size = min(self._piece_bytes, end - begin)
+            pieces.append(self._piece(key, partial(self._inner.read_range, key, begin, begin + size), size))
+            if len(pieces[-1]) < size:
                 break  # it is not as long as was thought; whoever asked has to see that
-            begin, size = begin + len(piece), next_size
+            begin += size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _begun(self, key: str, size: int) -> bytes:
@@ -90,14 +90,20 @@ class TimeLimitedStorage:
                 raise
             return self._inner.read(key)  # of an empty value some stores have no range
 
-    def _piece(self, key: str, begin: int, end: int, size: int) -> tuple[bytes, int]:
-        """Some bytes, and how many to ask for next: more of a store that is fast, for each request costs time."""
+    @property
+    def _piece_bytes(self) -> int:
+        return _piece_bytes.get(self.url, PIECE_BYTES)
+
+    def _piece(self, key: str, work: Callable[[], bytes], size: int) -> bytes:
+        """A piece; the next ones are larger if the store was fast, for each costs a request and a copy."""
         began_s = stopwatch_s()
-        piece = self._ask("read", key, partial(self._inner.read_range, key, begin, end))
+        piece = self._ask("read", key, work)
         took = (stopwatch_s() - began_s) / self._limit_s
-        if took < 1 / 8:
-            return piece, min(2 * size, PIECE_BYTES_MAX)
-        return piece, size if took < 1 / 2 else max(size // 2, PIECE_BYTES)
+        if took > 1 / 2:
+            _piece_bytes[self.url] = max(self._piece_bytes // 2, PIECE_BYTES)
+        elif took < 1 / 8 and len(piece) >= size == self._piece_bytes:
+            _piece_bytes[self.url] = min(2 * size, PIECE_BYTES_MAX)
+        return piece
 
     def exists(self, key: str) -> bool:
         return self._ask("look for", key, partial(self._inner.exists, key))
@@ -122,6 +128,7 @@ class TimeLimitedStorage:
         try:
             return calls.ask(work, self._limit_s)
         except SilentError as silent:
+            _piece_bytes.pop(self.url, None)
             raise StorageError(
                 f"could not {verb} a key: the store has not answered for {silent.seconds:.1f} s",
                 where=f"{self.url}/{key}",
