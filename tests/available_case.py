@@ -1,7 +1,10 @@
 """An operator with a bound, its driver's side and its tasks, without a JVM: tasks are called, not sent."""
 
+import os
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +23,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes
 from strandline.processing.element import Element
 from strandline.recovery.stream_definition import output_spec
-from strandline.spark import available_job, lost_inputs, operator_job
+from strandline.spark import available_job, available_task, lost_inputs, operator_job
 from strandline.spark.available_job import AvailableJob
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
@@ -28,6 +31,8 @@ from strandline.spark.place import Place
 from strandline.testing.items import append_items, item_spec
 
 BOUND_US = 1_000_000
+PATIENT_S = 60.0
+"""How long stores are waited for that answer, however busy the machine is."""
 HOUSEKEEPING: Any = SimpleNamespace(after_batch=lambda *_: None, report={}, stop=lambda: None)
 CONTEXT: Any = SimpleNamespace(master="local[1]")
 
@@ -58,6 +63,8 @@ class Case:
         self.place = Place(str(folder / "results"))
         Log.create(self.place.storage(), output_spec(self.definition, self.inputs[0].spec, None), self.clock)
         self.reports: list[Any] = []
+        self.limit_s = PATIENT_S
+        """How long an answer of the second input's store is waited for."""
         self.job = self.started(Promise(BOUND_US))
 
     @staticmethod
@@ -67,6 +74,9 @@ class Case:
 
     def started(self, promise: Promise | None) -> Any:
         places = [Place(str(one)) for one in self.folders]
+        if promise is not None:
+            limits_s = (PATIENT_S, self.limit_s)
+            places = [place.within(limit_s) for place, limit_s in zip(places, limits_s, strict=True)]
         logs, unopened = [], set()
         for number, place in enumerate(places):
             try:
@@ -81,6 +91,14 @@ class Case:
         if isinstance(job, AvailableJob) and promise is not None:
             job.promises(promise, frozenset(unopened))
         return job
+
+    def wait_for(self, limit_s: float) -> None:
+        """From now on driver and tasks wait for so long for the second input's store."""
+        self.limit_s = limit_s
+        self.job.inputs.logs[1].storage._limit_s = limit_s
+        places = self.job.inputs.places = (self.job.inputs.places[0], self.job.inputs.places[1].within(limit_s))
+        self.job._work = replace(self.job._work, inputs=places)
+        available_task._OPENED.clear()
 
     def write(self, number: int, first: int, end: int) -> None:
         append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})
@@ -122,6 +140,27 @@ def move_back(path: Path) -> None:
     """As it is mounted again; nobody has written anything there meanwhile."""
     assert not path.exists()
     path.with_name(f"{path.name}-away").rename(path)
+
+
+@contextmanager
+def hung(path: Path) -> Iterator[None]:
+    """Whoever opens this file waits, as on a mount whose server is gone: it is a pipe, and nobody writes into it."""
+    hidden = path.with_name(f"hidden-{path.name}")
+    if path.exists():
+        path.rename(hidden)
+    os.mkfifo(path)
+    try:
+        yield
+    finally:
+        # Readers get an end; who comes next finds the file as it was. A pipe without a reader cannot be opened.
+        pipe = -1
+        with suppress(OSError):
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        path.unlink()
+        if hidden.exists():
+            hidden.rename(path)
+        if pipe >= 0:
+            os.close(pipe)
 
 
 class Numbered(sl.Operator):

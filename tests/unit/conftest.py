@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -24,9 +25,9 @@ server.serve_forever()
 """
 
 
-@pytest.fixture(scope="session")
-def s3_endpoint() -> Iterator[str]:
-    """The address of a real S3 server process with a bucket `tests`."""
+@contextmanager
+def s3_server() -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A real S3 server process with a bucket `tests`: its address, and the process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", "tests")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "tests")
@@ -43,10 +44,17 @@ def s3_endpoint() -> Iterator[str]:
             import s3fs
 
             s3fs.S3FileSystem(endpoint_url=endpoint, skip_instance_cache=True).mkdir("tests")
-            yield endpoint
+            yield endpoint, server
         finally:
             server.kill()
             server.wait()
+
+
+@pytest.fixture(scope="session")
+def s3_endpoint() -> Iterator[str]:
+    """The address of such a server."""
+    with s3_server() as (endpoint, _):
+        yield endpoint
 
 
 class _Hdfs(BaseHTTPRequestHandler):

@@ -18,7 +18,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes
 from strandline.spark import available_job, lost_inputs, operator_job
 from strandline.spark.available_job import AvailableJob
-from tests.available_case import break_off, mend
+from tests.available_case import break_off, hung, mend
 from tests.replicated_case import Replicated, catch_up, total
 
 BOUND_S = 1.0
@@ -165,3 +165,17 @@ def test_an_operator_over_replicas_alone_may_have_a_bound(bounded: Bounded) -> N
     bounded.replica("one")
     assert bounded.tick(job)["waiting"] == 0
     assert len(bounded.results("behind")) == 2 * 40
+
+
+def test_a_replica_whose_store_does_not_answer_is_left_for_another_in_time(bounded: Bounded) -> None:
+    job = bounded.started()
+    bounded.tick(job)
+    first = Path(job.inputs.places[0].url)
+    (left,) = {"one", "other"} - {first.name}
+    bounded.write(20, 40)
+    bounded.replica(left)
+    with hung(first / "commits" / f"{job.inputs.logs[0].state.seq + 1:020}.json"):
+        standing = bounded.tick(job)
+    assert job.inputs.places[0].url.endswith(left)
+    assert (standing["state"], standing["missing"], standing["waiting"]) == ("STABLE", [], 0)
+    assert bounded.told() == {"stable"}

@@ -24,6 +24,7 @@ from strandline.log.standing import Standing
 from strandline.log.storage.storage import create_once
 from strandline.log.storage.storage_url import open_storage
 from strandline.spark.stream import Stream
+from tests.available_case import hung
 from tests.operator_streams import PLANS, output_spec
 
 
@@ -101,10 +102,21 @@ def test_what_is_no_set_of_replicas_is_refused(tmp_path: Path) -> None:
 def test_operators_are_built_on_replicas_as_on_a_stream(tmp_path: Path) -> None:
     found = sl.replicas(written(tmp_path / "a", [10]), written(tmp_path / "b", [10, 20]))
     assert found.input_spec.id == found.group
-    assert found.opened().spec.id == "b"
     operator = found.where(pc.field("window_end") > 10).window(sl.time_window(100)).aggregate(n=sl.count_all())
     assert operator.inputs == (found,)
     assert repr(operator).startswith(f"Aggregation({tmp_path}/a or {tmp_path}/b, ")
     with pytest.raises(OptionError, match=r"rekey\(\) of replicas") as refused:
         found.where(pc.field("window_end") > 10).rekey("s", "elsewhere", lateness=5)
     assert "sl.source(replicas.read_stream(spark), path" in refused.value.todo
+
+
+def test_a_replica_whose_store_does_not_answer_keeps_nobody_from_reading_another(tmp_path: Path) -> None:
+    one, other = written(tmp_path / "a", [10, 20]), written(tmp_path / "b", [10])
+    found = sl.replicas(one, other, patience="300 ms")
+    assert found.to_arrow().column("window_end").to_pylist() == [10, 20]
+    with hung(tmp_path / "a" / "stream.json"), hung(next((tmp_path / "a").rglob("*.parquet"))):
+        # Begun anew, as in another process: nothing is known of either.
+        again = sl.replicas(one, other, patience="300 ms")
+        assert again.to_arrow().column("window_end").to_pylist() == [10]
+        (lost, _) = again.describe()
+        assert "has not answered" in lost.problem

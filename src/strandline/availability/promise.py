@@ -15,6 +15,19 @@ Mode = Literal["process", "delay", "suspend"]
 Reconcile = Literal["redo", "undo"]
 """How the stable lineage gets its state: it has kept it beside the fork's, or it is rebuilt from the log."""
 
+_ANSWER_S = (0.5, 5.0)
+"""Busy disks take a while to sync; and nobody should need longer for a small question."""
+
+
+def answer_s(patience_us: int) -> float:
+    """How long an answer of a store is waited for, by somebody who waits so long for what it holds.
+
+    >>> answer_s(3_000_000), answer_s(200_000), answer_s(3_600_000_000)
+    (1.0, 0.5, 5.0)
+    """
+    least, most = _ANSWER_S
+    return min(max(patience_us / 3e6, least), most)
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -61,6 +74,11 @@ class Promise:
         usual = {"failing": "process", "stabilizing": self.failing, "reconcile": "redo"}
         said = [f', {name}="{word}"' for name, word in words.items() if word != usual[name]]
         return f'availability("{exact_duration(self.bound_us)}"{"".join(said)})'
+
+    @property
+    def answer_s(self) -> float:
+        """How long an answer of an input is waited for: a part of the bound, for all others wait for it once."""
+        return answer_s(self.bound_us)
 
     def require_longer_than(self, interval_s: float, where: str) -> None:
         """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""

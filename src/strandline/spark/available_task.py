@@ -33,7 +33,7 @@ from strandline.spark.operator_task import (
 from strandline.spark.place import Place
 
 _OPENED_MAX = 16
-_OPENED: dict[tuple[str, str], Log] = {}
+_OPENED: dict[tuple[str, str, float | None], Log] = {}
 """Inputs that forks in this process have read: they are opened once, and refreshed from then on."""
 
 
@@ -126,7 +126,8 @@ def _named(work: Work) -> Work:
 
 def _refreshed(place: Place, stream: str, seen: int) -> Log:
     """The stream with all that is published; raises if it cannot be read, or lacks what the driver has seen."""
-    log = _OPENED.pop((place.url, stream), None)
+    known = place.url, stream, place.limit_s
+    log = _OPENED.pop(known, None)
     try:
         if log is not None:
             log.refresh()
@@ -137,5 +138,5 @@ def _refreshed(place: Place, stream: str, seen: int) -> Log:
         raise log_errors.gone(place.url)
     while len(_OPENED) >= _OPENED_MAX:
         _OPENED.pop(next(iter(_OPENED)))
-    _OPENED[place.url, stream] = log
+    _OPENED[known] = log
     return log

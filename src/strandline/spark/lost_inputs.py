@@ -5,12 +5,14 @@ Whatever keeps them away, a store that fails or a disk that is not mounted, is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from strandline.clock import stopwatch_s
 from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
 from strandline.log import log_errors, spec
 from strandline.log.log import Log
+from strandline.log.log_state import LogState
+from strandline.processing.batch import require_same_inputs
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.place import Place
 
@@ -71,3 +73,14 @@ def opened(place: Place) -> Log:
         return place.open()
     except (StreamNotFoundError, NotAStreamError) as problem:
         raise log_errors.gone(place.url) from problem
+
+
+def require_same(logs: Sequence[Log], output: LogState, unopened: frozenset[int]) -> frozenset[int]:
+    """Raises if an input that is there is not what was taken in; those, too, of which nothing can be read any more."""
+    lost = set(unopened)
+    for number in range(len(logs)):
+        try:
+            require_same_inputs(logs, output, {*range(len(logs))} - {number} | lost)
+        except StorageError:
+            lost.add(number)
+    return frozenset(lost)

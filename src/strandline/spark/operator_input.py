@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.join.join_windows import join_windows
@@ -41,10 +40,6 @@ class OperatorInput:
     def members(self) -> tuple[Input, ...]:
         """The streams that it is made of: itself, or those of a union."""
         return (self,)
-
-    def opened(self) -> Log:
-        """The stream, once it is there."""
-        return self.input_place.open()
 
     @property
     def shape(self) -> Shape:

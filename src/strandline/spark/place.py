@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from strandline.log.log import Log
 from strandline.log.storage.storage import Durability, Storage
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Place:
     url: str
     durability: Durability = "fsync"
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    limit_s: float | None = None
+    """For so long an answer of the store is waited for, and then it counts as failed; None: for as long as it takes."""
 
     def __post_init__(self) -> None:
         # A relative path means another place to a task, whose working directory is not the program's.
@@ -26,7 +29,12 @@ class Place:
 
     def storage(self) -> Storage:
         """The store at this address."""
-        return open_storage(self.url, durability=self.durability, **self.options)
+        found = open_storage(self.url, durability=self.durability, **self.options)
+        return found if self.limit_s is None else TimeLimitedStorage(found, self.limit_s)
+
+    def within(self, limit_s: float) -> Place:
+        """The same place, for somebody who waits for no longer than that for an answer of its store."""
+        return replace(self, limit_s=limit_s)
 
     def open(self) -> Log:
         """The stream at this address."""

@@ -37,6 +37,7 @@ from strandline.spark.available_job import AvailableJob
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.listener_events import observed
+from strandline.spark.lost_inputs import require_same
 from strandline.spark.operator_batches import OperatorBatches, ticking_checkpoint
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_job import OperatorJob
@@ -78,9 +79,6 @@ class Input(Protocol):
     def members(self) -> Sequence[Input]:
         """The streams that it is made of: itself, or those of a union."""
 
-    def opened(self) -> Log:
-        """The stream, as Spark's tasks will find it; raises if they cannot."""
-
 
 @runtime_checkable
 class EntryPoint(Input, Protocol):
@@ -105,7 +103,7 @@ class ReplicatedInput(Input, Protocol):
     def places(self) -> tuple[Place, ...]:
         """Where they are."""
 
-    def replica_set(self, bound_us: int | None = None) -> ReplicaSet:
+    def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
         """The replicas, opened, for somebody who may have a bound; raises if none is there."""
 
 
@@ -207,10 +205,10 @@ class ProcessingElement:
         for number, input_ in enumerate(self._inputs):
             try:
                 if not isinstance(input_, ReplicatedInput):
-                    logs.append(input_.opened())
+                    logs.append(self._limited(input_.input_place).open())
                     continue
-                replicas = input_.replica_set(None if promise is None else promise.bound_us)
-                members[number] = ReplicaMember(ReplicaInput(replicas), input_.places)
+                replicas = input_.replica_set(promise)
+                members[number] = ReplicaMember(ReplicaInput(replicas), tuple(map(self._limited, input_.places)))
                 found = members[number].chosen(standings, number)
                 if found is None:
                     raise members[number].input.nobody()
@@ -218,9 +216,14 @@ class ProcessingElement:
             except (StorageError, StreamNotFoundError, NotAStreamError):
                 if promise is None or not standings:
                     raise
-                logs.append(Log(input_.input_place.storage(), input_.input_spec))
+                logs.append(Log(self._limited(input_.input_place).storage(), input_.input_spec))
                 unopened.add(number)
         return Opened(logs, frozenset(unopened), members)
+
+    def _limited(self, place: Place) -> Place:
+        """The place of an input; with a bound, its store is not waited for longer than that allows."""
+        promise = self._promise()
+        return place if promise is None else place.within(promise.answer_s)
 
     @property
     def _standings(self) -> Sequence[Standing]:
@@ -263,11 +266,15 @@ class ProcessingElement:
     ) -> OperatorJob:
         """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
         logs, unopened, members = opened.logs, opened.unopened, opened.members
-        places = [input_.input_place for input_ in self._inputs]
+        places = [self._limited(input_.input_place) for input_ in self._inputs]
         for number, member in members.items():
             places[number] = member.places[member.input.current or 0]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
-        require_same_inputs(logs, output.state, unopened)
+        promise = self._promise()
+        if promise is None:
+            require_same_inputs(logs, output.state, unopened)
+        else:
+            unopened = require_same(logs, output.state, unopened)
         for place, log in zip(places, logs, strict=True):
             if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
                 warnings.warn(
@@ -279,7 +286,6 @@ class ProcessingElement:
         kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
-        promise = self._promise()
         kind = AvailableJob if promise is not None else ReplicaJob if members else OperatorJob
         bears = promise is not None
         alone = OperatorInputs(places, logs, bears_failures=bears)

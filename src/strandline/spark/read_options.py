@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from strandline.availability.promise import answer_s
 from strandline.availability.replica_set import PATIENCE_US, ReplicaSet
 from strandline.errors import OptionError
 from strandline.log.moment import Moment
@@ -84,11 +85,13 @@ class ReadOptions:
         if limit is not None and not (limit.isdigit() and int(limit) > 0):
             raise OptionError(f"max_tuples_per_batch={limit!r} is not a positive number", todo="for example 500000")
         options_ = _storage_options(values)
-        replicas = tuple(Place(path, options=options_) for path in _replicas(values))
+        patience_us = duration_us(values.get("patience", PATIENCE_US), "patience")
+        places = (Place(path, options=options_) for path in _replicas(values))
+        replicas = tuple(place.within(answer_s(patience_us)) for place in places)  # there are others
         return cls(
             place=replicas[0] if replicas else Place(values["path"], options=options_),
             replicas=replicas,
-            patience_us=duration_us(values.get("patience", PATIENCE_US), "patience"),
+            patience_us=patience_us,
             since=values.get("since"),
             until=values.get("until"),
             zone=values.get("time_zone", zone),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from strandline.availability.promise import Promise, answer_s
 from strandline.availability.replica_choice import choose
 from strandline.availability.replica_place import ReplicaPlace
 from strandline.availability.replica_reader import ReplicaReader
@@ -16,7 +17,6 @@ from strandline.availability.replica_set import PATIENCE_US, ReplicaSet
 from strandline.availability.replica_snapshot import snapshot, snapshot_schema
 from strandline.errors import OptionError
 from strandline.log.bounds import Bound
-from strandline.log.log import Log
 from strandline.log.outage import State
 from strandline.log.replica_group import group_of
 from strandline.log.spec import StreamSpec
@@ -59,9 +59,8 @@ class Replicas(OperatorInput):
         self._patience_us = patience_us
         self._set = self._opened()
 
-    def _opened(self, patience_us: int | None = None) -> ReplicaSet:
-        patience_us = self._patience_us if patience_us is None else patience_us
-        return ReplicaSet([place.open for place in self._places], patience_us=patience_us)
+    def _opened(self) -> ReplicaSet:
+        return ReplicaSet([place.open for place in self._places], patience_us=self._patience_us)
 
     def __repr__(self) -> str:
         spec = self._set.spec
@@ -90,20 +89,16 @@ class Replicas(OperatorInput):
         """Where they are."""
         return self._places
 
-    def replica_set(self, bound_us: int | None = None) -> ReplicaSet:
+    def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
         """The replicas, opened, for somebody who may have a bound; raises if none is there.
 
         Who has one changes over in time: a replica that stands still is to be left before its results are missed.
         """
-        return self._opened(self._patience_us if bound_us is None else min(self._patience_us, bound_us // 2))
-
-    def opened(self) -> Log:
-        """The best of them."""
-        chosen = choose(self._set.look(), (0,) * self.partitions)
-        log = None if chosen is None else self._set.logs[chosen]
-        if log is None:
-            raise self._set.nobody()
-        return log
+        if promise is None:
+            return self._opened()
+        places = [place.within(promise.answer_s) for place in self._places]
+        patience_us = min(self._patience_us, promise.bound_us // 2)
+        return ReplicaSet([place.open for place in places], patience_us=patience_us)
 
     # ------------------------------------------------------------------ what they are
 
@@ -235,5 +230,6 @@ def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, pati
     for path in paths:
         if not isinstance(path, str):
             raise OptionError(f"{path!r} is not the path of a replica", todo="give the paths of streams, one by one")
-    places = tuple(Place(path, options=dict(storage_options or {})) for path in paths)
-    return Replicas(places, duration_us(patience, "patience"))
+    patience_us = duration_us(patience, "patience")
+    places = (Place(path, options=dict(storage_options or {})) for path in paths)
+    return Replicas(tuple(place.within(answer_s(patience_us)) for place in places), patience_us)

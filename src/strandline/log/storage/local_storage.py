@@ -23,6 +23,8 @@ from strandline.log.storage.storage_key import checked_key, checked_prefix
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
+_LONG_BYTES = 1 << 16
+
 _NO_ACCESS = (errno.EACCES, errno.EPERM, errno.EROFS)
 _TODO = {
     errno.EACCES: "give this user the right to read and write there",
@@ -129,6 +131,8 @@ class LocalStorage:
             try:
                 with open(path, "rb") as file:
                     file.seek(begin)
+                    if length > _LONG_BYTES:  # no memory is wanted for what is not there
+                        length = max(0, min(length, os.fstat(file.fileno()).st_size - begin))
                     return file.read(length)
             except _NOT_THERE as error:
                 raise KeyMissingError("there is no such key", where=path) from error

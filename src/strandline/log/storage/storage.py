@@ -54,7 +54,8 @@ class Storage(Protocol):
         """The bytes of a key; `KeyMissingError` if there is none."""
 
     def read_range(self, key: str, begin: int, end: int) -> bytes:
-        """The bytes [begin, end) of a key that has as many; `KeyMissingError` if there is none."""
+        """The bytes [begin, end) of a key that has the first of them; fewer if it ends before. `KeyMissingError` if
+        there is none."""
 
     def exists(self, key: str) -> bool:
         """Whether the key is there."""
