@@ -111,6 +111,11 @@ def test_the_version_is_printed() -> None:
     assert good("--version").startswith("strandline ")
 
 
+def test_the_module_is_the_program() -> None:
+    run = subprocess.run([sys.executable, "-m", "strandline", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == good("--version")
+
+
 def test_commands_are_there_without_spark_and_without_arrow() -> None:
     program = """
 import importlib, sys, types

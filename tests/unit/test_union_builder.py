@@ -105,7 +105,7 @@ def test_a_number_without_a_unit_is_no_lateness_of_timestamps() -> None:
 def test_what_is_only_half_built_says_what_it_lacks() -> None:
     one, two = feed(), feed()
     union, windows = sl.union(one, two), one.window(sl.count_window(2))
-    for method in ("start", "checkpoint"):
+    for method in ("start", "checkpoint", "availability"):
         for half_built, todo in (
             (union, "union.window(…).aggregate(…)"),
             (windows, ".aggregate(n=sl.count_all(), …)"),

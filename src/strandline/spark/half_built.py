@@ -23,5 +23,9 @@ class HalfBuilt:
         """Refused: there is nothing to save yet."""
         self._refuse("checkpoint")
 
+    def availability(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: there are no results yet that could be tentative."""
+        self._refuse("availability")
+
     def _refuse(self, method: str) -> NoReturn:
         raise OptionError(f"{method}() of {self._is}, which computes nothing by itself", todo=self._needs)

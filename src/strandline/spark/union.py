@@ -52,10 +52,6 @@ class Union(HalfBuilt, OperatorInput):
 
     read_stream = to_arrow = read
 
-    def opened(self) -> NoReturn:
-        """Refused: operators look at each of the streams."""
-        raise OptionError("a union is no stream by itself", todo=self._needs)
-
 
 def union(*inputs: Any) -> Union:
     """Several streams as one: `sl.union(a, b, c).window(…)`. Results do not depend on which of them was ahead.
