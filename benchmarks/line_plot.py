@@ -31,7 +31,7 @@ def line_plot(title: str, x: str, y: str, lines: Mapping[str, Line], limit: floa
     if limit is not None:
         _, height = place(0, limit)
         parts.append(_line([(_LEFT, height), (_WIDTH - _RIGHT, height)], _GREY, dashes="6 4"))
-        parts.append(_text(_WIDTH - _RIGHT + 6, height + 4, "the bound"))
+        parts.append(_text(_LEFT + 6, height - 5, "the bound"))  # the names of the lines are on the right
     for number, (name, line) in enumerate(lines.items()):
         colour, dashes = _COLOURS[number % len(_COLOURS)], "" if number % 2 == 0 else "3 3"
         placed = [place(*point) for point in sorted(line)]
