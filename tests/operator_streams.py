@@ -210,13 +210,13 @@ def write_rows(log: Log, partition: int, first: int, rows: Sequence[Row], name: 
     return block
 
 
-def append_rows(log: Log, batch: Mapping[int, Sequence[Row]]) -> None:
-    """One commit of the input."""
+def append_rows(log: Log, batch: Mapping[int, Sequence[Row]], boundary: int | None = None) -> None:
+    """One commit of the input; with a boundary, it says that nothing before that will follow."""
     base = log.state
     blocks = [
         write_rows(log, p, base.ends[p], rows, f"commit{base.seq + 1}") for p, rows in sorted(batch.items()) if rows
     ]
-    log.append(blocks, base=base)
+    log.append(blocks, base=base, boundaries=None if boundary is None else base.boundaries_until(boundary))
 
 
 class Streams:

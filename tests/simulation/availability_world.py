@@ -91,9 +91,9 @@ def _some_operator(rng: Random) -> SimulatedOperator:
     if chance < 0.1:
         return replace(some_class(rng), inputs=2)
     if chance < 0.2:
-        return replace(some_keyed(rng), inputs=rng.choice([2, 3]))
+        return replace(some_keyed(rng), inputs=rng.choice([2, 2, 3]))
     if chance < 0.6:
-        return some_aggregate(rng, rng.choice([2, 3]), is_compared_with_plain=False)
+        return some_aggregate(rng, rng.choice([2, 2, 2, 3]), is_compared_with_plain=False)
     return some_operator_over_several(rng, is_compared_with_plain=False)
 
 
@@ -114,10 +114,12 @@ class World:
         self.name = name
         self.is_upstream = False
         self.clock = upstream.clock if upstream else ManualClock(1_000_000)
-        self.partitions = upstream.partitions if upstream else rng.randint(1, 2)
-        self.bound = rng.choice([2, 3, 6, 12])
+        self.partitions = upstream.partitions if upstream else rng.choice([1, 1, 1, 2])
+        self.is_short = name == "output" and upstream is None and rng.random() < 0.06
+        """No failure is as long as the bound."""
+        self.bound = rng.choice([5, 8]) if self.is_short else rng.choice([2, 2, 2, 3, 5])
         """In ticks."""
-        modes = ["process", "process", "delay", "delay", "suspend"]
+        modes = [*["process"] * 4, *["delay"] * 4, "suspend"]
         reconcile = rng.choice(["redo", "redo", "undo"])
         self.promise = Promise(
             self.bound * TICK_US,
@@ -125,11 +127,9 @@ class World:
             rng.choice(modes),  # type: ignore[arg-type]
             reconcile,  # type: ignore[arg-type]
         )
-        self._unbound = rng.choice([0, 0, 0, 0, 0, 0, 0.5, 1])
+        self._unbound = rng.choice([*[0] * 14, 0.5, 1])
         """How many of its lives have no bound."""
         self.has_bound = True
-        self.is_short = name == "output" and upstream is None and rng.random() < 0.15
-        """No failure is as long as the bound."""
         self.may_die = not self.is_short and rng.random() < 0.6
         self.is_fast = upstream.is_fast if upstream else rng.random() < 0.6
         """The stable lineage takes in all that it can in one tick."""
@@ -208,12 +208,15 @@ class World:
 
     def run(self) -> None:
         """Lives, deaths, and in the end a time in which all is well."""
-        for _ in range(self.rng.randint(1, 4) if self.may_die else 1):
+        rng = self.rng
+        # Most runs are short, since many of them find more than a few long ones; some defects need time, though.
+        longest = 11 if rng.random() < 0.94 else 30
+        for _ in range(rng.randint(1, 2) if self.may_die else 1):
             with suppress(Crash):
-                self._live(self.rng.randint(5, 40), may_fail=True)
+                self._live(rng.randint(5, longest), may_fail=True)
             self._between_lives()
         self.may_die = False
-        self._live(self.bound + 5, may_fail=False)
+        self._live(rng.choice([1, 1, self.bound + 3]), may_fail=False)
         if self.source.are_alike:
             self._rest(lambda: self.outage.state == "STABLE", feeds=True)
             require(not self.outage.forks, "all is well, and there is a fork")
@@ -238,7 +241,7 @@ class World:
         """Begins another life."""
         rng = self.rng
         self.lives += 1
-        faults = FaultPlan(crash_at_call=rng.randint(1, 600), crash_after=rng.random() < 0.5)
+        faults = FaultPlan(crash_at_call=rng.randint(1, 150), crash_after=rng.random() < 0.5)
         storage = self.faulty.other_process(faults if self.may_die and rng.random() < 0.8 else FaultPlan())
         self._open(storage)
         self.has_bound = rng.random() >= self._unbound
@@ -302,7 +305,7 @@ class World:
                 self._take_a_step(element)
         if rng.random() < 0.1:
             rng.choice([one for both in self.machines for one in both]).copy()
-        if rng.random() < 0.1:
+        if rng.random() < 0.06:
             self._tidy_up()
 
     def _tick_in_time(self, element: Element) -> None:
@@ -321,7 +324,7 @@ class World:
         if ticked.done:
             self.witness.see(base, ticked, self.decision)
             self.delays.see(base.outage or Outage())
-            if self.rng.random() < 0.2:
+            if self.rng.random() < (0.5 if self.outage.forks else 0.05):
                 self.witness.check_counted()
         self.delays.check()
 

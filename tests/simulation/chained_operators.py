@@ -38,6 +38,7 @@ from tests.simulation.simulated_operators import (
     SimulatedOperator,
     some_barrier,
     some_join,
+    variant,
 )
 
 TUMBLING = plan(time_window(10), ["s"], x=agg.sum("x"), v=agg.first("v"), k=agg.count("x"))
@@ -132,8 +133,11 @@ class OverResults:
     def definition(self) -> Definition:
         if isinstance(self.operator, SimulatedReordered):
             return replace(self.operator, time=self.first.time).definition
+        time = (self.first.time, "long")
+        if isinstance(self.operator, SimulatedAggregate):
+            return variant(self.operator.definition, time=time)
         made: Any = self.operator.definition
-        return replace(made, time=(self.first.time, "long"))  # type: ignore[no-any-return]
+        return replace(made, time=time)  # type: ignore[no-any-return]
 
     def spec_of_input(self, number: int, partitions: int) -> StreamSpec:
         return self.operator.spec_of_input(number, partitions) if number else self.first
@@ -157,7 +161,7 @@ def some_upstream(rng: Random, first: StreamSpec | None = None) -> SimulatedOper
     if first is None and rng.random() < 0.15:
         return replace(some_join(rng), condition=None)
     more = ("t",) * (inputs - 1)
-    aggregates = [SimulatedAggregate(replace(p, more_times=more), False) for p in (TUMBLING, SESSION)]
+    aggregates = [SimulatedAggregate(variant(p, more_times=more), False) for p in (TUMBLING, SESSION)]
     others = [SimulatedKeyed(latest, "k", inputs), SimulatedReordered(inputs)]
     every: list[SimulatedOperator] = [*aggregates, *others]
     if first is None:
@@ -177,7 +181,7 @@ def some_operator_over(rng: Random, upstream: SimulatedOperator) -> SimulatedOpe
         known = [p for p in (*PLANS.values(), FAILING) if tuple(c for c, _ in p.key) == first.key]
         if first.time != "t":
             known = [p for p in known if not p.shape]  # what is selected there is called t
-        return OverResults(SimulatedAggregate(replace(rng.choice(known), more_times=more), False), first)
+        return OverResults(SimulatedAggregate(variant(rng.choice(known), more_times=more), False), first)
     if kind == "keyed":
         return OverResults(SimulatedKeyed(totals if first.key == ("s",) else runs, first.key[0], inputs), first)
     if kind == "class":

@@ -108,7 +108,7 @@ class FailingInputs:
             _Feed(Tuples(rng, keys, 0.0, late, rng.choice([0.2, 0.5])), [[] for _ in range(partitions)])
             for late in lateness[first:]
         ]
-        self._pace = rng.choice([1, 4, 9]) if like is None else like._pace
+        self._pace = rng.choice([2, 5, 9]) if like is None else like._pace
         self.now = 0
         """How far time has come where tuples are made."""
         self.failures = 0
@@ -132,12 +132,17 @@ class FailingInputs:
             self.network.cut_off.discard(self._names[self._first + i])
             feed.failure, feed.back_since = None, number
             feed.a_tick = rng.choice([0, 1, 2, 3]) if may_fail and self._longest is None else 0
-        elif may_fail and feed.failure is None and self._may_begin(feed, number) and rng.random() < 0.08:
+        elif may_fail and feed.failure is None and self._may_begin(feed, number) and rng.random() < self._chance:
             feed.failure = rng.choice(["dead", "dead", "unreachable"])
-            feed.healed_at = number + min(rng.choice([1, 3, 8, 20, 40]), longest)
+            feed.healed_at = number + min(rng.choice([1, 4, 6, 8, 12]), longest)
             self.failures += 1
             if feed.failure == "unreachable":
                 self.network.cut_off.add(self._names[self._first + i])
+
+    @property
+    def _chance(self) -> float:
+        """How likely a failure is to begin: seldom beside another, for where nothing comes nothing has to wait."""
+        return 0.05 if any(feed.failure for feed in self._feeds) else 0.25
 
     def _may_begin(self, feed: _Feed, number: int) -> bool:
         """Whether a failure of this input may begin now: short ones of several must not become a long one."""
@@ -149,8 +154,9 @@ class FailingInputs:
         many = len(feed.waiting) if at_once else feed.a_tick or len(feed.waiting)
         for batch, boundary in feed.waiting[:many]:
             if any(batch.values()):
-                append_rows(self.logs[i], batch)
-            quiet.pass_time(self.logs[i], boundary, "input")
+                append_rows(self.logs[i], batch, boundary)
+            else:
+                quiet.pass_time(self.logs[i], boundary, "input")
             for p, rows in batch.items():
                 feed.rows[p] += rows
         del feed.waiting[:many]

@@ -184,9 +184,13 @@ def small_state(rng: Random) -> Iterator[None]:
         yield
 
 
-# Every process reads the same files, and to decode one depends on its bytes alone.
-_decode = lru_cache(maxsize=2_000)(manifest.decode)
+# Every process reads the same files, and to decode one depends on its bytes alone; where they lie is said in errors.
+_decoded = lru_cache(maxsize=2_000)(manifest.decode)
 _spec = lru_cache(maxsize=100)(StreamSpec.from_json)
+
+
+def _decode(data: bytes, _where: str) -> Manifest:
+    return _decoded(data, "the simulation")
 
 
 class World:

@@ -7,10 +7,10 @@ table, long enough to be unlike any other, and whoever reads them gets the table
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -34,8 +34,11 @@ ROWS_PER_GROUP = 5
 class Tables:
     """The tables of one run, by the bytes that stand for them."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows_per_group: int) -> None:
+        self._rows_per_group = rows_per_group
         self._tables: dict[bytes, pa.Table] = {}
+        self._decoded: dict[tuple[bytes, int, int], pa.Table] = {}
+        self._grouped: dict[tuple[bytes, int, int, Kind], list[_Group]] = {}
 
     def keep(self, table: pa.Table) -> bytes:
         data = b"table %020d" % len(self._tables)
@@ -79,9 +82,25 @@ class Tables:
     def open_block(self, log: Log, block: Block) -> TableBlock:
         where = f"{log.storage.url}/{block.file}"
         data = blocks_.verified(log.storage.read(block.file), block, where)
-        return TableBlock(block, self.decode(data, log.spec, block.first), log.spec.time)
+        return TableBlock(block, lambda kind: self._groups(data, log.spec, block.first, kind))
+
+    def _groups(self, data: bytes, spec: StreamSpec, first: int, kind: Kind) -> list[_Group]:
+        """The row groups of a kind: made once, however many processes open the block."""
+        known = (data, first, len(spec.stored), kind)
+        if known not in self._grouped:
+            table, size = _of_kind(self._stamped(data, spec, first), kind), self._rows_per_group
+            groups = [table.slice(begin, size) for begin in range(0, len(table), size)]
+            self._grouped[known] = [_Group.of(group, spec.time) for group in groups]
+        return self._grouped[known]
 
     def _stamped(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
+        """The table with all columns of the stream: made once, too."""
+        known = (data, first, len(spec.stored))
+        if known not in self._decoded:
+            self._decoded[known] = self._made(data, spec, first)
+        return self._decoded[known]
+
+    def _made(self, data: bytes, spec: StreamSpec, first: int) -> pa.Table:
         table = self._tables[data]
         for field in list(spec.stored)[table.num_columns :]:  # columns that came later
             table = table.append_column(field, pa.nulls(len(table), field.type))
@@ -91,33 +110,42 @@ class Tables:
         return TableWriter(self, sink)
 
 
+class _Group(NamedTuple):
+    """A few tuples of one kind, with what a footer says of them."""
+
+    tuples: pa.Table
+    first: int
+    time_min: int
+    time_max: int
+
+    @classmethod
+    def of(cls, tuples: pa.Table, time: str) -> _Group:
+        times = tuples.column(time).to_numpy()
+        return cls(tuples, tuples.column(OFFSET)[0].as_py(), int(times.min()), int(times.max()))
+
+
+def _of_kind(tuples: pa.Table, kind: Kind) -> pa.Table:
+    return only_results(tuples) if kind is Kind.RESULT else tuples.filter(pc.equal(tuples.column(KIND), int(kind)))
+
+
 class TableBlock:
     """The tuples of a block, in row groups of a few tuples of one kind."""
 
-    def __init__(self, block: Block, tuples: pa.Table, time: str) -> None:
+    def __init__(self, block: Block, groups_of: Callable[[Kind], list[_Group]]) -> None:
         self.block = block
-        self._tuples = tuples
-        self._time = time
-
-    def _of(self, kind: Kind) -> pa.Table:
-        if kind is Kind.RESULT:
-            return only_results(self._tuples)
-        return self._tuples.filter(pc.equal(self._tuples.column(KIND), int(kind)))
+        self._groups_of = groups_of
 
     def groups(self, since: int | None = None, until: int | None = None, kind: Kind = Kind.RESULT) -> list[RowGroup]:
         found: list[RowGroup] = []
-        tuples = self._of(kind)
-        for begin in range(0, len(tuples), ROWS_PER_GROUP):
-            own = tuples.slice(begin, ROWS_PER_GROUP)
-            times = own.column(self._time).to_numpy()
-            if (until is None or times.min() < until) and (since is None or times.max() >= since):
-                first, number = own.column(OFFSET)[0].as_py(), begin * len(Kind) + kind
-                found.append(RowGroup(self, number, first, int(times.min()), len(own), kind))  # type: ignore[arg-type]
+        for n, own in enumerate(self._groups_of(kind)):
+            if (until is None or own.time_min < until) and (since is None or own.time_max >= since):
+                number, rows = n * len(Kind) + kind, len(own.tuples)
+                found.append(RowGroup(self, number, own.first, own.time_min, rows, kind))  # type: ignore[arg-type]
         return found
 
     def read(self, number: int, columns: Sequence[str]) -> pa.Table:
-        begin, kind = divmod(number, len(Kind))
-        return self._of(Kind(kind)).slice(begin, ROWS_PER_GROUP).select(columns)
+        n, kind = divmod(number, len(Kind))
+        return self._groups_of(Kind(kind))[n].tuples.select(columns)
 
     def release(self) -> None:
         pass
@@ -146,9 +174,9 @@ class TableWriter:
 
 
 @contextmanager
-def table_codec() -> Iterator[None]:
+def table_codec(rows_per_group: int = ROWS_PER_GROUP) -> Iterator[None]:
     """Inside, blocks are tables and leaves of the index are lists."""
-    tables: Any = Tables()
+    tables: Any = Tables(rows_per_group)
     with (
         mock.patch.multiple(
             blocks_,

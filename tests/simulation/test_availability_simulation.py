@@ -20,9 +20,10 @@ from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
 SEEDS = (0, 80, 20_000)
-REAL_CODEC_EVERY = 25
-REAL_CACHE_EVERY = 4
-CHAIN_EVERY = 3
+REAL_CODEC_EVERY = 50
+REAL_CACHE_EVERY = 20
+CHAIN_EVERY = 5
+ROWS_PER_GROUP = (5, 20)
 # Short runs in which much is guessed, corrected and recovered.
 QUICK_ALONE = (2, 7, 9)
 QUICK_CHAINS = (4, 10, 13)
@@ -34,9 +35,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def run(seed: int) -> None:
     world = chain_world if seed % CHAIN_EVERY == 2 else availability_world
-    codec = nullcontext() if seed % REAL_CODEC_EVERY == 7 else table_codec()
-    with tempfile.TemporaryDirectory() as folder, codec:
-        world.run(seed, Path(folder) if seed % REAL_CACHE_EVERY == 1 else None)
+    codec = nullcontext() if seed % REAL_CODEC_EVERY == 7 else table_codec(ROWS_PER_GROUP[seed % 2])
+    files = tempfile.TemporaryDirectory() if seed % REAL_CACHE_EVERY == 1 else nullcontext()
+    with files as folder, codec:
+        world.run(seed, folder and Path(folder))
 
 
 def test_whatever_fails_stable_results_are_right_and_tentative_ones_come_in_time_and_go(

@@ -179,10 +179,10 @@ class Log:
             self.state = snapshot.state
         self._snapshot, self._tail = snapshot, Tail(later)
 
-    def _apply(self, m: Manifest) -> None:
+    def _apply(self, m: Manifest, after: LogState | None = None) -> None:
         if m.stream != self.spec.id:
             raise log_errors.another_stream(m.seq, m.stream, self.storage.url)
-        self.state = self.state.apply(m)
+        self.state = after or self.state.apply(m)
         self._tail.append(m)
         self.commits.note(m.milestone)
 
@@ -368,7 +368,7 @@ class Log:
             if self.state is not state:
                 continue  # to make it the index had to be mended, which brought in newer commits
             m = manifest.decode(data, f"{self.storage.url}, about to be published")
-            state.apply(m)  # never write what could not be read back
+            after = state.apply(m)  # never write what could not be read back
             try:
                 create_once(self.storage, commit_key(m.seq), data)
             except (KeyExistsError, KeyMissingError):  # somebody else's commit, which may even be dropped by now
@@ -376,7 +376,7 @@ class Log:
                 continue
             # Was it the next number, or one that is free again since its commit was dropped?
             self.commits.require_kept(m.seq)
-            self._apply(m)
+            self._apply(m, after)
             if len(self._tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)
             return m
