@@ -13,6 +13,7 @@ by. With 100 sensors that is a state of 100 tuples, and as many results as tuple
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ class Sensors:
     def _created(self, path: Path, partitions: int) -> Log:
         fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in COLUMNS.items()]
         spec = StreamSpec(
-            id=path.name,
+            id=f"{path.name}-{uuid.uuid4().hex}",  # the next one at this path is another, as in life
             schema={"type": "struct", "fields": fields},
             key=("sensor",),
             time="time",
