@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 from strandline.availability import tick as ticks
@@ -274,11 +275,19 @@ class BoundedLife(Life):
         for work in works:
             machines = (self.world.own_machines[work.partition], self._lives.machines[work.partition])
             caches = Caches(*(machine.cache() for machine in machines))
-            found.append(ticks.run(work, element, Logs(self.output, self.inputs), caches, self.world.clock))
+            logs = Logs(self.output, self.inputs)
+            whole = replace(logs, opened=partial(self._whole, work.fork.unreachable if work.fork else frozenset()))
+            found.append(ticks.run(work, element, logs, caches, self.world.clock, whole))
             require(not found[-1].problem, "a fork failed:", found[-1].problem)
             if work.fork is not None and found[-1].fork is None and work.fork.unreachable:
                 self.delays.excuse()  # without the stable state, what cannot be read is needed
         return found
+
+    def _whole(self, unreachable: frozenset[int]) -> tuple[Log, tuple[Log, ...]]:
+        """What a fork recovers from, as Spark's tasks have it: not from a replica that lacks what was taken in."""
+        if 0 in unreachable:
+            raise StorageError("there is no replica to read", where=self._log.storage.url)
+        return self.output, self.inputs
 
     def check_end(self) -> None:
         """Everything tentative was undone or confirmed."""
