@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from strandline.availability import inputs_at_sight
-from strandline.availability.watch import Watch
 from strandline.errors import StrandlineError
 from strandline.processing import input_marks, time_slices
 from tests.simulation import replica_input_world
@@ -46,12 +44,6 @@ def run(seed: int) -> None:
 
 
 DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "what the replica before was complete for is believed of another": lambda: instead_of(
-        inputs_at_sight, "_arrived", lambda _before, _log, _number, _marks, seen: seen
-    ),
-    "guesses of one replica are taken for those of another": lambda: instead_of(
-        Watch, "changed_over", lambda _before, watch, number, arrivals: watch
-    ),
     "results are counted one too many": lambda: instead_of(
         input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
     ),
