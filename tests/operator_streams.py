@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -14,6 +15,7 @@ from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import Clock, ManualClock
 from strandline.log import block as blocks_
 from strandline.log.block import Block
+from strandline.log.column_types import arrow_schema
 from strandline.log.kinds import Kind, only_results
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
@@ -113,7 +115,12 @@ def struct(columns: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 def input_spec(key: Sequence[str], partitions_: int = 1) -> StreamSpec:
     """What the input stream is."""
-    return StreamSpec("input", struct([*COLUMNS.items()]), tuple(key), "t", partitions_, LATENESS)
+    return _input_spec(tuple(key), partitions_)
+
+
+@cache
+def _input_spec(key: tuple[str, ...], partitions_: int) -> StreamSpec:
+    return StreamSpec("input", struct([*COLUMNS.items()]), key, "t", partitions_, LATENESS)
 
 
 def output_spec(p: AggregateDefinition, partitions_: int = 1, input_path: str = "") -> StreamSpec:
@@ -331,11 +338,16 @@ def uninterrupted_and_aside(
     found = list(operator.feed([rows_table(rows)])) if rows else []
     if p.has_times and boundary is not None and (due := operator.advance(boundary)):
         found.append(due)
-    schema = output_spec(p).arrow
+    schema = _result_schema(tuple(p.result_columns))
     results = pa.concat_tables([schema.empty_table(), *(pa.Table.from_arrays(c, schema=schema) for c in found)])
     return bits(results), [
         row for tables in operator.aside.tables.values() for table in tables for row in table.to_pylist()
     ]
+
+
+@cache
+def _result_schema(columns: tuple[tuple[str, str], ...]) -> pa.Schema:
+    return arrow_schema(struct(columns))
 
 
 def set_aside(log: Log) -> dict[str, list[Row]]:

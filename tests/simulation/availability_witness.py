@@ -35,6 +35,8 @@ class AvailabilityWitness:
         self._source = world.source
         self.forks: list[list[Place] | None] = [None] * world.partitions
         """What each fork has taken in; None if nobody has seen it."""
+        self._last: list[tuple[object, pa.Table]] = [(None, None)] * world.partitions
+        """What was expected last of each fork, and of what."""
         self.states: set[str] = set()
         self.tentative = 0
         """Tentative results that were ever published."""
@@ -46,9 +48,10 @@ class AvailabilityWitness:
         self.forks = [None] * self._world.partitions
 
     def see(self, base: LogState, ticked: Ticked, decision: Decision) -> None:
-        """Tentative results are what an operator makes of what was there (3)."""
+        """Tentative results are what an operator makes of what was there (3); short failures leave no trace (6)."""
         before, now = base.outage or Outage(), self._world.outage
         self.states.add(now.state)
+        require(not self._world.is_short or now.state == "STABLE", "a failure shorter than the bound leaves a trace")
         stood = [standing.stands.bound for standing in base.standings] or [None] * self._world.partitions
         is_corrected = before.state == "UP_FAILURE" and [d.standing.stands.bound for d in ticked.done] != stood
         for p, fork in enumerate(now.forks if is_corrected or decision.begins_anew else ()):
@@ -81,12 +84,20 @@ class AvailabilityWitness:
             return
         require(len(own) == forked.standing.ordinal, "a fork has", forked.standing.ordinal, "tuples of", len(own))
         silent = [one for one in own if forked.began.bound is not None and one.time < forked.began.bound]
-        known = self._operator.expected(source.placed(p, silent), forked.began.bound).results
-        right = self._operator.expected(source.placed(p, own), bound).results.slice(len(known))
+        known = self._results(p, silent, forked.began.bound)
+        right = self._results(p, own, bound).slice(len(known))
         names = list(output.spec.columns)
         tables = [output.read_block(block).select(names) for block in forked.blocks]
         found = bits(pa.concat_tables([output.spec.arrow.empty_table(), *tables]))
         require(found.equals(right.combine_chunks()), "a fork says", found.to_pylist(), "and not", right.to_pylist())
+
+    def _results(self, p: int, taken: list[Place], bound: int | None) -> pa.Table:
+        """What the operator makes of these; a fork that goes on is asked for what it had made before, once more."""
+        last, found = self._last[p]
+        if last != (taken, bound):
+            found = self._operator.expected(self._source.placed(p, taken), bound).results
+            self._last[p] = ((taken, bound), found)
+        return found
 
     def check_counted(self) -> None:
         """What counts is what an undo has left (3); where it must be so, there is nothing tentative (6)."""

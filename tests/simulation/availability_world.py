@@ -86,13 +86,13 @@ def run(seed: int, folder: Path | None = None, operator: SimulatedOperator | Non
 
 
 def _some_operator(rng: Random) -> SimulatedOperator:
-    """Aggregates mostly: they have the most to say when inputs are missing."""
+    """Of every kind; a third are aggregates, which have the most to say when inputs are missing."""
     chance = rng.random()
-    if chance < 0.1:
+    if chance < 0.15:
         return replace(some_class(rng), inputs=2)
-    if chance < 0.2:
+    if chance < 0.3:
         return replace(some_keyed(rng), inputs=rng.choice([2, 2, 3]))
-    if chance < 0.6:
+    if chance < 0.55:
         return some_aggregate(rng, rng.choice([2, 2, 2, 3]), is_compared_with_plain=False)
     return some_operator_over_several(rng, is_compared_with_plain=False)
 
@@ -115,9 +115,9 @@ class World:
         self.is_upstream = False
         self.clock = upstream.clock if upstream else ManualClock(1_000_000)
         self.partitions = upstream.partitions if upstream else rng.choice([1, 1, 1, 2])
-        self.is_short = name == "output" and upstream is None and rng.random() < 0.06
+        self.is_short = name == "output" and upstream is None and rng.random() < 0.1
         """No failure is as long as the bound."""
-        self.bound = rng.choice([5, 8]) if self.is_short else rng.choice([2, 2, 2, 3, 5])
+        self.bound = rng.choice([6, 8]) if self.is_short else rng.choice([2, 2, 2, 3, 5])
         """In ticks."""
         modes = [*["process"] * 4, *["delay"] * 4, "suspend"]
         reconcile = rng.choice(["redo", "redo", "undo"])
@@ -130,7 +130,7 @@ class World:
         self._unbound = rng.choice([*[0] * 14, 0.5, 1])
         """How many of its lives have no bound."""
         self.has_bound = True
-        self.may_die = not self.is_short and rng.random() < 0.6
+        self.may_die = not self.is_short and rng.random() < 0.7
         self.is_fast = upstream.is_fast if upstream else rng.random() < 0.6
         """The stable lineage takes in all that it can in one tick."""
         self.tuples_max = 100_000 if self.is_fast or rng.random() < 0.7 else 30
@@ -209,11 +209,13 @@ class World:
     def run(self) -> None:
         """Lives, deaths, and in the end a time in which all is well."""
         rng = self.rng
-        # Most runs are short, since many of them find more than a few long ones; some defects need time, though.
-        longest = 11 if rng.random() < 0.94 else 30
-        for _ in range(rng.randint(1, 2) if self.may_die else 1):
+        # Most runs are short, so that there are many; what takes several failures and recoveries needs the longer ones.
+        lives = rng.randint(2, 3) if self.may_die else 1
+        longest = 30 if rng.random() < 0.12 else 10 if lives == 1 else 8
+        self.source.begin(rng.choice([0, 0, 4]))
+        for _ in range(lives):
             with suppress(Crash):
-                self._live(rng.randint(5, longest), may_fail=True)
+                self._live(rng.randint(4, longest), may_fail=True)
             self._between_lives()
         self.may_die = False
         self._live(rng.choice([1, 1, self.bound + 3]), may_fail=False)
@@ -241,7 +243,7 @@ class World:
         """Begins another life."""
         rng = self.rng
         self.lives += 1
-        faults = FaultPlan(crash_at_call=rng.randint(1, 150), crash_after=rng.random() < 0.5)
+        faults = FaultPlan(crash_at_call=rng.randint(1, 120), crash_after=rng.random() < 0.5)
         storage = self.faulty.other_process(faults if self.may_die and rng.random() < 0.8 else FaultPlan())
         self._open(storage)
         self.has_bound = rng.random() >= self._unbound
@@ -281,9 +283,9 @@ class World:
         for machine in (one for both in self.machines for one in both):
             machine.end_processes()
             chance = self.rng.random()
-            if chance < 0.3:
+            if chance < 0.45:
                 machine.lose()
-            elif chance < 0.5:
+            elif chance < 0.6:
                 machine.go_back()
 
     def _tick(self, *, may_fail: bool = False, feeds: bool = True) -> None:

@@ -58,6 +58,12 @@ class ChainedInputs:
         others.tick(number, may_fail=may_fail)
         self._look()
 
+    def begin(self, ticks: int) -> None:
+        """The streams beside operators have been there for so long when these begin."""
+        self._upstream.source.begin(ticks)
+        self._others.now = self.root.now = max(self._others.now, self.root.now)
+        self._others.begin(ticks)
+
     def pass_time(self) -> None:
         """Only the operator upstream goes on."""
         self._upstream.live_on(may_fail=False, feeds=False)

@@ -126,6 +126,11 @@ class FailingInputs:
             if feed.failure != "dead":
                 self._catch_up(i, feed, at_once=not may_fail)
 
+    def begin(self, ticks: int) -> None:
+        """The streams have been there for so long when the operator begins."""
+        for _ in range(ticks):
+            self.tick(0, may_fail=False)
+
     def _fail_or_heal(self, i: int, feed: _Feed, number: int, may_fail: bool) -> None:
         rng, longest = self._rng, 40 if self._longest is None else self._longest
         if feed.failure is not None and (number >= feed.healed_at or not may_fail):
@@ -134,7 +139,7 @@ class FailingInputs:
             feed.a_tick = rng.choice([0, 1, 2, 3]) if may_fail and self._longest is None else 0
         elif may_fail and feed.failure is None and self._may_begin(feed, number) and rng.random() < self._chance:
             feed.failure = rng.choice(["dead", "dead", "unreachable"])
-            feed.healed_at = number + min(rng.choice([1, 4, 6, 8, 12]), longest)
+            feed.healed_at = number + min(rng.choice([1, 4, 6, 8, 12, 20]), longest)
             self.failures += 1
             if feed.failure == "unreachable":
                 self.network.cut_off.add(self._names[self._first + i])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from random import Random
 
 import pyarrow as pa
@@ -37,15 +37,19 @@ class SimulatedClass:
     def again_over(self, inputs: Sequence[StreamSpec]) -> PartitionWideDefinition:
         return self.definition
 
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return stream_definition.output_spec(self.definition, self.spec_of_input(0, 1)).arrow
+
     def expected(self, tuples: Placed, boundary: int | None) -> Expected:
-        spec = stream_definition.output_spec(self.definition, self.spec_of_input(0, 1))
+        schema = self._schema
         live = Sorted() if self.waits else Running()
         rows = [row for _, row in tuples]
         kept = [row for row in rows if self.waits or not is_poison(row, POISON)]
         found = [live.process(rows_table(kept))] if kept else []
         if kept and isinstance(live, Sorted) and boundary is not None:
             found.append(live.advance(boundary))
-        results = pa.concat_tables([spec.arrow.empty_table(), *(t.cast(spec.arrow) for t in found if t is not None)])
+        results = pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in found if t is not None)])
         aside = [{"_input": row["_offset"]} for row in rows if not self.waits and is_poison(row, POISON)]
         return Expected(bits(results), aside)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from random import Random
 from typing import Any
 
@@ -74,13 +74,16 @@ class SimulatedKeyed:
     def again_over(self, inputs: Sequence[StreamSpec]) -> KeyedDefinition:
         return self.definition
 
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        return stream_definition.output_spec(self.definition, self.spec_of_input(0, 1)).arrow
+
     def expected(self, tuples: Placed, boundary: int | None) -> Expected:
         plain = PlainKeyed(self.definition)
         found = plain.feed(row for _, row in tuples)
         if boundary is not None:
             found += plain.advance(boundary)
-        spec = stream_definition.output_spec(self.definition, self.spec_of_input(0, 1))
-        results = bits(pa.Table.from_pylist(found, schema=spec.arrow))
+        results = bits(pa.Table.from_pylist(found, schema=self._schema))
         return Expected(results, [{"_input": offset} for offset in plain.aside])
 
 

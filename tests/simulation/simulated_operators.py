@@ -94,10 +94,9 @@ def serialised(rows: Sequence[Sequence[Row]], boundary: int | None) -> Placed:
     return [(at.input, {**rows[at.input][at.offset], "_offset": m}) for m, at in enumerate(order)]
 
 
-def _table(rows: list[Row], operator: SimulatedOperator) -> pa.Table:
-    """Rows of results, as bits."""
-    spec = stream_definition.output_spec(operator.definition, operator.spec_of_input(0, 1))
-    return bits(pa.Table.from_pylist(rows, schema=spec.arrow))
+def _schema(operator: SimulatedOperator) -> pa.Schema:
+    """The columns of results."""
+    return stream_definition.output_spec(operator.definition, operator.spec_of_input(0, 1)).arrow
 
 
 # ---------------------------------------------------------------------- aggregates
@@ -216,6 +215,10 @@ class SimulatedJoin:
         return _spec_of(_OWN if number else COLUMNS, self.key, partitions)
 
     @cached_property
+    def _schema(self) -> pa.Schema:
+        return _schema(self)
+
+    @cached_property
     def definition(self) -> JoinDefinition:
         return self.again_over([self.spec_of_input(i, 1) for i in range(2)])
 
@@ -229,7 +232,7 @@ class SimulatedJoin:
         found = plain.feed(tuples)
         if boundary is not None:
             found += plain.advance(boundary)
-        return Expected(_table(found, self), [], plain.windows())
+        return Expected(bits(pa.Table.from_pylist(found, schema=self._schema)), [], plain.windows())
 
 
 def some_join(rng: Random) -> SimulatedJoin:
@@ -262,6 +265,10 @@ class SimulatedBarrier:
         return _spec_of(_OWN if number % 2 else COLUMNS, self.key, partitions)
 
     @cached_property
+    def _schema(self) -> pa.Schema:
+        return _schema(self)
+
+    @cached_property
     def definition(self) -> BarrierDefinition:
         return self.again_over([self.spec_of_input(i, 1) for i in range(self.inputs)])
 
@@ -279,7 +286,7 @@ class SimulatedBarrier:
         aside = [{**result_row(d, [one]), "_input": at} for one, at in plain.dropped]
         waiting = plain.waiting
         windows = [{**result_row(d, [one]), "_input": plain.end, "_open": len(waiting)} for one in waiting]
-        return Expected(_table(found, self), aside, windows)
+        return Expected(bits(pa.Table.from_pylist(found, schema=self._schema)), aside, windows)
 
 
 def some_barrier(rng: Random) -> SimulatedBarrier:

@@ -19,14 +19,13 @@ from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = (0, 80, 20_000)
+SEEDS = (0, 400, 20_000)
 REAL_CODEC_EVERY = 50
 REAL_CACHE_EVERY = 20
-CHAIN_EVERY = 5
+CHAIN_EVERY = 7
 ROWS_PER_GROUP = (5, 20)
-# Short runs in which much is guessed, corrected and recovered.
-QUICK_ALONE = (2, 7, 9)
-QUICK_CHAINS = (4, 10, 13)
+QUICK_ALONE = range(36)
+QUICK_CHAINS = range(12)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

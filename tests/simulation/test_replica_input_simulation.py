@@ -25,8 +25,8 @@ from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 from tests.simulation.test_planted_availability_defects import instead_of
 
-SEEDS = (0, 30, 10_000)
-TRIED = 60
+SEEDS = (0, 60, 10_000)
+TRIED = 150
 """So many seeds at the most until a planted defect is found."""
 
 

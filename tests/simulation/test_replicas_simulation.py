@@ -15,7 +15,7 @@ from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
 
-SEEDS = (0, 40, 10_000)
+SEEDS = (0, 80, 10_000)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from strandline.errors import OptionError
 
@@ -10,6 +11,7 @@ _NAME = r"(?!\.{1,2}(?:/|\Z))[^/\0]+"
 _KEY = re.compile(rf"{_NAME}(?:/{_NAME})*")
 
 
+@lru_cache(maxsize=1 << 12)  # the same keys come again and again, layer by layer
 def checked_key(key: str) -> str:
     """The key itself; `OptionError` if it is absolute, empty, or has a part that is no name."""
     if _KEY.fullmatch(key) is None:
