@@ -194,6 +194,7 @@ class BoundedLife(Life):
 
     never_guesses = property(lambda self: self.promise.failing == "suspend")
     has_bound = True
+    is_short = False
 
     @property
     def ticks(self) -> int:
