@@ -203,22 +203,26 @@ class ProcessingElement:
         members: dict[int, ReplicaMember] = {}
         promise = self._promise()
         for number, input_ in enumerate(self._inputs):
+            if isinstance(input_, ReplicatedInput):  # of which one has to be there: what they are is known nowhere else
+                chooser = ReplicaInput(input_.replica_set(promise))
+                members[number] = ReplicaMember(chooser, tuple(map(self._limited, input_.places)))
             try:
-                if not isinstance(input_, ReplicatedInput):
-                    logs.append(self._limited(input_.input_place).open())
-                    continue
-                replicas = input_.replica_set(promise)
-                members[number] = ReplicaMember(ReplicaInput(replicas), tuple(map(self._limited, input_.places)))
-                found = members[number].chosen(standings, number)
-                if found is None:
-                    raise members[number].input.nobody()
-                logs.append(found[1])
+                logs.append(self._first_read(number, members.get(number), standings))
             except (StorageError, StreamNotFoundError, NotAStreamError):
                 if promise is None or not standings:
                     raise
                 logs.append(Log(self._limited(input_.input_place).storage(), input_.input_spec))
                 unopened.add(number)
         return Opened(logs, frozenset(unopened), members)
+
+    def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
+        """The stream of an input, or the replica of it that is read first; raises if there is none."""
+        if member is None:
+            return self._limited(self._inputs[number].input_place).open()
+        found = member.chosen(standings, number)
+        if found is None:
+            raise member.input.nobody()
+        return found[1]
 
     def _limited(self, place: Place) -> Place:
         """The place of an input; with a bound, its store is not waited for longer than that allows."""
