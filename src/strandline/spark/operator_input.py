@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from strandline.log.log import Log
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.join.join_windows import join_windows
@@ -40,6 +41,11 @@ class OperatorInput:
     def members(self) -> tuple[Input, ...]:
         """The streams that it is made of: itself, or those of a union."""
         return (self,)
+
+    def opened(self, limit_s: float | None = None) -> Log:
+        """The stream, for somebody who waits for no longer than that for an answer of its store."""
+        place = self.input_place
+        return (place if limit_s is None else place.within(limit_s)).open()
 
     @property
     def shape(self) -> Shape:

@@ -79,6 +79,9 @@ class Input(Protocol):
     def members(self) -> Sequence[Input]:
         """The streams that it is made of: itself, or those of a union."""
 
+    def opened(self, limit_s: float | None = None) -> Log:
+        """The stream, as Spark's tasks will find it; raises if they cannot. `limit_s`: see `Place.within`."""
+
 
 @runtime_checkable
 class EntryPoint(Input, Protocol):
@@ -218,7 +221,8 @@ class ProcessingElement:
     def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
         """The stream of an input, or the replica of it that is read first; raises if there is none."""
         if member is None:
-            return self._limited(self._inputs[number].input_place).open()
+            promise = self._promise()
+            return self._inputs[number].opened(None if promise is None else promise.answer_s)
         found = member.chosen(standings, number)
         if found is None:
             raise member.input.nobody()

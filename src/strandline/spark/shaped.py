@@ -11,6 +11,7 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log.bounds import Bound
 from strandline.log.column_types import fields_of
+from strandline.log.log import Log
 from strandline.log.operator_words import shape_text
 from strandline.log.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
@@ -71,6 +72,10 @@ class Shaped(HalfBuilt, OperatorInput):
     def bare(self) -> Input:
         """The stream as it is."""
         return self._input
+
+    def opened(self, limit_s: float | None = None) -> Log:
+        """The stream, see `OperatorInput.opened`."""
+        return self._input.opened(limit_s)
 
     # ------------------------------------------------------------------ building on it
 

@@ -47,7 +47,7 @@ class MemoryStream(OperatorInput):
         """For operators, whose messages name it: it has no address."""
         return Place("memory://sl.testing")
 
-    def opened(self) -> NoReturn:
+    def opened(self, limit_s: float | None = None) -> NoReturn:
         """Refused: Spark cannot see this process's memory."""
         raise OptionError(
             "an operator over a stream of sl.testing is not started with Spark",
