@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.operator_runs import run_all, run_here
 from tests.simulation.seeds import parametrize
 
-SEEDS = (40, 290, 15_000)
+SEEDS = (20, 290, 15_000)
 FEW = 40
 """They are run here: every process has to compile the functions."""
 

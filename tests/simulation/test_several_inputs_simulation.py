@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.operator_runs import run, run_all
 from tests.simulation.seeds import parametrize
 
-SEEDS = (120, 420, 50_000)
+SEEDS = (60, 420, 50_000)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
