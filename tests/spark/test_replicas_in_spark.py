@@ -214,6 +214,11 @@ def test_a_query_begins_where_it_is_told_to_and_its_checkpoint_is_good_for_these
         replayed(sl.stream(str(tmp_path / "one")).read_stream(spark), tmp_path / "checkpoint")
 
 
+def over(stream: Any) -> Any:
+    """An operator over replicas, or over one of them."""
+    return stream.window(sl.time_window(20)).aggregate(total=sl.sum("n"), many=sl.count_all())
+
+
 def test_an_operator_over_replicas_goes_on_when_one_vanishes_and_when_it_is_started_again(
     replicated: Replicated, spark: Any, tmp_path: Path, eventually: Any
 ) -> None:
@@ -221,9 +226,6 @@ def test_an_operator_over_replicas_goes_on_when_one_vanishes_and_when_it_is_star
     for name in ("one", "other"):
         replicated.start(name)
         eventually((tmp_path / name / "stream.json").exists)
-
-    def over(stream: Any) -> Any:
-        return stream.window(sl.time_window(20)).aggregate(total=sl.sum("n"), many=sl.count_all())
 
     def started() -> Any:
         return over(replicated.replicas()).start(spark, str(tmp_path / "behind"), trigger="100 ms")
@@ -264,9 +266,6 @@ def test_guesses_of_replicas_go_through_an_operator_with_a_bound_whichever_of_th
     for name in ("one", "other"):
         replicated.start(name)
         eventually((tmp_path / name / "stream.json").exists)
-
-    def over(stream: Any) -> Any:
-        return stream.window(sl.time_window(20)).aggregate(total=sl.sum("n"), many=sl.count_all())
 
     def results(name: str = "behind") -> list[tuple[Any, ...]]:
         return ordered(sl.stream(str(tmp_path / name)).read(spark, positions=True).collect(), "_offset")
