@@ -137,6 +137,39 @@ def test_an_operator_that_fails_while_the_stream_is_being_finished_leaves_no_que
     assert stays.await_termination(5)
 
 
+class EndingQuery(SparkQuery):
+    """As Spark's: whoever waits for so long at most hears of an end, or of what caused it, before it is complete."""
+
+    def __init__(self, cause: Exception | None) -> None:
+        super().__init__()
+        self._cause = cause
+        self._is_let_go = threading.Event()
+
+    def let_go(self) -> None:
+        self._is_let_go.set()
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        self._is_let_go.wait(timeout)
+        if self._cause is not None:
+            raise self._cause
+        return not self.isActive
+
+
+@pytest.mark.parametrize("cause", [None, ValueError("the source is gone")])
+def test_a_query_has_ended_when_sparks_manager_has_let_go_of_it(cause: Exception | None) -> None:
+    query = EndingQuery(cause)
+    run = EntryRun(query, Handler(query), trigger=None, final=False)  # type: ignore[arg-type]
+    handle = joined(run, Operator("a"))
+    query.stop()
+    assert not handle.await_termination(0.5)
+    query.let_go()
+    if cause is None:
+        assert handle.await_termination(5)
+    else:
+        with pytest.raises(ValueError, match="source is gone"):
+            handle.await_termination(5)
+
+
 # ---------------------------------------------------------------------- one that joins while the query ends
 
 

@@ -281,9 +281,19 @@ class SharedSparkQuery:
             left_s = _LOOK_S if end_s is None else min(_LOOK_S, end_s - stopwatch_s())
             if left_s < 0.001:  # Spark counts in milliseconds, and takes none for a mistake
                 return self._query.awaitTermination(0.001)  # type: ignore[arg-type]
-            if self._query.awaitTermination(left_s):  # type: ignore[arg-type]
-                break
+            if self._is_ending(left_s):
+                return self._query.awaitTermination()
         return True
+
+    def _is_ending(self, timeout_s: float) -> bool:
+        """Whether its end has begun: Spark says so before its manager has let go of the query.
+
+        Only a wait without a limit is one for the whole of the end.
+        """
+        try:
+            return bool(self._query.awaitTermination(timeout_s))  # type: ignore[arg-type]
+        except Exception:  # the next wait raises it again
+            return True
 
     def exception(self) -> BaseException | None:
         """What stopped it, unless this one had left before."""
