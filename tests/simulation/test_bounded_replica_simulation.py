@@ -6,22 +6,17 @@ See `bounded_replica_input`. A failure names its seed:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
 
-from strandline.errors import StrandlineError
 from strandline.processing import input_marks, time_slices
 from tests.simulation import replica_input_world
 from tests.simulation.bounded_replica_input import BoundedLives
-from tests.simulation.operator_world import Violation
+from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
-from tests.simulation.test_planted_availability_defects import instead_of
 
 SEEDS = (0, 30, 10_000)
 TRIED = 60
@@ -43,7 +38,7 @@ def run(seed: int) -> None:
         replica_input_world.run(seed, BoundedLives())
 
 
-DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+DEFECTS: dict[str, Plant] = {
     "results are counted one too many": lambda: instead_of(
         input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
     ),
@@ -56,10 +51,4 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    for seed in range(TRIED):
-        try:
-            with DEFECTS[name]():
-                run(seed)
-        except (StrandlineError, Violation):
-            return
-    pytest.fail(f"{TRIED} seeds did not find it")
+    require_found(DEFECTS[name], run, TRIED)

@@ -5,9 +5,9 @@ At least one against each of the properties in docs/availability.md; against the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -17,7 +17,6 @@ import pytest
 from strandline.availability import decision, fork, inputs_at_sight, tick, watch
 from strandline.availability.watch import Watch
 from strandline.clock import ManualClock
-from strandline.errors import StrandlineError
 from strandline.log import tentative_results
 from strandline.log.guesses import Guesses, Passed
 from strandline.log.kinds import Kind, is_closed
@@ -29,12 +28,11 @@ from strandline.recovery import eventual_checkpoint
 from tests.simulation import availability_world, chain_world
 from tests.simulation.chained_operators import TUMBLING, OverResults, results_of
 from tests.simulation.machines import KeptStates
+from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.simulated_operators import SimulatedAggregate
-from tests.simulation.table_codec import table_codec
 
 SEEDS = 400
 """So many at the most until a planted defect is found."""
-Plant = Callable[[], AbstractContextManager[Any]]
 
 
 class Defect(NamedTuple):
@@ -42,12 +40,6 @@ class Defect(NamedTuple):
 
     against: int
     plant: Plant
-
-
-def instead_of(owner: Any, name: str, change: Callable[..., Any]) -> AbstractContextManager[Any]:
-    """`change` gets what was there, then the arguments."""
-    before = getattr(owner, name)
-    return mock.patch.object(owner, name, lambda *args, **more: change(before, *args, **more))
 
 
 def overdue_after(share: float) -> AbstractContextManager[Any]:
@@ -157,16 +149,9 @@ FIRST = SimulatedAggregate(replace(TUMBLING, more_times=("t",)), is_compared_wit
 @pytest.mark.parametrize("name", [*ALONE, *IN_CHAINS])
 def test_a_planted_defect_is_found(name: str) -> None:
     chain = [FIRST, OverResults(FIRST, results_of(FIRST, 1))]
-    for seed in range(SEEDS):
-        try:
-            with {**ALONE, **IN_CHAINS}[name].plant(), table_codec():
-                if name in IN_CHAINS:
-                    chain_world.run(seed, operators=chain)
-                else:
-                    availability_world.run(seed, operator=FIRST)
-        except (StrandlineError, ValueError, availability_world.Violation):
-            return
-    pytest.fail(f"{SEEDS} seeds did not find it")
+    alone = partial(availability_world.run, operator=FIRST)
+    run = partial(chain_world.run, operators=chain) if name in IN_CHAINS else alone
+    require_found({**ALONE, **IN_CHAINS}[name].plant, run, SEEDS)
 
 
 def test_there_is_a_defect_against_every_property() -> None:

@@ -25,12 +25,12 @@ from strandline.processing.edges import Edges
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import Stretch
 from tests.simulation.operator_runs import run
+from tests.simulation.planted import Plant, instead_of
 from tests.simulation.simulated_operators import some_operator_over_several
 
 SEEDS = 300
 """So many at the most until a planted defect is found: of those whose operator has the defect."""
 
-Plant = Callable[[], AbstractContextManager[Any]]
 _PLANTED: dict[str, tuple[Plant, str]] = {}
 
 
@@ -47,12 +47,6 @@ def planted(name: str, of: str = "") -> Callable[[Plant], Plant]:
 def seeds_with(kind: str) -> Iterator[int]:
     """Seeds whose operator is of this kind; without one, all."""
     return (s for s in count() if not kind or some_operator_over_several(Random(s), False).definition.kind == kind)
-
-
-def instead_of(owner: Any, name: str, change: Callable[..., Any]) -> AbstractContextManager[Any]:
-    """`change` gets what was there, then the arguments."""
-    before = getattr(owner, name)
-    return mock.patch.object(owner, name, lambda *args, **more: change(before, *args, **more))
 
 
 @planted("what an outer join has matched is kept too short", of="join")

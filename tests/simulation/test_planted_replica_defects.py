@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,11 +15,8 @@ from strandline.availability.replica_choice import ReplicaSight
 from strandline.availability.replica_set import ReplicaSet
 from strandline.availability.replica_story import Heard, Story
 from strandline.availability.replica_watch import ReplicaWatch
-from strandline.errors import StrandlineError
 from tests.simulation import written_replicas_world
-from tests.simulation.operator_world import Violation
-from tests.simulation.table_codec import table_codec
-from tests.simulation.test_planted_availability_defects import instead_of
+from tests.simulation.planted import Plant, instead_of, require_found
 
 SEEDS = 60
 """So many at the most until a planted defect is found."""
@@ -38,7 +35,7 @@ def lowered(story: Story) -> None:
         story.place = replace(story.place, floor=-(1 << 40))
 
 
-DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+DEFECTS: dict[str, Plant] = {
     "a replica that lacks what was read is used": lambda: both(
         mock.patch.object(ReplicaSight, "has", return_value=True), mock.patch.object(replica_reader, "require_result")
     ),
@@ -67,10 +64,4 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    for seed in range(SEEDS):
-        try:
-            with DEFECTS[name](), table_codec():
-                written_replicas_world.run(seed)
-        except (StrandlineError, Violation):
-            return
-    pytest.fail(f"{SEEDS} seeds did not find it")
+    require_found(DEFECTS[name], written_replicas_world.run, SEEDS)

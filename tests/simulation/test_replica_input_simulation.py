@@ -6,24 +6,20 @@ See `replica_input_world`. A failure names its seed:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from strandline.errors import StrandlineError
 from strandline.log.input_mark import InputMark
 from strandline.log.log import Log
 from strandline.processing import input_marks, serialised_intake
 from tests.simulation import replica_input_world
-from tests.simulation.operator_world import Violation
+from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
-from tests.simulation.test_planted_availability_defects import instead_of
 
 SEEDS = (0, 60, 10_000)
 TRIED = 150
@@ -53,7 +49,7 @@ def renamed(_before: Any, mark: InputMark, log: Log, _partition: int) -> InputMa
     return InputMark(mark.first, mark.oldest, replica=replica)
 
 
-DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+DEFECTS: dict[str, Plant] = {
     "offsets of one replica are used in another": lambda: instead_of(input_marks, "_in_log", renamed),
     "a replay begins at the offset of another replica": lambda: instead_of(
         serialised_intake, "oldest_in", lambda _before, _log, _partition, mark: mark.oldest
@@ -67,10 +63,4 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    for seed in range(TRIED):
-        try:
-            with DEFECTS[name]():
-                run(seed)
-        except (StrandlineError, Violation):
-            return
-    pytest.fail(f"{TRIED} seeds did not find it")
+    require_found(DEFECTS[name], run, TRIED)

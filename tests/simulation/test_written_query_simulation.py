@@ -6,23 +6,19 @@ again. Defects that are planted on purpose are found.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import pytest
 
 from strandline.availability import numbered_results
 from strandline.availability.replica_changes import ReplicaChanges
-from strandline.errors import StrandlineError
 from tests.simulation import written_query_world
-from tests.simulation.operator_world import Violation
+from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.seeds import parametrize
 from tests.simulation.table_codec import table_codec
-from tests.simulation.test_planted_availability_defects import instead_of
 
 SEEDS = (2, 80, 25_000)
 PLANTED_SEEDS = 100
@@ -45,7 +41,7 @@ def test_whenever_a_query_dies_its_sink_has_every_result_once_and_no_guess_in_th
     run_seeds(run, seeds, workers)
 
 
-DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+DEFECTS: dict[str, Plant] = {
     "guesses of a batch that was repeated are told twice": lambda: instead_of(
         ReplicaChanges, "_undone", lambda before, own, place: (before(own, place)[0], [])
     ),
@@ -70,10 +66,5 @@ DEFECTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    for seed in range(PLANTED_SEEDS):
-        try:
-            with DEFECTS[name](), table_codec():
-                written_query_world.run(seed, tentative="batch" in name)
-        except (StrandlineError, Violation):
-            return
-    pytest.fail(f"{PLANTED_SEEDS} seeds did not find it")
+    run_one = partial(written_query_world.run, tentative="batch" in name)
+    require_found(DEFECTS[name], run_one, PLANTED_SEEDS)
