@@ -23,7 +23,13 @@ SECOND = 1_000_000
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    session = sl.session("local[2]", "strandline tests", spark_driver_memory="2g", spark_sql_shuffle_partitions="2")
+    session = sl.session(
+        "local[2]",
+        "strandline tests",
+        spark_driver_memory="2g",
+        spark_driver_extraJavaOptions="-XX:+UseSerialGC",
+        spark_sql_shuffle_partitions="2",
+    )
     yield session
     session.stop()
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,17 @@ def test_exported_names_exist_and_are_documented() -> None:
     documented = set(re.findall(r"[A-Za-z_]\w*", " ".join(re.findall(r"`[^`\n]+`|^#+ .*$", reference, re.MULTILINE))))
     assert strandline.__all__, "nothing is exported"
     assert [name for name in strandline.__all__ if not hasattr(strandline, name)] == []
+    assert {*strandline.__all__, "testing"} <= {*dir(strandline)}
+    parts = {path.stem for path in (ROOT / "src" / "strandline").iterdir()}
+    assert parts.isdisjoint(strandline.__all__), "one would hide the other"
     assert [name for name in strandline.__all__ if name not in documented] == []
+
+
+def test_a_process_that_reads_a_stream_loads_no_operator_and_no_compiler() -> None:
+    asked = "import sys, strandline.spark.source; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True).stdout.split()
+    assert "strandline.log.log" in loaded
+    assert [name for name in loaded if name == "numba" or name.startswith("strandline.operators")] == []
 
 
 def test_no_file_knows_a_package_index_or_somebodys_machine() -> None:
