@@ -349,6 +349,7 @@ def test_results_footprints_and_extent_are_those_of_the_specification(
     run(PLANS[name], rows_of(PLANS[name], drawn), steps)
 
 
+@pytest.mark.long
 @every_plan
 def test_long_random_runs_are_those_of_the_specification(name: str) -> None:
     """The same, drawn with more insistence than hypothesis has; it is there to shrink what this finds."""

@@ -90,8 +90,15 @@ def undisturbed() -> tuple[int, list[list[object]]]:
         return calls, stream.content()
 
 
-@pytest.mark.parametrize("loses_power", [False, True], ids=["process dies", "power is lost"])
-@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
+@pytest.mark.parametrize(
+    ("after", "loses_power"),
+    [
+        pytest.param(False, False, id="before the call-process dies"),
+        pytest.param(False, True, id="before the call-power is lost", marks=pytest.mark.long),
+        pytest.param(True, False, id="after the call-process dies", marks=pytest.mark.long),
+        pytest.param(True, True, id="after the call-power is lost"),
+    ],
+)
 def test_a_crash_at_any_storage_call_changes_nothing_in_the_end(
     undisturbed: tuple[int, list[list[object]]], after: bool, loses_power: bool
 ) -> None:

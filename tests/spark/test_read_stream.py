@@ -131,6 +131,7 @@ def test_a_registered_consumer_keeps_what_it_has_not_read(spark, growing, replay
     assert stream.truncate(before="1970-01-02") == stream.offsets()
 
 
+@pytest.mark.long
 def test_a_reader_that_was_left_behind_by_retention_is_told(spark, growing, replayed, tmp_path):
     stream, grow = growing
     df = stream.read_stream(spark)
@@ -167,6 +168,7 @@ def test_the_time_zone_of_the_session_changes_no_instant(zone, spark, stream, re
     assert sorted(natively) == sorted(rows)
 
 
+@pytest.mark.long
 def test_a_stream_feeds_another(spark, growing, drain, content, tmp_path):
     stream, grow = growing
     df = stream.read_stream(spark, max_tuples_per_batch=100).selectExpr("k % 2 as parity", "v", "at")

@@ -176,7 +176,15 @@ def test_a_stream_that_was_deleted_begins_again(spark, ages, run, tmp_path):
     assert values(path) == list(range(len(values(path))))
 
 
-@pytest.mark.parametrize("damage", [lose_everything, lose_sources, tear_sources], ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lose_everything,
+        pytest.param(lose_sources, marks=pytest.mark.long),
+        pytest.param(tear_sources, marks=pytest.mark.long),
+    ],
+    ids=lambda damage: damage.__name__,
+)
 def test_rate_goes_on_without_its_memory_of_when_it_began(damage, spark, ages, run, tmp_path):
     rate = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
     df = rate.selectExpr("value % 7 as k", "value as v", "timestamp as at")
