@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 - its hook has to be there before ours, see `began`
 import contextlib
 import os
 import signal
