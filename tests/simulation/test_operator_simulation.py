@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.operator_runs import run, run_all
 from tests.simulation.seeds import parametrize
 
-SEEDS = (80, 1_150, 40_000)
+SEEDS = (80, 800, 40_000)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

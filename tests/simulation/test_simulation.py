@@ -11,7 +11,7 @@ from strandline.testing.plain_codec import plain_codec
 from tests.simulation import world
 from tests.simulation.seeds import parametrize
 
-SEEDS = (300, 3_000, 20_000)
+SEEDS = (300, 1_800, 20_000)
 REAL_CODEC_EVERY = 50
 
 
