@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from strandline import testing as testing
     from strandline.api import *  # noqa: F403
 else:
-    _PARTS = frozenset(part.name for part in pkgutil.iter_modules(__path__))  # noqa: F405
+    _PARTS = {part.name for part in pkgutil.iter_modules(__path__)} - {"__main__"}  # noqa: F405
 
     def __getattr__(name: str) -> Any:
         """A part, such as `sl.testing`, or a name of `strandline.api`: loaded when the first of them is asked for.
@@ -37,7 +37,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_PARTS, *_names()})
+        return sorted({*globals(), *_names(), "testing"})
 
     def _names() -> dict[str, Any]:
         api = importlib.import_module("strandline.api")

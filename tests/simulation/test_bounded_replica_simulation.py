@@ -51,4 +51,4 @@ DEFECTS: dict[str, Plant] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    require_found(DEFECTS[name], run, TRIED)
+    require_found(DEFECTS[name], lambda seed: replica_input_world.run(seed, BoundedLives()), TRIED)

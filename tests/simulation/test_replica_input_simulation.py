@@ -63,4 +63,4 @@ DEFECTS: dict[str, Plant] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    require_found(DEFECTS[name], run, TRIED)
+    require_found(DEFECTS[name], replica_input_world.run, TRIED)

@@ -66,13 +66,14 @@ def test_exported_names_exist_and_are_documented() -> None:
     assert strandline.__all__, "nothing is exported"
     assert [name for name in strandline.__all__ if not hasattr(strandline, name)] == []
     assert {*strandline.__all__, "testing"} <= {*dir(strandline)}
+    assert not hasattr(strandline, "__main__"), "who looks at all names would run the program"
     parts = {path.stem for path in (ROOT / "src" / "strandline").iterdir()}
     assert parts.isdisjoint(strandline.__all__), "one would hide the other"
     assert [name for name in strandline.__all__ if name not in documented] == []
 
 
 def test_a_process_that_reads_a_stream_loads_no_operator_and_no_compiler() -> None:
-    asked = "import sys, strandline.spark.source; print(*sys.modules)"
+    asked = "import sys, strandline.spark.source; from strandline import errors; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True).stdout.split()
     assert "strandline.log.log" in loaded
     assert [name for name in loaded if name == "numba" or name.startswith("strandline.operators")] == []

@@ -44,8 +44,7 @@ class OperatorInput:
 
     def opened(self, limit_s: float | None = None) -> Log:
         """The stream, for somebody who waits for no longer than that for an answer of its store."""
-        place = self.input_place
-        return (place if limit_s is None else place.within(limit_s)).open()
+        return self.input_place.within(limit_s).open()
 
     @property
     def shape(self) -> Shape:

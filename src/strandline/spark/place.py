@@ -32,9 +32,9 @@ class Place:
         found = open_storage(self.url, durability=self.durability, **self.options)
         return found if self.limit_s is None else TimeLimitedStorage(found, self.limit_s)
 
-    def within(self, limit_s: float) -> Place:
-        """The same place, for somebody who waits for no longer than that for an answer of its store."""
-        return replace(self, limit_s=limit_s)
+    def within(self, limit_s: float | None) -> Place:
+        """The same place, for somebody who waits for no longer than that for an answer of its store; None: as it is."""
+        return self if limit_s is None else replace(self, limit_s=limit_s)
 
     def open(self) -> Log:
         """The stream at this address."""

@@ -208,30 +208,30 @@ class ProcessingElement:
         for number, input_ in enumerate(self._inputs):
             if isinstance(input_, ReplicatedInput):  # of which one has to be there: what they are is known nowhere else
                 chooser = ReplicaInput(input_.replica_set(promise))
-                members[number] = ReplicaMember(chooser, tuple(map(self._limited, input_.places)))
+                members[number] = ReplicaMember(chooser, tuple(place.within(self._answer_s) for place in input_.places))
             try:
                 logs.append(self._first_read(number, members.get(number), standings))
             except (StorageError, StreamNotFoundError, NotAStreamError):
                 if promise is None or not standings:
                     raise
-                logs.append(Log(self._limited(input_.input_place).storage(), input_.input_spec))
+                logs.append(Log(input_.input_place.within(self._answer_s).storage(), input_.input_spec))
                 unopened.add(number)
         return Opened(logs, frozenset(unopened), members)
 
     def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
         """The stream of an input, or the replica of it that is read first; raises if there is none."""
         if member is None:
-            promise = self._promise()
-            return self._inputs[number].opened(None if promise is None else promise.answer_s)
+            return self._inputs[number].opened(self._answer_s)
         found = member.chosen(standings, number)
         if found is None:
             raise member.input.nobody()
         return found[1]
 
-    def _limited(self, place: Place) -> Place:
-        """The place of an input; with a bound, its store is not waited for longer than that allows."""
+    @property
+    def _answer_s(self) -> float | None:
+        """With a bound, no input's store is waited for longer than that allows."""
         promise = self._promise()
-        return place if promise is None else place.within(promise.answer_s)
+        return None if promise is None else promise.answer_s
 
     @property
     def _standings(self) -> Sequence[Standing]:
@@ -274,7 +274,7 @@ class ProcessingElement:
     ) -> OperatorJob:
         """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
         logs, unopened, members = opened.logs, opened.unopened, opened.members
-        places = [self._limited(input_.input_place) for input_ in self._inputs]
+        places = [input_.input_place.within(self._answer_s) for input_ in self._inputs]
         for number, member in members.items():
             places[number] = member.places[member.input.current or 0]
         output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
