@@ -6,15 +6,19 @@ BIN := .venv/bin
 # setup leaves this folder only if the machine has no Java of its own. Asked when a recipe runs, not when make starts.
 JAVA := if [ -d .venv/java-home ]; then export JAVA_HOME="$(CURDIR)/.venv/java-home"; fi;
 
+# Some machines set this. Then every Python process compiles all sources again, and a test run starts hundreds of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 ARGS ?=
 # So many tests at a time: each process has a Spark of its own, about 1.5 GB. 0 runs them in one, for a debugger.
 # In their order: what kills processes first, because it takes longest, and many small ones last.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+QUICK_SPARK := .venv/spark-classes.jsa
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 SIZE ?= small
 BENCHMARKS ?= persist replay
 
-.PHONY: help setup demo test test-long lint format types layers check bench lock clean
+.PHONY: help setup demo test test-long test-all stress simulate lint format types layers check bench lock clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,11 +29,28 @@ setup: ## prepare .venv (the other targets do it by themselves)
 demo: setup ## ingest a stream, kill Spark half-way, go on, compare
 	@$(JAVA) $(BIN)/strandline demo $(ARGS)
 
-test: setup ## run the tests; ARGS="tests/unit -k block" picks some, ARGS=--run-slow takes all
+# Once for an environment, a minute: hundreds of Spark's processes start sooner then. Tests do without it, too.
+$(QUICK_SPARK): requirements.lock | setup
+	@echo "Preparing a Spark for the tests (takes a minute, this once)" >&2
+	@$(JAVA) $(BIN)/python -m tests.support.quick_spark || true
+
+test: setup $(QUICK_SPARK) ## run the tests; ARGS="tests/unit -k block" picks some
 	@$(JAVA) $(PYTEST) $(ARGS)
 
-test-long: setup ## run those that take long: more simulations, more crashes (CI does)
+test-long: setup $(QUICK_SPARK) ## run those that take long: more simulations, more crashes (CI does)
 	@$(JAVA) $(PYTEST) --run-long -m long $(ARGS)
+
+test-all: setup $(QUICK_SPARK) ## run all tests: every crash with every operator and policy; takes hours
+	@$(JAVA) $(PYTEST) --run-slow $(ARGS)
+
+RUNS ?= 4
+LOAD ?= 2
+stress: setup $(QUICK_SPARK) ## run the tests of real processes RUNS=4 times, every second time beside LOAD=2 busy processes
+	@$(JAVA) $(BIN)/python -m tests.support.stress --runs $(RUNS) --load $(LOAD) -- $(ARGS)
+
+MINUTES ?= 5
+simulate: setup ## run all simulations on new seeds for MINUTES=5; SEED=1 begins with that one
+	@$(BIN)/python -m tests.simulation.simulate --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .

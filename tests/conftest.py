@@ -1,39 +1,74 @@
-"""What every test shares: the choice of what to run, and a line of progress a minute."""
+"""What every test shares: the choice of what to run, time limits that fit the machine, second runs, progress."""
 
-import os
+from typing import Any
 
 import pytest
 
-from tests.progress import Progress
+from tests.support import quick_spark
+from tests.support.draw import commit
+from tests.support.kernel_times import KernelTimes
+from tests.support.machine import patience, slowness
+from tests.support.progress import Progress
+from tests.support.reruns import RerunLog, Reruns
+from tests.support.schedule import Schedule
+from tests.support.shares import draw as draw_tests
 
-LONG_TIMEOUT_S = 900
+TIMEOUT_S = 300
+LONG_TIMEOUT_S = 600
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    slowness()  # measured before the test processes start, which inherit it
+    config.pluginmanager.register(Reruns(config), "reruns")
+    config.pluginmanager.register(KernelTimes(config), "kernel times")
     if not hasattr(config, "workerinput"):  # of several processes, the one that has the terminal
         config.pluginmanager.register(Progress(config), "progress")
-    # Spark's JVMs live for seconds here: what their second compiler does for speed never pays. A third less CPU.
-    # Nor does anybody look at their UI.
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -Dspark.ui.enabled=false")
+        config.pluginmanager.register(RerunLog(config.getoption("--rerun-log")), "rerun log")
+    quick_spark.use()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return [
+        f"machine: {slowness():.2f} times as slow as the reference; time limits are multiplied by that",
+        f"seeds and crashes: drawn from {drawn_from(config)!r}; --draw takes the text of another run",
+    ]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-long", action="store_true", help="run the tests marked long, too")
     parser.addoption("--run-slow", action="store_true", help="run all tests: those marked long and slow, too")
-    parser.addoption("--seed", type=int, help="run the simulation with this seed alone")
+    parser.addoption("--seed", type=int, help="run the simulations with this seed alone")
+    parser.addoption("--draw", metavar="TEXT", help="draw seeds and crashes from this, not from the hash of the commit")
+    parser.addoption("--no-reruns", action="store_true", help="do not repeat failed tests of real processes")
+    parser.addoption("--rerun-log", metavar="FILE", help="add a line of JSON a repeated test to this file")
 
 
+@pytest.hookimpl(tryfirst=True)  # -m sees the marks that the draw gives
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--run-slow"):
+        asked_for = config.getoption("file_or_dir") or config.getoption("keyword")  # which is run whole
+        left_out = set() if asked_for else draw_tests(items, drawn_from(config))
+        marks = {"slow"} if config.getoption("--run-long") else {"slow", "long"}
+        left_out |= {item for item in items if any(item.get_closest_marker(mark) for mark in marks)}
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
-        if item.get_closest_marker("long") or item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))  # a test's own limit comes first
-    if config.getoption("--run-slow"):
-        return
-    left_out = {"slow": "--run-slow"}
-    if not config.getoption("--run-long"):
-        left_out["long"] = "--run-long"
-    for item in items:
-        for mark, option in left_out.items():
-            if item.get_closest_marker(mark):
-                item.add_marker(pytest.mark.skip(reason=f"{mark}: runs with {option}"))
-                break
+        own = item.get_closest_marker("timeout")
+        is_long = item.get_closest_marker("long") or item.get_closest_marker("slow")
+        seconds = own.args[0] if own else LONG_TIMEOUT_S if is_long else TIMEOUT_S
+        item.add_marker(pytest.mark.timeout(patience(seconds)), append=False)
+
+
+def drawn_from(config: pytest.Config) -> str:
+    """Returns the text that seeds and crashes are drawn from: the hash of the commit, unless `--draw` names another."""
+    return str(config.getoption("--draw") or commit())
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule:
+    return Schedule(config, log)
+
+
+@pytest.fixture(scope="session")
+def draw(request: pytest.FixtureRequest) -> str:
+    """Returns the text that seeds and crashes are drawn from."""
+    return drawn_from(request.config)

@@ -8,6 +8,7 @@ from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import StorageError
 from strandline.log.storage.storage import Storage
 from strandline.testing import MemoryStorage
+from tests.support.machine import patience
 
 
 class HangingStorage(MemoryStorage):
@@ -51,7 +52,7 @@ class HangingStorage(MemoryStorage):
             goes_on = self._goes_on
             if not goes_on.is_set() and self._only in ("", name):
                 self.waiting.release()
-                assert goes_on.wait(60)
+                assert goes_on.wait(patience(60))
                 if self._gives_up:
                     raise StorageError("the client has given up", where=self.url)
             return found(*arguments)

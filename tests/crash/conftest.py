@@ -19,11 +19,12 @@ from strandline.log.audit.stream_audit import verify
 from strandline.log.column_types import block_schema
 from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from tests.support.machine import patience
 
 PROGRAM = Path(__file__).with_name("program.py")
 BATCHES = 5
 ROWS = 2_000
-PATIENCE_S = 240
+PATIENCE_S = patience(240)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

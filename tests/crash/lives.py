@@ -18,6 +18,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from tests.crash.conftest import finish, output_of
 
 RETRYING = "local[2,4]"
+SMALL_BLOCKS = Path(__file__).with_name("small_blocks")
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Program:
             environment["STRANDLINE_FAILPOINT"] = life.failpoint
         if life.retried:
             environment["STRANDLINE_FAILPOINT_ONCE"] = str(marker)
+        if any("between-blocks" in death for death in life.tasks_die):
+            environment["PYTHONPATH"] = str(SMALL_BLOCKS)
         options = [f"--policy={life.policy}", f"--master={RETRYING if life.retried else life.master}"]
         options += ["--dies"] * life.dies + ["--tasks-die", *life.tasks_die]
         with output_of(self.output).open("ab") as output:

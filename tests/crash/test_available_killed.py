@@ -25,9 +25,10 @@ from strandline.log.tentative_results import changes, with_tentative
 from tests.crash.conftest import finish, kill, processes
 from tests.crash.lives import RETRYING, Life, Program, results
 from tests.sensors import PARTITIONS, Sensors
+from tests.support.machine import patience
 
 PROGRAM = Path(__file__).with_name("available_program.py")
-PATIENCE_S = 90
+PATIENCE_S = patience(90)
 
 
 class Lives:
@@ -144,6 +145,7 @@ def test_an_operator_with_a_bound_is_the_same_after_deaths_in_every_state(tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
 def test_the_objects_of_a_class_die_with_their_workers_while_they_guess_and_results_are_the_same(
     tmp_path: Path,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.crash.conftest import content, kill, run, start
+from tests.support.draw import generator
 
 CRASHES = [
     # in the first batch, when nothing was ever published
@@ -24,7 +24,7 @@ CRASHES = [
 ]
 
 
-@pytest.mark.long
+@pytest.mark.slow  # `test_crash_matrix` has each of them in one stream
 @pytest.mark.parametrize("crashes", CRASHES, ids="-then-".join)
 def test_results_after_a_driver_kill_equal_those_of_an_uninterrupted_run(
     crashes: list[str], folder: Path, expected: list[pa.Table], tmp_path: Path
@@ -37,6 +37,7 @@ def test_results_after_a_driver_kill_equal_those_of_an_uninterrupted_run(
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
 def test_a_kill_during_compaction_changes_nothing(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
     stream = tmp_path / "items"
     run(folder, stream, "--compact", failpoint="compaction-before-manifest", dies=True)
@@ -46,11 +47,12 @@ def test_a_kill_during_compaction_changes_nothing(folder: Path, expected: list[p
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
 def test_kills_of_the_whole_process_group_at_random_moments(
-    folder: Path, expected: list[pa.Table], tmp_path: Path
+    folder: Path, expected: list[pa.Table], draw: str, tmp_path: Path
 ) -> None:
     stream = tmp_path / "items"
-    moments = random.Random(11)
+    moments = generator(draw, "moments")
     for _ in range(2):
         child = start(folder, stream)
         while not list(stream.glob("staging/*")) and child.poll() is None:

@@ -11,23 +11,27 @@ from pathlib import Path
 import pytest
 
 from tests.crash.conftest import PATIENCE_S, content, kill, processes, run, start
+from tests.support.draw import generator
 
 EVER = "1000000000"
 
 
 VICTIMS = [
+    ["python"],
     ["java"],
-    pytest.param(["python", "java", "all of them"], marks=pytest.mark.long),
+    ["all of them"],
+    pytest.param(["python", "java", "all of them"], marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
 @pytest.mark.parametrize("victims", VICTIMS, ids="-then-".join)
 def test_every_number_is_there_once_whoever_is_killed_and_when(
-    victims: list[str], folder: Path, tmp_path: Path
+    victims: list[str], folder: Path, draw: str, tmp_path: Path
 ) -> None:
     stream = tmp_path / "numbers"
-    moments = random.Random(5)
+    moments = generator(draw, "moments")
     for victim in victims:
         child = start(folder, stream, ["--numbers", EVER])
         try:

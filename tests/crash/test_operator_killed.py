@@ -7,17 +7,17 @@ partition by partition, with what an operator computes from the same input to wh
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from tests.crash.conftest import kill, processes
 from tests.crash.lives import Life, Program, results
+from tests.support.draw import generator
 
 PROGRAM = Path(__file__).with_name("operator_program.py")
 
@@ -86,7 +86,7 @@ MANY = {
 }
 
 
-@pytest.mark.parametrize("lives", [FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"])
+@pytest.mark.parametrize("lives", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
 def test_results_after_deaths_equal_those_of_an_uninterrupted_run(
     lives: dict[str, list[Life]], folder: Path, tmp_path: Path
 ) -> None:
@@ -100,10 +100,24 @@ def test_results_after_deaths_equal_those_of_an_uninterrupted_run(
         case.check()
 
 
-@pytest.mark.parametrize("seed", [pytest.param(s, marks=pytest.mark.slow if s else pytest.mark.long) for s in range(4)])
-def test_kills_at_random_moments(seed: int, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_an_aggregate_behind_its_source_is_the_same_after_drawn_deaths(folder: Path, draw: str, tmp_path: Path) -> None:
+    rng = generator(draw, "fused")
+    case = Case(tmp_path, "fused", rng.choice(["count", "sliding count", "time", "session"]), folder)
+    *deaths, last = MANY["fused"]
+    for number, life in enumerate([*rng.sample(deaths, 2), last]):
+        case.live(
+            number, replace(life, lost=life.lost if number else "", policy=rng.choice(["cec", "tight", "instant"]))
+        )
+    case.check()
+
+
+@pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 4))])
+def test_kills_at_random_moments(seed: int, folder: Path, draw: str, tmp_path: Path) -> None:
     """Of the whole session, or of whichever of Spark's Python workers is there."""
-    moments = random.Random(seed)
+    moments = generator(draw, f"moments {seed}")
     case = Case(tmp_path, "fused", moments.choice(["count", "time", "session"]), folder)
     for number in range(4):
         policy = moments.choice(["cec", "tight", "instant"])

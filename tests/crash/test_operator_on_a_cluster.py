@@ -29,6 +29,7 @@ def executors(session: int) -> list[int]:
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: clusters")
 def test_an_executor_killed_in_mid_stream_changes_no_result_and_leaves_the_state(folder: Path, tmp_path: Path) -> None:
     case = Case(tmp_path, "fused", "sliding count", folder)
     child = case.program.start(CLUSTER, tmp_path / "nobody")

@@ -24,6 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "13_policies_side_by_side.py"
 
 
 @pytest.mark.long
+@pytest.mark.drawn("examples that are killed")
 def test_a_kill_changes_the_results_of_operators_that_do_not_replay_and_of_no_others(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLE, tmp_path], check=False, capture_output=True, text=True, timeout=2 * PATIENCE_S

@@ -14,6 +14,7 @@ from tests.crash.conftest import BATCHES, ROWS, content, run
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
 @pytest.mark.parametrize("failpoint", ["before-manifest", "after-manifest"])
 def test_a_stream_is_finished_once_whenever_its_writer_dies(
     failpoint: str, folder: Path, expected: list[pa.Table], tmp_path: Path
@@ -28,6 +29,7 @@ def test_a_stream_is_finished_once_whenever_its_writer_dies(
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: other moments")
 def test_a_kill_after_a_heartbeat_neither_loses_nor_doubles_a_batch(
     folder: Path, expected: list[pa.Table], tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.testing.items import append_items, item_spec
 from tests.crash.conftest import finish, kill, output_of, processes
 from tests.crash.lives import results
+from tests.support.machine import patience
 
 PROGRAM = Path(__file__).with_name("standalone_program.py")
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -34,7 +35,7 @@ COMMITS = 60
 WARM = 10
 """Commits after which kernels are compiled everywhere."""
 KILLED_AT = 40
-PATIENCE_S = 120
+PATIENCE_S = patience(120)
 
 
 class Cluster:
@@ -125,6 +126,7 @@ def recoveries(batches: Sequence[tuple[Standing, ...]]) -> list[int]:
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(600)
+@pytest.mark.drawn("crash: clusters")
 def test_partitions_stay_with_their_state_and_move_when_its_host_dies(cluster: Cluster, tmp_path: Path) -> None:
     rng = random.Random(5)
     log = Log.create(LocalStorage(tmp_path / "items", durability="os"), item_spec(PARTITIONS))

@@ -16,6 +16,7 @@ CLUSTER = ["--master", "local-cluster[2,1,1024]"]
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: clusters")
 def test_a_python_worker_killed_while_it_writes_a_block(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
     stream = tmp_path / "items"
     once = tmp_path / "died"
@@ -26,6 +27,7 @@ def test_a_python_worker_killed_while_it_writes_a_block(folder: Path, expected: 
 
 
 @pytest.mark.long
+@pytest.mark.drawn("crash: clusters")
 def test_a_python_worker_on_a_cluster_killed_while_it_seals_a_block(
     folder: Path, expected: list[pa.Table], tmp_path: Path
 ) -> None:
@@ -36,7 +38,8 @@ def test_a_python_worker_on_a_cluster_killed_while_it_seals_a_block(
     assert content(stream) == expected
 
 
-@pytest.mark.long  # in every run: with an operator behind, in `test_operator_on_a_cluster.py`
+@pytest.mark.long
+@pytest.mark.drawn("crash: clusters")
 def test_an_executor_killed_in_mid_stream(folder: Path, expected: list[pa.Table], tmp_path: Path) -> None:
     stream = tmp_path / "items"
     child = start(folder, stream, CLUSTER)

@@ -68,6 +68,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.drawn("crash: clusters")
 @pytest.mark.parametrize("blocks", ["native", "arrow"])
 def test_a_frozen_attempt_that_wakes_up_late_publishes_nothing(
     blocks: str,

@@ -61,7 +61,7 @@ class Deaths:
             shutil.rmtree(self.root / "state", ignore_errors=True)
         if "spark checkpoint" in life.lost:
             for name in life.operators.split():
-                shutil.rmtree(self.root / name / "spark_checkpoint")
+                shutil.rmtree(self.root / name / "spark_checkpoint", ignore_errors=True)
         self.program.live(life, number)
 
     @property

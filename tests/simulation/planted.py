@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from strandline.errors import StrandlineError
+from tests.simulation.found_by import FOUND_BY
 from tests.simulation.operator_world import Violation
-from tests.simulation.table_codec import table_codec
 
 Plant = Callable[[], AbstractContextManager[Any]]
 
@@ -22,12 +24,15 @@ def instead_of(owner: Any, name: str, change: Callable[..., Any]) -> AbstractCon
     return mock.patch.object(owner, name, lambda *args, **more: change(before, *args, **more))
 
 
-def require_found(plant: Plant, run: Callable[[int], object], seeds: int) -> None:
-    """Fails unless one of so many seeds finds the defect, its blocks being tables in memory."""
-    for seed in range(seeds):
+def require_found(name: str, plant: Plant, run: Callable[[int], object], seeds: Iterable[int]) -> None:
+    """Fails unless one of the seeds finds the defect; the seed of `FOUND_BY` is tried first, if there is one."""
+    noted = [FOUND_BY[name]] if name in FOUND_BY else []
+    for seed in chain(noted, seeds):
         try:
-            with plant(), table_codec():
+            with plant():
                 run(seed)
-        except (StrandlineError, ValueError, Violation):
+        except (AssertionError, StrandlineError, ValueError, Violation):
+            if [seed] != noted:
+                warnings.warn(f"{name!r}: {seed},  # to be noted in tests/simulation/found_by.py", stacklevel=2)
             return
-    pytest.fail(f"{seeds} seeds did not find it")
+    pytest.fail(f"no seed found it: {name}")

@@ -1,34 +1,37 @@
-"""Many seeds of a simulation, in two processes; a failure names its seed and how to run it again."""
+"""Runs many seeds of a simulation for some seconds; a failure names its seed and the command that repeats it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor
+from collections.abc import Iterable
+from itertools import count
 
-WORKERS = 2
-FEW = 10
-"""So many are run here, where a debugger can follow."""
-
-
-def run_seeds(run: Callable[[int], object], seeds: range, workers: Executor) -> None:
-    """Runs the seeds, with a function that stands in the test's own file: its name leads other processes to it."""
-    if len(seeds) < FEW:
-        run_one_by_one(run, seeds)
-        return
-    for done in [workers.submit(run_one_by_one, run, seeds[i::WORKERS]) for i in range(WORKERS)]:
-        done.result()
+from strandline.clock import stopwatch_s
+from tests.simulation.catalogue import Simulation
 
 
-def run_one_by_one(run: Callable[[int], object], seeds: range) -> None:
-    """Runs the seeds here."""
+def run_seeds(simulation: Simulation, seeds: Iterable[int]) -> None:
+    """Runs these seeds; raises for the first that breaks a promise."""
     for seed in seeds:
         try:
-            run(seed)
+            simulation.run(seed)
         except BaseException as problem:
-            raise failed(run.__module__.rpartition(".")[2], seed, problem) from problem
+            if isinstance(problem, KeyboardInterrupt):
+                raise
+            raise failed(simulation.name, seed, problem) from problem
 
 
-def failed(test: str, seed: int, problem: BaseException) -> AssertionError:
-    """What failed and how to see it again, as text, because it may come from another process."""
-    again = f"python -m pytest tests/simulation/{test}.py --seed {seed}"
-    return AssertionError(f"seed {seed}, {type(problem).__name__}: {problem}\n{again}")
+def run_for(simulation: Simulation, seconds: float, first_seed: int) -> int:
+    """Runs the seeds from `first_seed` on until the time is over, at least one; returns how many."""
+    began_s = stopwatch_s()
+    for seed in count(first_seed):
+        run_seeds(simulation, [seed])
+        if stopwatch_s() - began_s >= seconds:
+            return seed + 1 - first_seed
+    raise AssertionError("seeds do not end")
+
+
+def failed(name: str, seed: int, problem: BaseException) -> AssertionError:
+    """Returns the error that says what failed and how to see it again."""
+    test = f"tests/simulation/test_simulations.py::test_seeds_of_this_commit[{name}]"
+    again = f"make test ARGS='\"{test}\" --seed {seed} -n 0'"
+    return AssertionError(f"simulation {name}, seed {seed}, {type(problem).__name__}: {problem}\nrepeat it: {again}")

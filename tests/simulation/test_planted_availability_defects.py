@@ -26,6 +26,7 @@ from strandline.log.standing import Standing
 from strandline.processing import serialised_intake
 from strandline.recovery import eventual_checkpoint
 from tests.simulation import availability_world, chain_world
+from tests.simulation.catalogue import run_with_tables
 from tests.simulation.chained_operators import TUMBLING, OverResults, results_of
 from tests.simulation.machines import KeptStates
 from tests.simulation.planted import Plant, instead_of, require_found
@@ -151,7 +152,7 @@ def test_a_planted_defect_is_found(name: str) -> None:
     chain = [FIRST, OverResults(FIRST, results_of(FIRST, 1))]
     alone = partial(availability_world.run, operator=FIRST)
     run = partial(chain_world.run, operators=chain) if name in IN_CHAINS else alone
-    require_found({**ALONE, **IN_CHAINS}[name].plant, run, SEEDS)
+    require_found(name, {**ALONE, **IN_CHAINS}[name].plant, partial(run_with_tables, run), range(SEEDS))
 
 
 def test_there_is_a_defect_against_every_property() -> None:

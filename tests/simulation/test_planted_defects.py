@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import count, islice
-from pathlib import Path
 from random import Random
 from typing import Any
 from unittest import mock
 
 import pytest
 
+from strandline.log.loss import Loss
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.join import join_operator
@@ -20,16 +20,23 @@ from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
 from strandline.operators.join.tuple_record import KEEP
+from strandline.operators.operator import Saved
+from strandline.operators.partition_wide.object_at_work import ObjectAtWork
 from strandline.processing import serialised_input, time_slices
 from strandline.processing.edges import Edges
-from strandline.recovery import eventual_checkpoint
+from strandline.recovery import eventual_checkpoint, without_replay
 from strandline.recovery.intake import Stretch
-from tests.simulation.operator_runs import run
-from tests.simulation.planted import Plant, instead_of
+from strandline.recovery.recover import Recovery
+from tests.simulation.catalogue import SIMULATIONS
+from tests.simulation.planted import Plant, instead_of, require_found
+from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.simulated_operators import some_operator_over_several
+from tests.user_operators import Running
 
 SEEDS = 300
 """So many at the most until a planted defect is found: of those whose operator has the defect."""
+FEW = 40
+"""So many at the most of classes, and of policies that lose tuples."""
 
 _PLANTED: dict[str, tuple[Plant, str]] = {}
 
@@ -143,8 +150,51 @@ def _short_checkpoint() -> AbstractContextManager[Any]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", _PLANTED)
-def test_a_planted_defect_is_found(name: str, tmp_path: Path) -> None:
+def test_a_planted_defect_is_found(name: str) -> None:
     plant, kind = _PLANTED[name]
-    with plant(), pytest.raises(AssertionError, match=r"seed \d+, "):
-        for seed in islice(seeds_with(kind), SEEDS):
-            run(seed, tmp_path / str(seed), "several")
+    require_found(name, plant, run_of("several"), islice(seeds_with(kind), SEEDS))
+
+
+def run_of(simulation: str) -> Callable[[int], None]:
+    """Returns a function that runs a seed; whatever goes wrong is an `AssertionError`."""
+    return lambda seed: run_seeds(SIMULATIONS[simulation], [seed])
+
+
+def _half_a_state(self: Running, state: dict[str, Any]) -> None:
+    self.n = state["n"]
+
+
+IN_CLASSES = {
+    "half of a state is restored": (Running, "restore_checkpoint", _half_a_state),
+    "a step forgets the calls to repeat": (ObjectAtWork, "_note", lambda self, call, is_noted: None),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", IN_CLASSES)
+def test_a_defect_that_is_planted_in_a_class_is_found(name: str) -> None:
+    require_found(name, lambda: mock.patch.object(*IN_CLASSES[name]), run_of("class"), range(FEW))
+
+
+def _closings_are_overlooked(salvage: Any) -> Iterator[Saved]:
+    for saved in NEWEST_FIRST(salvage):
+        yield Saved(saved.closed.slice(0, 0), saved.footprints)
+
+
+def _from_one_later(*given: Any) -> Iterator[Loss]:
+    return (replace(loss, first=loss.first + 1) if loss.tuples else loss for loss in LOSSES(*given))
+
+
+NEWEST_FIRST, LOSSES = without_replay._Salvage._newest_first, without_replay._losses
+UNDER_LOSSES = {
+    "windows that have closed go on": (without_replay._Salvage, "_newest_first", _closings_are_overlooked),
+    "state is not saved anew": (Recovery, "is_other", property(lambda recovery: recovery.is_older)),
+    "time does not pass": (without_replay, "_pass_time", lambda *_given, **_options: None),
+    "the record is one tuple short": (without_replay, "_losses", _from_one_later),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", UNDER_LOSSES)
+def test_a_defect_of_policies_that_lose_tuples_is_found(name: str) -> None:
+    require_found(name, lambda: mock.patch.object(*UNDER_LOSSES[name]), run_of("lossy"), range(FEW))

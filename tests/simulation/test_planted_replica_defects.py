@@ -1,25 +1,33 @@
-"""Defects that are planted in the reader of replicas on purpose are found by `written_replicas_world`."""
+"""Defects that are planted in readers of replicas, and in operators over them, are found."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from strandline.availability import replica_reader
+from strandline.availability import numbered_results, replica_reader
+from strandline.availability.replica_changes import ReplicaChanges
 from strandline.availability.replica_choice import ReplicaSight
 from strandline.availability.replica_set import ReplicaSet
 from strandline.availability.replica_story import Heard, Story
 from strandline.availability.replica_watch import ReplicaWatch
-from tests.simulation import written_replicas_world
+from strandline.log.input_mark import InputMark
+from strandline.log.log import Log
+from strandline.processing import input_marks, serialised_intake, time_slices
+from tests.simulation import replica_input_world, written_query_world, written_replicas_world
+from tests.simulation.catalogue import run_bounded_replica_input, run_with_tables
 from tests.simulation.planted import Plant, instead_of, require_found
 
 SEEDS = 60
 """So many at the most until a planted defect is found."""
+SEEDS_OF_QUERIES = 100
+SEEDS_OF_INPUTS = 150
 
 
 @contextmanager
@@ -64,4 +72,73 @@ DEFECTS: dict[str, Plant] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found(name: str) -> None:
-    require_found(DEFECTS[name], written_replicas_world.run, SEEDS)
+    require_found(name, DEFECTS[name], partial(run_with_tables, written_replicas_world.run), range(SEEDS))
+
+
+IN_QUERIES: dict[str, Plant] = {
+    "guesses of a batch that was repeated are told twice": lambda: instead_of(
+        ReplicaChanges, "_undone", lambda before, own, place: (before(own, place)[0], [])
+    ),
+    "a repeated batch undoes nothing": lambda: instead_of(
+        ReplicaChanges,
+        "between",
+        lambda before, own, start, end: [
+            one if own._batch is not None else replace(one, before=()) for one in before(own, start, end)
+        ],
+    ),
+    "a repeated batch is not reconciled": lambda: instead_of(
+        ReplicaChanges,
+        "between",
+        lambda before, own, start, end: [replace(one, after=()) for one in before(own, start, end)],
+    ),
+    "a reader that goes on begins one too late": lambda: instead_of(
+        numbered_results, "offset_of_result", lambda before, log, p, n: before(log, p, n + (n > 0))
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", IN_QUERIES)
+def test_a_defect_that_is_planted_in_a_query_is_found(name: str) -> None:
+    run_one = partial(written_query_world.run, tentative="batch" in name)
+    require_found(name, IN_QUERIES[name], partial(run_with_tables, run_one), range(SEEDS_OF_QUERIES))
+
+
+def renamed(_before: Any, mark: InputMark, log: Log, _partition: int) -> InputMark:
+    """The mark of another replica as if it were of this one."""
+    replica = None if mark.replica is None else replace(mark.replica, stream=log.spec.id)
+    return InputMark(mark.first, mark.oldest, replica=replica)
+
+
+IN_INPUTS: dict[str, Plant] = {
+    "offsets of one replica are used in another": lambda: instead_of(input_marks, "_in_log", renamed),
+    "a replay begins at the offset of another replica": lambda: instead_of(
+        serialised_intake, "oldest_in", lambda _before, _log, _partition, mark: mark.oldest
+    ),
+    "results are counted one too many": lambda: instead_of(
+        input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", IN_INPUTS)
+def test_a_defect_of_operators_over_replicas_is_found(name: str) -> None:
+    require_found(name, IN_INPUTS[name], partial(run_with_tables, replica_input_world.run), range(SEEDS_OF_INPUTS))
+
+
+UNDER_A_BOUND: dict[str, Plant] = {
+    "results are counted one too many": lambda: instead_of(
+        input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
+    ),
+    "the place of one replica is used in another": lambda: instead_of(
+        time_slices, "in_logs", lambda _before, marks, *_: marks
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", UNDER_A_BOUND)
+def test_a_defect_of_operators_with_a_bound_over_replicas_is_found(name: str) -> None:
+    run_one = partial(run_with_tables, run_bounded_replica_input)
+    require_found(f"with a bound, {name}", UNDER_A_BOUND[name], run_one, range(SEEDS))

@@ -14,11 +14,19 @@ import strandline as sl
 from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
+from tests.support.machine import patience
 from tests.unit.conftest import s3_endpoint, webhdfs_url  # noqa: F401 - fixtures
 
 Row = dict[str, Any]
 ITEMS = pa.schema([("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
 SECOND = 1_000_000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks every test of this folder: it needs a JVM."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +109,7 @@ def drain() -> Callable[..., dict[str, Any]]:
     def run(df: Any, path: Path | str, *, key: Any = "k", time: str = "at", **options: Any) -> dict[str, Any]:
         starting = {name: options.pop(name) for name in ("blocks", "spark_checkpoint_dir") if name in options}
         query = sl.persist(df, str(path), key=key, time=time, **options).start(trigger="available-now", **starting)
-        assert query.await_termination(120), "it did not end"
+        assert query.await_termination(patience(120)), "it did not end"
         return query.progress
 
     return run
@@ -133,7 +141,7 @@ def replayed() -> Callable[..., list[Any]]:
         writer = df.writeStream.foreachBatch(lambda batch, _number: batches.append(batch.collect()))
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", str(checkpoint))
-        assert writer.trigger(availableNow=True).start().awaitTermination(120), "it did not end"
+        assert writer.trigger(availableNow=True).start().awaitTermination(patience(120)), "it did not end"
         return batches
 
     return run
@@ -144,7 +152,7 @@ def eventually() -> Callable[..., None]:
     """Waits until a condition holds."""
 
     def wait(condition: Callable[[], Any], seconds: float = 90) -> None:
-        end = time.monotonic() + seconds
+        end = time.monotonic() + patience(seconds)
         while not condition():
             assert time.monotonic() < end, "it never happened"
             time.sleep(0.05)

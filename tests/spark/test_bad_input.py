@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -205,7 +206,7 @@ def test_a_bad_option_of_the_format_is_named_in_what_spark_raises(options, text,
 def test_a_batch_bound_in_a_streaming_read_is_refused(spark, path):
     with pytest.raises(sl.OptionError, match="use start="):
         df = spark.readStream.format("strandline").option("since", "2026-01-01").load(str(path))
-        df.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination(60)
+        df.writeStream.format("noop").trigger(availableNow=True).start().awaitTermination(patience(60))
 
 
 def test_a_column_of_the_stream_that_spark_cannot_hold_is_found_before_anything_is_written(feed, tmp_path):

@@ -11,6 +11,7 @@ from strandline.spark.read_options import ReadOptions
 from strandline.spark.source import BatchReader
 from strandline.spark.source_schema import spark_schema
 from strandline.testing.items import append_items, item_spec
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -136,7 +137,7 @@ def test_a_writer_whose_files_were_collected_too_early_repeats_its_batch(spark, 
 
     monkeypatch.setattr(Log, "append", late_append)
     with pytest.raises(sl.CollectedError, match="files were collected") as raised:
-        query.await_termination(60)
+        query.await_termination(patience(60))
     assert "repeats the batch" in raised.value.todo
     assert collected
     query = entry.start(trigger="0 s")
@@ -163,6 +164,6 @@ def test_available_now_takes_in_what_was_there_when_it_started(spark, feed, drai
     counting = sl.stream(str(path)).window(sl.count_window(1)).aggregate(n=sl.count_all())
     results = []
     for _ in range(2):
-        assert counting.start(spark, str(tmp_path / "n"), trigger="available-now").await_termination(120)
+        assert counting.start(spark, str(tmp_path / "n"), trigger="available-now").await_termination(patience(120))
         results.append(sl.stream(str(tmp_path / "n")).read(spark).count())
     assert results == [100, 200]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.machine import patience
+
 
 @pytest.mark.long
 @pytest.mark.spark
@@ -16,7 +18,7 @@ def test_the_demo_draws_an_outage_and_what_became_of_it(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program, "demo", "availability", "--silence", "4 s", "--json"]
     environment = {**os.environ, "COLUMNS": "80"}
     done = subprocess.run(
-        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=400
+        command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=patience(400)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     seen = json.loads(done.stdout)

@@ -7,6 +7,7 @@ from strandline.log import index
 from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +27,7 @@ def test_a_query_of_many_small_batches_leaves_few_blocks(spark, feed, items, tmp
     entry = sl.source(source.df, path, key="k", time="at", partitions=1, lateness="1 s")
     counted = entry.window(sl.time_window("10 s")).aggregate(n=sl.count("v"))
     query = counted.start(spark, counts, trigger="available-now", compaction="off")
-    assert query.await_termination(300)
+    assert query.await_termination(patience(300))
     assert query.progress["batch"] == BATCHES - 1
     done = query.progress["input_housekeeping"]
     assert done["blocks_before"] > done["blocks_after"] > 0

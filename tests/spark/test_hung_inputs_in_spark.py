@@ -20,6 +20,7 @@ from strandline.testing.items import append_items, item_spec
 from tests.available_case import hung
 from tests.operator_streams import bits, published_results
 from tests.sensors import PARTITIONS, Sensors
+from tests.support.machine import patience
 from tests.unit.conftest import s3_server
 
 BOUND_S = 3.0
@@ -71,7 +72,7 @@ def test_a_mount_that_hangs_is_a_missing_input_and_an_operator_starts_without_it
             for number in (0, 2):
                 sensors.write(number, 25, 45)
             took_s = timed.until("the first guess", lambda: query.progress["tentative"] == 2 * PARTITIONS)
-            assert BOUND_S - 0.5 < took_s < BOUND_S + 30
+            assert BOUND_S - 0.5 < took_s < BOUND_S + patience(30)
             assert query.progress["state"] == "UP_FAILURE"
             assert query.progress["missing"] == ["south"]
             for number in (0, 2):
@@ -133,7 +134,7 @@ def test_an_object_store_that_is_frozen_is_a_missing_input(spark: Any, tmp_path:
             for number in range(2):
                 sensors.write(number, 25, 45)
             took_s = timed.until("the first guess", lambda: query.progress["tentative"] == 2 * PARTITIONS)
-            assert BOUND_S - 0.5 < took_s < BOUND_S + 30
+            assert BOUND_S - 0.5 < took_s < BOUND_S + patience(30)
             assert query.progress["missing"] == ["south"]
             for number in range(2):
                 sensors.write(number, 45, 60)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from strandline.operators.kernel_cache import installed_folder
+from tests.support.machine import patience
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]  # executors of their own
 
@@ -42,7 +43,7 @@ def test_an_executor_is_given_its_kernels_by_the_driver(tmp_path: Path) -> None:
     own = {"STRANDLINE_STATE_DIR": str(tmp_path / "state"), "NUMBA_CACHE_DIR": str(tmp_path / "driver")}
     environment = {**os.environ, **own}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(280), env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = json.loads(done.stdout.splitlines()[-1])
     assert seen["results"] == 2_000 // 50 // 7 * 50

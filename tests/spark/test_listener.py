@@ -10,6 +10,7 @@ import strandline as sl
 from strandline.spark import operator_job
 from strandline.spark.affinity import on_hosts
 from strandline.spark.listener_events import ListenerEvents
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +47,7 @@ def test_an_operator_over_a_stream_tells_what_it_takes_in(spark, feed, items, dr
     drain(feed(items(12, keys=1)).df, tmp_path / "in")
     counts = sl.stream(str(tmp_path / "in")).window(sl.count_window(5)).aggregate(n=sl.count_all())
     query = counts.start(spark, str(tmp_path / "out"), name="counts", trigger="available-now")
-    query.await_termination(240)
+    query.await_termination(patience(240))
     progress = query.last_progress
     assert progress["numInputRows"] == progress["sources"][0]["numInputRows"] == 12
     assert progress["processedRowsPerSecond"] > 0
@@ -58,7 +59,7 @@ def test_an_operator_over_a_stream_tells_what_it_takes_in(spark, feed, items, dr
     eventually(lambda: sum(told.numInputRows for told in heard.progress.get("counts", [])) == 12, 120)
 
     again = counts.start(spark, str(tmp_path / "out"), trigger="available-now")  # nothing is new
-    again.await_termination(240)
+    again.await_termination(patience(240))
     assert again.progress["open_windows"] == 1
     assert again.progress["input_tuples"] == 0
     assert again.progress["commit"] == query.progress["commit"]
@@ -69,7 +70,7 @@ def test_an_operator_behind_an_entry_point_is_a_query_to_listeners(spark, feed, 
     entry = sl.source(source.df, str(tmp_path / "in"), key="k", time="at")
     counts = entry.window(sl.count_window(5)).aggregate(n=sl.count_all())
     query = counts.start(spark, str(tmp_path / "out"), name="counts", trigger="available-now")
-    query.await_termination(240)
+    query.await_termination(patience(240))
     told = query.recent_progress
     assert sum(progress.numInputRows for progress in told) == 15
     assert sum(progress.sink.numOutputRows for progress in told) == 3
@@ -86,10 +87,10 @@ def test_an_operator_behind_an_entry_point_is_a_query_to_listeners(spark, feed, 
     again = counts.start(spark, str(tmp_path / "out"), trigger="available-now")  # nothing is new
     assert "batch" not in again.progress
     assert again.progress["open_windows"] == 0
-    again.await_termination(240)
+    again.await_termination(patience(240))
     again = entry.start(trigger="available-now")
     assert again.progress["offsets"] == sl.stream(str(tmp_path / "in")).offsets()
-    again.await_termination(240)
+    again.await_termination(patience(240))
 
 
 def test_a_long_step_shows_before_it_ends(spark, feed, items, drain, monkeypatch, eventually, tmp_path):
@@ -139,11 +140,11 @@ REPORT = {"input_tuples": 3, "operator_s": 0.1, "extent": {0: 1, 1: 2}, "results
 def told(events, calls, batches):
     """How many calls it takes to tell of some batches, once it is known whom."""
     events.progressed(REPORT)
-    assert events._thread.wait(60)
+    assert events._thread.wait(patience(60))
     before = len(calls)
     for _ in range(batches):
         events.progressed(REPORT)
-    assert events._thread.wait(60)
+    assert events._thread.wait(patience(60))
     return len(calls) - before
 
 
@@ -172,7 +173,7 @@ def test_who_begins_to_listen_hears_of_later_batches(spark, request, monkeypatch
     monkeypatch.setattr("strandline.spark.listener_bus._ASK_EVERY_S", 0.0)
     events = ListenerEvents(spark, "late", str(uuid.uuid4()), "a test")
     events.progressed(REPORT)
-    assert events._thread.wait(60)
+    assert events._thread.wait(patience(60))
     heard = request.getfixturevalue("heard")
     heard.progress["late"] = []
     events.progressed(REPORT)

@@ -19,6 +19,7 @@ from strandline.spark import operator_job
 from strandline.spark import query as query_
 from strandline.spark.affinity import on_hosts
 from strandline.spark.operator_job import OperatorJob
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -86,7 +87,7 @@ def run(spark):
 
     def run_(aggregation, path, **options):
         query = aggregation.start(spark, str(path), trigger="available-now", **options)
-        assert query.await_termination(120), "it did not end"
+        assert query.await_termination(patience(120)), "it did not end"
         return query.progress
 
     return run_
@@ -511,7 +512,7 @@ def test_a_fused_operator_that_fails_ends_its_query_even_if_no_more_input_comes(
     source = sl.source(feed(*rows, schema=schema).df, str(tmp_path / "items"), key="k", time="at")
     query = source.window(sl.count_window(4)).aggregate(total=sl.sum("v")).start(spark, str(tmp_path / "out"))
     with pytest.raises(sl.StrandlineError, match="does not fit 64 bits"):
-        query.await_termination(60)
+        query.await_termination(patience(60))
     assert not query.is_active
     assert type(query.exception()).__name__ == "AggregateOverflowError"
     assert sum(sl.stream(str(tmp_path / "items")).offsets().values()) >= 4, "the input itself is published"
@@ -551,7 +552,7 @@ def test_a_batch_that_fails_is_not_reported_before_the_operator_is_done(spark, f
     source = sl.source(feed(items(50), bad).df, str(tmp_path / "s"), key="k", time="at")
     query = source.window(sl.count_window(1)).aggregate(n=sl.count_all()).start(spark, str(tmp_path / "out"))
     with pytest.raises(sl.NullTimeError):
-        query.await_termination(60)
+        query.await_termination(patience(60))
     assert not query.is_active
     assert sum(map(len, results(tmp_path / "out"))) == 50
 
@@ -572,7 +573,7 @@ def test_a_query_stops_in_time_though_its_operator_does_not(spark, feed, items, 
             time.sleep(0.01)
         began = time.monotonic()
         query.stop()
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < patience(30)
         assert not query.is_active
         assert query.exception() is None
     run(counting, tmp_path / "out")

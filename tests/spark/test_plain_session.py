@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.machine import patience
+
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PROGRAM = Path(__file__).with_name("plain_session.py")
@@ -20,7 +22,7 @@ def run(tmp_path_factory):
     # Without the session's settings, but with its Python.
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, str(PROGRAM), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(280), env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
@@ -96,7 +98,7 @@ def lines_of(program, *arguments, interrupt_after=None):
             assert process.poll() is None, process.stderr.read()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: everything that the program has started gets it
     # Spark's JVM has the same terminal until it is gone, which is after the program: the pipe is open until then.
-    out, err = process.communicate(timeout=280)
+    out, err = process.communicate(timeout=patience(280))
     return process.returncode, out.splitlines(), err.splitlines()
 
 

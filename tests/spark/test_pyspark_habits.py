@@ -3,6 +3,7 @@
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -50,7 +51,7 @@ def test_an_operator_over_a_stream_takes_in_that_time_has_passed(spark, feed, it
     assert sl.stream(str(tmp_path / "out")).read(spark).count() == 1
     sl.persist(source.df, str(tmp_path / "in"), key="k", time="at", lateness="0 s").start(
         trigger=dict(availableNow=True), final=True
-    ).await_termination(240)
+    ).await_termination(patience(240))
     query.process_all_available()  # the end of the input is no tuple: Spark sees nothing new
     assert sl.stream(str(tmp_path / "out")).read(spark).count() == 2
     query.stop()

@@ -9,6 +9,7 @@ from strandline.log import index
 from strandline.log.log import Log
 from strandline.log.manifest import Manifest
 from strandline.log.storage.storage_url import open_storage
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -54,7 +55,7 @@ def test_a_query_that_is_stopped_goes_on_when_it_is_started_again(spark, eventua
         query.stop()
         assert not query.is_active
         assert query.exception() is None
-        assert query.await_termination(10) is True
+        assert query.await_termination(patience(10)) is True
         batches.append(query.progress["batch"])
         found = values(spark, tmp_path / "s")
         assert found == list(range(10 * (batches[-1] + 1))), "what progress said is published, and nothing else"
@@ -94,7 +95,7 @@ def test_a_failure_of_the_users_own_code_is_passed_on_as_it_is(spark, tmp_path):
     )
     query = sl.persist(source, str(tmp_path / "s"), key="k", time="at").start()
     with pytest.raises(Exception, match="not today") as raised:
-        query.await_termination(60)
+        query.await_termination(patience(60))
     assert not isinstance(raised.value, sl.StrandlineError)
     assert "not today" in str(query.exception())
     assert values(spark, tmp_path / "s") == []

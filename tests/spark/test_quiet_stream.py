@@ -16,6 +16,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.spark.batch_handler import BatchHandler
 from strandline.spark.heartbeat import Heartbeat
 from strandline.units import END_OF_TIME
+from tests.support.machine import patience
 
 SECOND = 1_000_000
 AGGREGATES = {"n": sl.count_all(), "last": sl.max("v")}
@@ -144,7 +145,7 @@ def test_a_heartbeat_that_fails_ends_the_query(feed: Any, tmp_path: Path, eventu
     other._log.append([], writer=None, source=None)  # a second writer
     eventually(lambda: not query.is_active, seconds=20)
     with pytest.raises(sl.SecondWriterError):
-        query.await_termination(10)
+        query.await_termination(patience(10))
     assert isinstance(query.exception(), sl.SecondWriterError)
 
 
@@ -214,7 +215,7 @@ def test_a_bounded_input_closes_every_window_and_its_results_are_those_of_a_batc
     def run() -> sl.Query:
         aggregation = source(ready, items, heartbeat=None).window(window).aggregate(**AGGREGATES)
         query = aggregation.start(spark, str(fused), trigger="available-now", final=True)
-        assert query.await_termination(120)
+        assert query.await_termination(patience(120))
         return query
 
     run()
@@ -229,7 +230,7 @@ def test_a_bounded_input_closes_every_window_and_its_results_are_those_of_a_batc
     content(items)
 
     query = sl.stream(str(items)).window(window).aggregate(n=sl.count_all())
-    assert query.start(spark, str(over), trigger="available-now").await_termination(120)
+    assert query.start(spark, str(over), trigger="available-now").await_termination(patience(120))
     assert counts(spark, over) == expected
     assert sl.stream(str(over)).is_finished
 
@@ -299,12 +300,12 @@ def test_a_query_that_spark_stops_is_not_finished(feed: Any, tmp_path: Path, eve
             time.sleep(0.001)
         query.spark_query.stop()
         with contextlib.suppress(Exception):
-            query.await_termination(60)
+            query.await_termination(patience(60))
         done = sl.stream(str(items)).describe()
         assert done.tuples + done.late.tuples < 60
         assert not done.finished
     query = source(ready, items, heartbeat=None).start(trigger="available-now", final=True)
-    assert query.await_termination(120)
+    assert query.await_termination(patience(120))
     done = sl.stream(str(items)).describe()
     assert done.finished
     assert done.tuples + done.late.tuples == 60
@@ -328,9 +329,11 @@ def test_what_comes_before_the_end_is_proven_keeps_the_stream_open(
         patch.setattr(BatchHandler, "finish_stream", late_input)
         query = source(ready, items, heartbeat=None).start(trigger="available-now", final=True)
         with pytest.raises(sl.InputError, match="not finished"):
-            query.await_termination(120)
+            query.await_termination(patience(120))
     assert not sl.stream(str(items)).is_finished
-    assert source(ready, items, heartbeat=None).start(trigger="available-now", final=True).await_termination(120)
+    assert (
+        source(ready, items, heartbeat=None).start(trigger="available-now", final=True).await_termination(patience(120))
+    )
     assert sl.stream(str(items)).is_finished
     assert sl.stream(str(items)).describe().tuples == 3
 
@@ -340,7 +343,7 @@ def test_final_needs_an_entry_point_and_a_bounded_input(spark: Any, feed: Any, t
     entry = source(feed(*batches(1)), items, heartbeat=None)
     with pytest.raises(sl.OptionError, match="available-now"):
         entry.start(final=True)
-    assert entry.start(trigger="available-now").await_termination(120)
+    assert entry.start(trigger="available-now").await_termination(patience(120))
     over = sl.stream(str(items)).window(sl.count_window(2)).aggregate(n=sl.count_all())
     with pytest.raises(sl.OptionError, match="entry point"):
         over.start(spark, str(tmp_path / "over"), trigger="available-now", final=True)

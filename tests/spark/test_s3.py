@@ -8,6 +8,7 @@ import strandline as sl
 from strandline.log.audit.stream_audit import verify
 from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +33,7 @@ def test_a_stream_is_written_and_read_back(bucket, spark, feed, items, replayed,
     def write():
         entry = sl.persist(source.df, url, key="k", time="at", lateness="10 s", storage_options=options)
         query = entry.start(trigger="available-now", spark_checkpoint_dir=str(tmp_path / "checkpoint"))
-        assert query.await_termination(120)
+        assert query.await_termination(patience(120))
         return query.progress
 
     progress = write()
@@ -62,7 +63,7 @@ def test_no_plan_and_no_file_shows_the_options_of_the_storage(bucket, spark, fee
     source = sl.source(feed(items(40)).df, url, key="k", time="at", lateness="1 s", storage_options=options)
     counted = source.window(sl.time_window("10 s")).aggregate(n=sl.count("v"))
     query = counted.start(spark, f"{url}-counts", trigger="available-now", **place)
-    assert query.await_termination(120)
+    assert query.await_termination(patience(120))
     stream = sl.stream(f"{url}-counts", storage_options=options)
     shown = [repr(stream), repr(stream.describe()), repr(query.progress)]
     for df in (stream.read(spark), stream.read_stream(spark)):

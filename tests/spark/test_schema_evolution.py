@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,7 @@ def test_a_new_column_goes_on_in_the_same_stream(spark, feed, items, drain, cont
     assert [r["v"] for batch in replayed(running) for r in batch] == [f"v{i}" for i in range(10)]
     if blocks == "native":
         noted = stream.window(sl.count_window(2)).aggregate(notes=sl.count("note"), n=sl.count_all())
-        noted.start(spark, str(tmp_path / "noted"), trigger="available-now").await_termination(120)
+        noted.start(spark, str(tmp_path / "noted"), trigger="available-now").await_termination(patience(120))
         found = sl.stream(str(tmp_path / "noted")).read(spark).orderBy("window_end").collect()
         assert [(r["notes"], r["n"]) for r in found] == [(0, 2), (1, 2), (1, 2), (1, 2), (1, 2)]
 

@@ -5,6 +5,7 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +35,7 @@ def sales(feed_in, drain, tmp_path_factory):
 
 
 def run(aggregation, spark, path):
-    assert aggregation.start(spark, str(path), trigger="available-now").await_termination(120)
+    assert aggregation.start(spark, str(path), trigger="available-now").await_termination(patience(120))
 
 
 def totals(path):
@@ -122,8 +123,8 @@ def test_what_was_not_too_far_ahead_for_the_first_stream_is_not_for_the_second(s
     future = [{**row, "at": row["at"] + 3_000_000_000 * 1_000_000} for row in items(6)]
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     entry = sl.persist(feed(future).df, first, key="k", time="at", lateness="1 s", max_ahead=None)
-    entry.start(trigger="available-now").await_termination(60)
-    sl.stream(first).rekey("v", second, spark=spark).start(trigger="available-now").await_termination(60)
+    entry.start(trigger="available-now").await_termination(patience(60))
+    sl.stream(first).rekey("v", second, spark=spark).start(trigger="available-now").await_termination(patience(60))
     assert sl.stream(second).read(spark).count() == 6
 
 
@@ -131,6 +132,6 @@ def test_a_tuple_that_cannot_be_computed_stops_rekey_with_an_error_that_names_it
     ratio = sl.stream(sales).select("item", "at", "shop", ratio=pc.field("a") / (pc.field("a") - 4))
     query = ratio.rekey("shop", str(tmp_path / "by-shop"), spark=spark).start(trigger="available-now")
     with pytest.raises(sl.InputError, match="a tuple cannot be computed: divide by zero") as error:
-        query.await_termination(120)
+        query.await_termination(patience(120))
     assert "a=4" in error.value.where
     assert "where(pc.field(" in error.value.todo

@@ -5,6 +5,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import strandline as sl
 from strandline.spark.following import FollowingOperator
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -86,7 +87,7 @@ def test_what_stops_an_operator_stops_no_other_and_what_stops_the_source_stops_a
     ]
     made.add(items(10, first=10, keys=1))
     with pytest.raises(sl.AggregateOverflowError):
-        poisoned.await_termination(240)
+        poisoned.await_termination(patience(240))
     assert not poisoned.is_active
     assert isinstance(poisoned.exception(), sl.AggregateOverflowError)
     for query in queries:
@@ -95,7 +96,7 @@ def test_what_stops_an_operator_stops_no_other_and_what_stops_the_source_stops_a
     made.add(items(20, first=20, keys=1))
     for query in queries:
         with pytest.raises(sl.NullTimeError):
-            query.await_termination(240)
+            query.await_termination(patience(240))
     poisoned.stop()
     assert spark.streams.active == []
 
@@ -105,7 +106,7 @@ def test_the_failure_of_the_last_operator_ends_the_query(spark, source, tmp_path
     sums = sl.source(df, str(tmp_path / "in2"), key="k", time="at").window(sl.count_window(5)).aggregate(s=sl.sum("v"))
     query = sums.start(spark, str(tmp_path / "sums"))
     with pytest.raises(sl.AggregateOverflowError):
-        query.await_termination(240)
+        query.await_termination(patience(240))
     assert spark.streams.active == []
 
 

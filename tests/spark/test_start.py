@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -57,7 +58,7 @@ def test_an_operator_follows_a_stream_without_a_process_that_watches_it(
 def test_what_is_available_is_taken_in_by_one_batch_of_spark(spark, pairs, tmp_path):
     _, operator = pairs
     query = operator.start(spark, str(tmp_path / "out"), trigger="available-now", max_tuples_per_batch=1)
-    query.await_termination(240)
+    query.await_termination(patience(240))
     assert [told.batchId for told in query.recent_progress] == [0]
     assert [told.numInputRows for told in query.recent_progress] == [4]
     assert sl.stream(str(tmp_path / "out")).to_arrow().num_rows == 2

@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +75,7 @@ def test_writing_with_sparks_words_is_refused_with_ours(spark, feed, items, stre
     writer = df.writeStream.format("strandline").option("key", "k").option("time", "at")
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "o"))
     with pytest.raises(Exception, match=r"sl\.persist") as raised:
-        query.awaitTermination(60)
+        query.awaitTermination(patience(60))
     assert f"sl.persist(df, '{tmp_path}/o', key='k', time='at').start(spark)" in str(raised.value)
     with pytest.raises(Exception, match=r"sl\.persist") as raised:
         spark.range(3).write.format("strandline").option("key", "id").mode("append").save(str(tmp_path / "o"))

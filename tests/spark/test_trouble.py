@@ -11,6 +11,7 @@ import strandline as sl
 from strandline.log.log import Log
 from strandline.log.manifest import Writer
 from strandline.log.storage.storage_url import open_storage
+from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +42,7 @@ def test_a_writer_stops_when_another_has_published(spark, eventually, tmp_path):
         except sl.SecondWriterError:
             other.refresh()
     with pytest.raises(sl.SecondWriterError, match="query another query") as raised:
-        query.await_termination(60)
+        query.await_termination(patience(60))
     assert "one writer" in raised.value.todo
     assert raised.value.where == str(path)
     found = values(path)
@@ -61,7 +62,7 @@ df = source.selectExpr("value % 7 as k", "value as v", "timestamp as at")
 entry = sl.persist(df, {str(path)!r}, key="k", time="at")
 query = entry.start(trigger="0 s", spark_checkpoint_dir={str(tmp_path / "other")!r})
 try:
-    query.await_termination(60)
+    query.await_termination(patience(60))
 except sl.SecondWriterError:
     print("refused")
 """
@@ -70,7 +71,7 @@ except sl.SecondWriterError:
         # Whoever comes second at a commit stops, and which of the two that is nobody can say.
         eventually(lambda: second.poll() is not None or not first.is_active, seconds=120)
         if first.is_active:
-            assert second.communicate(timeout=60)[0].decode().strip().endswith("refused")
+            assert second.communicate(timeout=patience(60))[0].decode().strip().endswith("refused")
         else:
             assert isinstance(first.exception(), sl.SecondWriterError)
     finally:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 import strandline as sl
 from strandline.errors import OptionError, StrandlineError, StreamMismatchError
 from strandline.spark.operator_job import OperatorJob
+from tests.support.machine import patience
 
 SQL = """
 SELECT id, window.start AS window_start, window.end AS window_end, count(*) AS n, sum(v) AS total
@@ -102,7 +103,7 @@ def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
     query = counted(good, bad).start(spark, str(tmp_path / "counted"))
     (tmp_path / "bad-files" / "part-9.parquet").write_bytes(b"no parquet")
     with pytest.raises(Exception, match=r"(?i)parquet") as caught:
-        query.await_termination(60)
+        query.await_termination(patience(60))
     assert not isinstance(caught.value, StrandlineError) or "bad" in str(caught.value)
     assert spark.streams.active == []
 

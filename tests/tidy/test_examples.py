@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import strandline as sl
+from tests.support.machine import patience
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -18,6 +19,7 @@ PROGRAMS = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 TABLE_ROW = re.compile(r"^\| *(\d+)\| *(\d+)\| *(\d+)\|$", re.MULTILINE)
 
+killed = pytest.mark.drawn("examples that are killed")
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -28,7 +30,7 @@ def programs(document: Path) -> list[str]:
 def run(program: Path, folder: Path) -> str:
     """What a program prints that runs in a folder of its own, with the interpreter of the tests."""
     command = [sys.executable, program]
-    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, timeout=patience(240))
     assert done.returncode == 0, f"{program.name} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -79,6 +81,7 @@ def test_what_the_readme_shows_of_a_terminal_fits_80_columns() -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_the_first_example_persists_every_number_once_and_goes_on_when_run_again(tmp_path: Path) -> None:
     program = (EXAMPLES / "01_persist_and_replay.py").read_text()
     first = run_text(program, tmp_path)
@@ -93,6 +96,7 @@ def test_the_first_example_persists_every_number_once_and_goes_on_when_run_again
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
     output = run(EXAMPLES / "05_follow_a_live_stream.py", tmp_path)
     published, read, distinct = (int(n) for n in re.findall(r"\d+", output))
@@ -102,6 +106,7 @@ def test_a_reader_that_catches_up_reads_everything_once(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 @pytest.mark.parametrize("name", ["start.md", pytest.param("reference.md", marks=pytest.mark.long)])
 def test_the_programs_of_a_document_run_one_after_the_other(name: str, tmp_path: Path) -> None:
     """As one program, as a reader would type them."""
@@ -124,6 +129,7 @@ def test_the_readme_program_gives_the_results_it_shows_and_goes_on_when_run_agai
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_the_readme_program_without_an_input_shows_what_is_tentative_and_what_is_not(tmp_path: Path) -> None:
     (program,) = (shown for shown in programs(ROOT / "README.md") if ".availability(" in shown)
     failing, mended = run_text(program, tmp_path).split("STABLE missing: []")
@@ -135,6 +141,7 @@ def test_the_readme_program_without_an_input_shows_what_is_tentative_and_what_is
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_the_average_price_is_shown_with_its_open_windows(tmp_path: Path) -> None:
     output = run(EXAMPLES / "02_average_price.py", tmp_path)
     assert "a recovery now would read" in output
@@ -143,6 +150,7 @@ def test_the_average_price_is_shown_with_its_open_windows(tmp_path: Path) -> Non
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_calls_out_of_order_are_averaged_over_an_hour(tmp_path: Path) -> None:
     output = run(EXAMPLES / "03_call_records.py", tmp_path)
     results, still_open, late = re.search(  # type: ignore[union-attr]
@@ -155,15 +163,17 @@ def test_calls_out_of_order_are_averaged_over_an_hour(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
+@killed
 def test_a_query_that_is_killed_again_and_again_gives_the_same_results(tmp_path: Path) -> None:
     command = [sys.executable, EXAMPLES / "04_kill_and_recover.py", "1"]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=patience(240))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "identical, in the same order" in done.stdout
 
 
 @pytest.mark.long
 @pytest.mark.spark
+@killed
 def test_a_join_that_was_killed_gives_what_sql_gives(tmp_path: Path) -> None:
     output = run(EXAMPLES / "07_orders_and_payments.py", tmp_path)
     before, after = (int(n) for n in re.findall(r"(\d+) (?:results|orders were paid)", output))
@@ -173,12 +183,14 @@ def test_a_join_that_was_killed_gives_what_sql_gives(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_three_sensors_are_taken_in_as_one(tmp_path: Path) -> None:
     assert "12 results of 180 readings of 3 sensors" in run(EXAMPLES / "08_three_sensors.py", tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.drawn("examples")
 def test_results_without_a_sensor_are_tentative_undone_and_corrected(tmp_path: Path) -> None:
     output = run(EXAMPLES / "11_missing_sensor.py", tmp_path)
     assert "the operator is in UP_FAILURE; missing: south" in output
@@ -194,6 +206,7 @@ def test_results_without_a_sensor_are_tentative_undone_and_corrected(tmp_path: P
 
 @pytest.mark.long
 @pytest.mark.spark
+@killed
 def test_a_reader_goes_on_from_another_replica_when_the_one_it_reads_is_killed(tmp_path: Path) -> None:
     output = run(EXAMPLES / "12_replicas.py", tmp_path)
     victim, heir = re.findall(r"SIGKILL to (\w+), which is read|changed over to (\w+), [\d.]+ s after the kill", output)
@@ -208,6 +221,7 @@ def test_a_reader_goes_on_from_another_replica_when_the_one_it_reads_is_killed(t
 
 @pytest.mark.long
 @pytest.mark.spark
+@killed
 def test_alarms_of_a_function_that_was_killed_are_those_of_plain_python(tmp_path: Path) -> None:
     output = run(EXAMPLES / "10_zscore_alarms.py", tmp_path)
     before, after = (int(n) for n in re.findall(r"(\d+) alarms", output))
@@ -222,9 +236,10 @@ def test_the_model_of_the_yield_gives_the_same_however_wafers_come() -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
+@killed
 def test_a_model_that_was_killed_is_off_by_what_its_policy_lets_it_lose(tmp_path: Path) -> None:
     command = [sys.executable, EXAMPLES / "09_yield_prediction.py", "1", tmp_path]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=patience(400))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = re.findall(r"^(instant|partial|none) +([\d,]+) +([\d.]+)", done.stdout, re.MULTILINE)
     lost = {name: int(tuples.replace(",", "")) for name, tuples, _ in rows}

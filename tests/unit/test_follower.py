@@ -2,10 +2,20 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from strandline.spark.follower import Follower
+from tests.support.machine import patience
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Waits until a condition holds; raises if it never does."""
+    end = time.monotonic() + patience(10)
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -17,7 +27,7 @@ def test_a_piece_runs_beside_its_giver_and_the_next_waits_for_it(follower: Follo
     may_end, done = threading.Event(), []
 
     def first() -> None:
-        may_end.wait(10)
+        may_end.wait(patience(10))
         done.append(1)
 
     follower.hand_over(first)
@@ -26,7 +36,7 @@ def test_a_piece_runs_beside_its_giver_and_the_next_waits_for_it(follower: Follo
     threading.Timer(0.05, may_end.set).start()
     follower.hand_over(lambda: done.append(2))
     assert done[:1] == [1], "the second piece was taken while the first was not done"
-    assert follower.wait(10)
+    assert follower.wait(patience(10))
     assert done == [1, 2]
     assert not follower.is_busy
 
@@ -35,7 +45,7 @@ def test_two_givers_take_turns(follower: Follower) -> None:
     may_end, done = threading.Semaphore(0), []
 
     def piece() -> None:
-        may_end.acquire(timeout=10)
+        may_end.acquire(timeout=patience(10))
 
     def give() -> None:
         follower.hand_over(piece)
@@ -46,13 +56,14 @@ def test_two_givers_take_turns(follower: Follower) -> None:
     for giver in givers:
         giver.start()
     may_end.release()
+    wait_until(lambda: done)
     time.sleep(0.1)
     assert done == [1], "a piece was taken while the one before it was not done"
     assert follower.is_busy
     may_end.release(2)
     for giver in givers:
-        giver.join(10)
-    assert follower.wait(10)
+        giver.join(patience(10))
+    assert follower.wait(patience(10))
     assert done == [1, 1]
 
 
@@ -61,11 +72,10 @@ def test_what_stopped_a_piece_is_raised_where_the_next_is_handed_over(follower: 
         raise ValueError("it broke")
 
     follower.hand_over(fail)
-    assert follower.wait(10), "waiting does not raise"
+    assert follower.wait(patience(10)), "waiting does not raise"
     with pytest.raises(ValueError, match="it broke"):
         follower.hand_over(lambda: pytest.fail("nothing may follow a failure"))
-    time.sleep(0.02)
-    assert not follower.is_busy
+    wait_until(lambda: not follower.is_busy)
 
 
 def test_a_follower_without_work_has_none(follower: Follower) -> None:

@@ -16,6 +16,7 @@ from strandline.errors import KeyExistsError, KeyMissingError, NoAccessError, No
 from strandline.log.storage import fsspec_backends, fsspec_storage
 from strandline.log.storage.fsspec_backends import BACKENDS, S3Backend
 from strandline.log.storage.fsspec_storage import FsspecStorage
+from tests.support.machine import patience
 
 
 @pytest.fixture
@@ -193,7 +194,7 @@ def test_what_another_process_writes_is_listed_at_once(s3_storage: FsspecStorage
         "import pickle, sys; storage = pickle.load(sys.stdin.buffer); assert storage.read('a') == b'';"
         "storage.create('b', b'from elsewhere'); storage.delete('a')"
     )
-    subprocess.run([sys.executable, "-c", program], input=pickle.dumps(s3_storage), check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], input=pickle.dumps(s3_storage), check=True, timeout=patience(60))
     assert [listed.key for listed in s3_storage.list("")] == ["b"]
     assert not s3_storage.exists("a")
     assert s3_storage.read("b") == b"from elsewhere"

@@ -17,6 +17,7 @@ from strandline.spark import housekeeping
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.place import Place
 from strandline.testing.items import append_items, item_spec, read_items
+from tests.support.machine import patience
 
 EVERY = 16
 
@@ -69,10 +70,10 @@ def settle(log: Log, house: Housekeeping) -> None:
     """Grows on until the next call, and waits for what it starts."""
     for _ in range(2):
         if house._thread is not None:
-            house._thread.join(20)
+            house._thread.join(patience(20))
         grow(log, house, EVERY)
     assert house._thread is not None
-    house._thread.join(20)
+    house._thread.join(patience(20))
 
 
 def blocks(log: Log) -> int:
@@ -111,13 +112,13 @@ def test_batches_do_not_wait_for_it_and_it_stops_with_them(
     def slow_step(self: Any) -> Any:
         steps.append(1)
         entered.set()
-        go_on.wait(20)
+        go_on.wait(patience(20))
         return step(self)
 
     monkeypatch.setattr(levels.Levels, "step", slow_step)
     house = keep_house()
     grow(log, house, EVERY)
-    assert entered.wait(20)
+    assert entered.wait(patience(20))
     grow(log, house, 3 * EVERY)
     assert steps == [1], "one at a time"
     assert blocks(log) == 8 * EVERY

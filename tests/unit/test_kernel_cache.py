@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.machine import patience
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "strandline"
 
@@ -64,7 +66,7 @@ def process(
 
 
 def outcome(started: subprocess.Popen[str]) -> tuple[dict[str, Any], str]:
-    out, error = started.communicate(timeout=200)
+    out, error = started.communicate(timeout=patience(200))
     assert started.returncode == 0, error
     return json.loads(out), error
 

@@ -22,6 +22,7 @@ from strandline.spark.operator_input import OperatorInput
 from strandline.spark.place import Place
 from strandline.spark.processing_element import ProcessingElement, QueryOptions
 from tests.operator_streams import PLANS, input_spec
+from tests.support.machine import patience
 
 
 class Context(SimpleNamespace):
@@ -73,7 +74,7 @@ def test_a_long_wait_for_the_compiler_is_no_silent_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_done = threading.Event()
-    compiling = SimpleNamespace(communicate=lambda: (b"", b"", is_done.wait(10))[:2], returncode=0)
+    compiling = SimpleNamespace(communicate=lambda: (b"", b"", is_done.wait(patience(10)))[:2], returncode=0)
     monkeypatch.setattr(Kernels, "names", None)
     monkeypatch.setattr(Kernels, "compiling", lambda *_: compiling)
     monkeypatch.setattr(kernel_shipping, "_SILENCE_S", 0.05)

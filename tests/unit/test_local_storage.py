@@ -18,6 +18,7 @@ import pytest
 from strandline.errors import KeyExistsError, KeyMissingError, NoSpaceError, OptionError, StorageError
 from strandline.log.storage import durable_file
 from strandline.log.storage.local_storage import LocalStorage
+from tests.support.machine import patience
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ def test_a_killed_writer_leaves_an_old_unnamed_file_and_no_key(storage: LocalSto
 
     process = multiprocessing.get_context("fork").Process(target=die_before_the_name)
     process.start()
-    process.join(30)
+    process.join(patience(30))
     assert process.exitcode == -signal.SIGKILL
     assert not storage.exists("commits/1")
     [leftover] = keys_of(storage)
@@ -213,7 +214,7 @@ def test_a_filesystem_without_hard_links_still_creates_exclusively(
     start = threading.Barrier(6)
 
     def race(data: bytes) -> None:
-        start.wait(30)
+        start.wait(patience(30))
         try:
             storage.create("commits/1", data)
             won.append(data)

@@ -13,6 +13,7 @@ import strandline as sl
 from strandline.spark import spark_log
 from strandline.spark.query import Query
 from strandline.spark.waiting import Waiting
+from tests.support.machine import patience
 
 QUERY = """
 import signal, sys, threading, time
@@ -47,7 +48,7 @@ def run(program, **environment):
 
 
 def output(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=patience(60))
     return process.returncode, out.splitlines(), err.splitlines()
 
 
@@ -148,12 +149,12 @@ def test_waiting_does_not_let_pysparks_handler_cancel_the_batches():
         raise AssertionError("every job was cancelled")
 
     cancels.__module__ = "pyspark.core.context"
-    query = type("Sparks", (), {"awaitTermination": lambda _: threading.Event().wait(30)})()
+    query = type("Sparks", (), {"awaitTermination": lambda _: threading.Event().wait(patience(30))})()
     before = signal.signal(signal.SIGINT, cancels)
     try:
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
-            Waiting(query).wait(20)
+            Waiting(query).wait(patience(20))
         assert signal.getsignal(signal.SIGINT) is cancels
     finally:
         signal.signal(signal.SIGINT, before)

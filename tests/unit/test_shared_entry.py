@@ -14,6 +14,7 @@ from strandline.spark.following import FollowingOperator
 from strandline.spark.processing_element import QueryOptions
 from strandline.spark.query import Query
 from strandline.spark.shared_entry import EntryRun
+from tests.support.machine import patience
 
 
 class SparkQuery:
@@ -107,7 +108,7 @@ def test_a_handle_that_was_stopped_finishes_the_stream_for_the_others(run: Entry
     goes.finish()
     assert run.handler.is_finished  # type: ignore[attr-defined]
     assert not run.spark_query.isActive
-    assert stays.await_termination(5)
+    assert stays.await_termination(patience(5))
 
 
 def test_a_handle_whose_operator_has_failed_finishes_nothing_and_stops_nobody(run: EntryRun) -> None:
@@ -134,7 +135,7 @@ def test_an_operator_that_fails_while_the_stream_is_being_finished_leaves_no_que
     with pytest.raises(ValueError, match="cannot take in"):
         failing.finish()
     assert not run.spark_query.isActive
-    assert stays.await_termination(5)
+    assert stays.await_termination(patience(5))
 
 
 class EndingQuery(SparkQuery):
@@ -164,10 +165,10 @@ def test_a_query_has_ended_when_sparks_manager_has_let_go_of_it(cause: Exception
     assert not handle.await_termination(0.5)
     query.let_go()
     if cause is None:
-        assert handle.await_termination(5)
+        assert handle.await_termination(patience(5))
     else:
         with pytest.raises(ValueError, match="source is gone"):
-            handle.await_termination(5)
+            handle.await_termination(patience(5))
 
 
 # ---------------------------------------------------------------------- one that joins while the query ends
@@ -258,7 +259,7 @@ def test_without_a_trigger_it_does_what_the_query_did_that_it_might_have_joined(
     first = joined(run, Operator("a"))
     run.spark_query.stop()
     if is_heard:  # then what starts now is something new
-        first.await_termination(5)
+        first.await_termination(patience(5))
     entry.start_with(None, Start()).stop()
     assert entry.begun == [None if is_heard else "available-now"]
 
@@ -303,10 +304,10 @@ def test_an_operators_failure_is_told_though_nobody_waits_for_it(run: EntryRun, 
     def follow() -> Query:
         if is_early:
             operator.hand_over(None)
-            operator.wait(5)
+            operator.wait(patience(5))
         query = joined(run, operator)
         operator.hand_over(None)
-        operator.wait(5)
+        operator.wait(patience(5))
         return query
 
     with pytest.warns(StrandlineWarning, match="others.*go on.*cannot take in"):

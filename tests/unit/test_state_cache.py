@@ -27,6 +27,7 @@ from strandline.operators.operator import Limits, StateImage
 from strandline.processing import boot, state_cache, state_file
 from strandline.processing.state_cache import StateCache
 from tests.operator_streams import PLANS, Row, Tuples, rows_table, windows_of
+from tests.support.machine import patience
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 COUNT = PLANS["tumbling count"]
@@ -641,7 +642,7 @@ def test_a_process_frozen_while_it_redoes_costs_a_recovery_and_can_do_no_harm_la
         chain.step("a4")
     finally:
         os.kill(frozen.pid, signal.SIGCONT)
-        assert frozen.wait(60) == 0
+        assert frozen.wait(patience(60)) == 0
     chain.check()
     chain.step("a5")
     chain.check()

@@ -17,6 +17,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 from strandline.testing import FaultyStorage, MemoryStorage
+from tests.support.machine import patience
 
 KINDS = [
     *("local-fsync", "local-os", "memory", "faulty", "fsspec-memory", "fsspec-s3", "fsspec-webhdfs"),
@@ -236,7 +237,7 @@ def test_of_many_threads_that_create_a_key_one_wins(storage: Storage) -> None:
 
     def race(number: int) -> None:
         for round_ in range(5):
-            start.wait(30)
+            start.wait(patience(30))
             key, data = f"commits/{round_}", str(number).encode()
             try:
                 storage.create(key, data)
@@ -279,7 +280,7 @@ def test_of_many_processes_that_create_a_key_one_wins(shared_storage: Storage) -
         assert shared_storage.read("before") == b"seen by all"
         won = []
         for round_ in range(10):
-            start.wait(30)
+            start.wait(patience(30))
             try:
                 shared_storage.create(f"commits/{round_}", str(number).encode())
                 won.append(round_)
@@ -290,9 +291,9 @@ def test_of_many_processes_that_create_a_key_one_wins(shared_storage: Storage) -
     processes = [context.Process(target=race, args=(number,)) for number in range(4)]
     for process in processes:
         process.start()
-    won = dict(results.get(timeout=60) for _ in processes)
+    won = dict(results.get(timeout=patience(60)) for _ in processes)
     for process in processes:
-        process.join(30)
+        process.join(patience(30))
         assert process.exitcode == 0
     assert sorted(round_ for rounds in won.values() for round_ in rounds) == list(range(10))
     for number, rounds in won.items():

@@ -17,6 +17,7 @@ from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 from strandline.log.storage.timely_calls import SilentError, TimelyCalls
 from strandline.testing import MemoryStorage
 from tests.hanging_storage import HangingStorage, heard
+from tests.support.machine import patience
 
 SOON_S = 0.02
 """For calls that are not answered."""
@@ -131,7 +132,7 @@ class Asked:
         goes_on = threading.Event()
         self.probes.append(goes_on)
         self.probed.release()
-        assert goes_on.wait(60)
+        assert goes_on.wait(patience(60))
         if self.problem is not None:
             raise self.problem
 

@@ -1,0 +1,106 @@
+"""All simulations: what each promises, and the function that runs one seed of it and raises if a promise is broken."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from strandline.testing.plain_codec import plain_codec
+from tests.simulation import (
+    availability_world,
+    chain_world,
+    lossy_world,
+    operator_world,
+    replica_input_world,
+    replicas_world,
+    world,
+    written_query_world,
+    written_replicas_world,
+)
+from tests.simulation.bounded_replica_input import BoundedLives
+from tests.simulation.table_codec import table_codec
+
+Inputs = Literal["one", "several", "keyed", "class", "lossy"]
+ROWS_PER_GROUP = (5, 20)
+# Real Parquet and real files now and then. For the logic around them, tables in memory are as good and much faster.
+REAL_CODEC_EVERY = 25
+REAL_CACHE_EVERY = 4
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One world that seeds decide."""
+
+    name: str
+    promise: str
+    run: Callable[[int], object]
+    fixed: int
+    """How many seeds, from 0 on, every run of the tests tries beside those of the commit."""
+
+
+def run_log(seed: int) -> None:
+    """Runs one seed of a log under many processes."""
+    with nullcontext() if seed % (2 * REAL_CODEC_EVERY) == 0 else plain_codec():
+        world.run(seed)
+
+
+def run_operator(inputs: Inputs, seed: int) -> list[pa.Table]:
+    """Runs one seed of operators of a kind; returns the results of each partition."""
+    codec = nullcontext() if seed % REAL_CODEC_EVERY == 0 else table_codec()
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, codec:
+        cache = Path(folder) if seed % REAL_CACHE_EVERY == 0 else None
+        return lossy_world.run(seed, cache) if inputs == "lossy" else operator_world.run(seed, cache, inputs)
+
+
+def run_available(one: Callable[[int, Path | None], object], seed: int) -> None:
+    """Runs one seed of operators with a bound."""
+    codec = nullcontext() if seed % (2 * REAL_CODEC_EVERY) == 7 else table_codec(ROWS_PER_GROUP[seed % 2])
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, codec:
+        one(seed, Path(folder) if seed % (5 * REAL_CACHE_EVERY) == 1 else None)
+
+
+def run_with_tables(one: Callable[[int], object], seed: int) -> None:
+    """Runs one seed, its blocks being tables in memory."""
+    with table_codec():
+        one(seed)
+
+
+def run_query(seed: int) -> None:
+    """Runs one seed of a query that reads stable results, and of one that reads all changes."""
+    for tentative in (False, True):
+        written_query_world.run(seed, tentative=tentative)
+
+
+def run_bounded_replica_input(seed: int) -> None:
+    """Runs one seed of an operator with a bound over replicas."""
+    replica_input_world.run(seed, BoundedLives())
+
+
+_ALL = (
+    Simulation("log", "a log keeps what was published, whatever its processes and its disk do", run_log, 30),
+    Simulation("one", "an operator has the results of a run without failures", partial(run_operator, "one"), 8),
+    Simulation("several", "so have unions, joins and barriers", partial(run_operator, "several"), 8),
+    Simulation("keyed", "so have keyed functions", partial(run_operator, "keyed"), 4),
+    Simulation("class", "so have users' classes", partial(run_operator, "class"), 8),
+    Simulation("lossy", "policies that lose tuples lose those on record only", partial(run_operator, "lossy"), 4),
+    Simulation("bounded", "with a bound, they are in time", partial(run_available, availability_world.run), 8),
+    Simulation("chain", "so are operators over each other", partial(run_available, chain_world.run), 4),
+    Simulation("replicas", "readers of replicas get results once", partial(run_with_tables, replicas_world.run), 4),
+    Simulation("replica-input", "so do operators", partial(run_with_tables, replica_input_world.run), 2),
+    Simulation("bounded-replica-input", "with a bound, too", partial(run_with_tables, run_bounded_replica_input), 2),
+    Simulation("written-replicas", "in any order of commits", partial(run_with_tables, written_replicas_world.run), 4),
+    Simulation("written-query", "so do queries that repeat batches", partial(run_with_tables, run_query), 2),
+)  # fmt: skip
+SIMULATIONS = {simulation.name: simulation for simulation in _ALL}
+
+
+def _fast_folder() -> str | None:
+    """Returns memory that looks like a disk, if there is some."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None

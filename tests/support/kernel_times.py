@@ -1,0 +1,42 @@
+"""Says at the end of a test run how long its processes compiled and loaded kernels: often a third of all time."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+OUTPUT = "kernels"
+
+
+class KernelTimes:
+    """Collects the tallies of the test processes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._tallies: list[tuple[int, int, float]] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        module = sys.modules.get("strandline.operators.kernel_cache")
+        if module is None:
+            return
+        tally = module.TALLY.compiled, module.TALLY.loaded, module.TALLY.seconds
+        output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
+        if output is None:
+            self._tallies.append(tally)
+        else:
+            output[OUTPUT] = tally
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        tally = getattr(node, "workeroutput", {}).get(OUTPUT)
+        if tally is not None:
+            self._tallies.append(tuple(tally))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for compiled, loaded, seconds in self._tallies:
+            terminalreporter.write_line(
+                f"kernels of a test process: {compiled:,} compiled, {loaded:,} loaded, {seconds:.0f} s for both"
+            )

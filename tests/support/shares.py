@@ -1,0 +1,126 @@
+"""Draws, where all tests of a group would take too long, some of them for each run, by the hash of the commit.
+
+A group is a file, some files, a test with many parameters, or tests marked `drawn(group)`. `make test` takes `quick` of
+its ordinary tests. `make test-long` takes `long` of those that are left: ordinary ones that were not drawn, and those
+marked long. So the runs of CI differ from commit to commit, and a few commits together run everything. `make test-all`
+always does. Tests of no group always run, in their tier. So do all tests of a folder or file that is asked for by name.
+
+The numbers are chosen by the time that tests take (docs/testing.md). What one commit must not go without has no group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.draw import generator
+
+
+class Share(NamedTuple):
+    """How many tests of a group run in each tier."""
+
+    quick: int
+    long: int
+
+
+SHARES = {
+    # Real processes that die. Not here: every failpoint once (test_crash_matrix), and what stands for all in make test.
+    "crash: clusters": Share(0, 2),
+    "crash: other moments": Share(0, 2),
+    # Spark
+    "tests/spark/test_bad_input.py": Share(20, 20),
+    "tests/spark/test_blocks.py": Share(2, 3),
+    "tests/spark/test_columns.py": Share(4, 4),
+    "tests/spark/test_late.py": Share(3, 2),
+    "tests/spark/test_listener.py": Share(2, 2),
+    "tests/spark/test_operator.py": Share(12, 8),
+    "tests/spark/test_order.py": Share(4, 4),
+    "tests/spark/test_plain_session.py": Share(0, 4),
+    "tests/spark/test_query.py": Share(4, 2),
+    "tests/spark/test_quiet_stream.py": Share(6, 4),
+    "tests/spark/test_read.py": Share(12, 10),
+    "tests/spark/test_read_stream.py": Share(6, 4),
+    "tests/spark/test_set_aside.py": Share(7, 4),
+    "tests/spark/test_shaped.py": Share(3, 2),
+    "tests/spark/test_spark_checkpoint.py": Share(9, 6),
+    "tests/spark/test_tables.py": Share(2, 2),
+    "tests/spark/test_tentative_reading.py": Share(5, 5),
+    "tests/spark/test_trouble.py": Share(6, 4),
+    "tests/spark/test_union.py": Share(2, 2),
+    "spark: availability": Share(0, 3),
+    "spark: long stories": Share(0, 4),
+    # Programs of the documentation. Not here: the one that README begins with.
+    "examples": Share(0, 4),
+    "examples that are killed": Share(0, 2),
+    # Kernels: each plan has its own, which take seconds to compile.
+    "tests/property/test_operator.py::test_results_footprints_and_extent_are_those_of_the_specification": Share(12, 12),
+    "tests/property/test_join.py": Share(25, 25),
+    "tests/property/test_partial.py": Share(10, 30),
+    "tests/property/test_keyed.py": Share(5, 3),
+    "tests/property/test_barrier.py": Share(10, 60),
+    "tests/property/test_barrier_over_streams.py": Share(5, 30),
+    "tests/property/test_serialised_input.py": Share(5, 16),
+    "tests/unit/test_kernel_cache.py": Share(4, 3),
+    "tests/unit/test_warm_up.py": Share(12, 6),
+    "tests/unit/test_set_aside.py": Share(30, 20),
+    "tests/unit/test_join_conditions.py": Share(15, 10),
+    "tests/unit/test_policy_changes.py": Share(100, 100),
+    "tests/unit/test_eventual_checkpoint.py": Share(120, 60),
+    "tests/unit/test_operator_retention.py": Share(8, 6),
+    "tests/unit/test_shaped_inputs.py": Share(10, 5),
+    "tests/golden/test_golden_operators.py": Share(3, 3),
+}
+
+FILES = {
+    "spark: availability": (
+        "test_availability_benchmark",
+        "test_availability_in_spark",
+        "test_available_operators",
+        "test_demo_availability",
+        "test_hung_inputs_in_spark",
+        "test_replicas_in_spark",
+    ),
+    "spark: long stories": (
+        "test_backfill",
+        "test_housekeeping",
+        "test_join_benchmark",
+        "test_join_like_spark",
+        "test_kernel_shipping",
+        "test_schema_evolution",
+    ),
+}
+"""Groups of several files of `tests/spark`."""
+_GROUPS = {f"tests/spark/{file}.py": group for group, files in FILES.items() for file in files}
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """Returns the group of a test: the one that its mark names, or its function or file if they have a share."""
+    mark = item.get_closest_marker("drawn")
+    if mark is not None:
+        return str(mark.args[0])
+    file = item.nodeid.partition("::")[0]
+    own = [group for group in (item.nodeid.partition("[")[0], file) if group in SHARES]
+    return own[0] if own else _GROUPS.get(file)
+
+
+def draw(items: Sequence[pytest.Item], text: str) -> set[pytest.Item]:
+    """Marks the tests as long that this draw puts into the long tier; returns those that no tier runs."""
+    groups: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: item.nodeid):
+        group = group_of(item)
+        if group is not None and not item.get_closest_marker("slow"):
+            groups[group].append(item)
+    left_out: set[pytest.Item] = set()
+    for group, members in groups.items():
+        rng, share = generator(text, group), SHARES[group]
+        ordinary = [item for item in members if not item.get_closest_marker("long")]
+        quick = set(rng.sample(ordinary, min(share.quick, len(ordinary))))
+        others = [item for item in members if item not in quick]
+        long = set(rng.sample(others, min(share.long, len(others))))
+        for item in long:
+            item.add_marker(pytest.mark.long)
+        left_out.update(item for item in others if item not in long)
+    return left_out
