@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 import math
+import threading
 import time
 from decimal import Decimal
 from random import Random
@@ -18,6 +19,7 @@ from strandline.log.storage.storage_url import open_storage
 from strandline.spark import operator_job
 from strandline.spark import query as query_
 from strandline.spark.affinity import on_hosts
+from strandline.spark.following import FollowingOperator
 from strandline.spark.operator_job import OperatorJob
 from tests.support.machine import patience
 
@@ -557,7 +559,41 @@ def test_a_batch_that_fails_is_not_reported_before_the_operator_is_done(spark, f
     assert sum(map(len, results(tmp_path / "out"))) == 50
 
 
-def test_a_query_stops_in_time_though_its_operator_does_not(spark, feed, items, run, tmp_path, monkeypatch):
+def test_an_operator_that_is_stopped_while_its_kernels_are_compiled_starts_no_job(
+    spark, feed, items, run, eventually, tmp_path, monkeypatch
+):
+    """Nobody would wait for that job or cancel it, and it would keep Spark's processors from others."""
+    compiling, is_stopped, ended, started = threading.Event(), threading.Event(), threading.Event(), []
+    with_kernels, follow = OperatorJob._with_kernels, FollowingOperator._follow
+
+    def slowly(self):
+        compiling.set()
+        assert is_stopped.wait(patience(60))
+        return with_kernels(self)
+
+    def following(self, writer):
+        follow(self, writer)
+        ended.set()
+
+    source = sl.source(feed(items(20)).df, str(tmp_path / "s"), key="k", time="at")
+    counting = source.window(sl.count_window(1)).aggregate(n=sl.count_all())
+    with monkeypatch.context() as patched:
+        patched.setattr(OperatorJob, "_with_kernels", slowly)
+        patched.setattr(FollowingOperator, "_follow", following)
+        patched.setattr(operator_job, "on_hosts", lambda *given: started.append(given) or on_hosts(*given))
+        patched.setattr(query_, "_PATIENCE_S", 0.5)
+        query = counting.start(spark, str(tmp_path / "out"))
+        assert compiling.wait(patience(60))
+        query.stop()
+        is_stopped.set()
+        assert ended.wait(patience(60))
+        assert started == []
+        assert query.exception() is None
+    run(counting, tmp_path / "out")
+    assert sum(map(len, results(tmp_path / "out"))) == 20
+
+
+def test_a_query_stops_in_time_though_its_operator_does_not(spark, feed, items, run, eventually, tmp_path, monkeypatch):
     def forever(task):
         time.sleep(600)
 
@@ -569,8 +605,7 @@ def test_a_query_stops_in_time_though_its_operator_does_not(spark, feed, items, 
         )
         patched.setattr(query_, "_PATIENCE_S", 1.0)
         query = counting.start(spark, str(tmp_path / "out"))
-        while not query.progress:
-            time.sleep(0.01)
+        eventually(lambda: query.progress)
         began = time.monotonic()
         query.stop()
         assert time.monotonic() - began < patience(30)

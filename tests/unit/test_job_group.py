@@ -61,7 +61,7 @@ def test_a_thread_has_the_group_again_that_it_had_before(before: dict[str, str],
 def test_taking_in_all_that_is_published_leaves_the_callers_group() -> None:
     context, seen = Context(THEIRS), []
     job: Any = object.__new__(OperatorJob)
-    job._context, job._consumer, job._output_place = context, "ours", SimpleNamespace(url="a")
+    job._context, job._group, job._output_place = context, "ours", SimpleNamespace(url="a")
     job.time_has_passed = lambda: True
     job.catch_up = lambda *_: seen.append(dict(context.properties))
     batches: Any = object.__new__(OperatorBatches)

@@ -14,6 +14,10 @@ DESCRIPTION = "spark.job.description"
 _PROPERTIES = (GROUP, DESCRIPTION, "spark.job.interruptOnCancel")
 
 
+class JobsCancelledError(Exception):
+    """A job was about to start in a group that is cancelled."""
+
+
 @contextlib.contextmanager
 def job_group(context: SparkContext, name: str, description: str) -> Iterator[None]:
     """Lets jobs that this thread starts inside belong to the group; then it has the group again that it had before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -23,7 +24,7 @@ from strandline.processing.overdue_save import overdue
 from strandline.processing.step import Done, Step
 from strandline.spark.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.housekeeping import Housekeeping
-from strandline.spark.job_group import job_group
+from strandline.spark.job_group import JobsCancelledError, job_group
 from strandline.spark.kernel_shipping import KernelShipping
 from strandline.spark.operator_inputs import OperatorInputs
 from strandline.spark.operator_task import OperatorTask, OperatorWork
@@ -92,6 +93,9 @@ class OperatorJob:
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self.housekeeping = housekeeping
         self._consumer = consumer_registry.operator_name(self.output.spec.id)
+        # Of its own for each start: Spark goes on cancelling jobs of a group that was cancelled.
+        self._group = f"{self._consumer} {secrets.token_hex(4)}"
+        self._is_cancelled = False
         self._label = name or consumer_registry.folder_name(self._output_place.url)
         self._registered_s = 0.0
         self._recovery: Mapping[str, Any] = {}
@@ -189,11 +193,13 @@ class OperatorJob:
 
     def cancellable(self) -> AbstractContextManager[None]:
         """Lets `cancel` end what this thread does inside: Spark cancels jobs of its queries' threads, not of ours."""
-        return job_group(self._context, self._consumer, f"operator of {self._output_place.url}")
+        return job_group(self._context, self._group, f"operator of {self._output_place.url}")
 
     def cancel(self) -> None:
-        """Ends the steps that run; what they would have published is computed again."""
-        self._context.cancelJobGroup(self._consumer)
+        """Ends the steps that run, and refuses those to come; what they would have published is computed again."""
+        self._is_cancelled = True
+        spark: Any = self._context
+        spark._jsc.sc().cancelJobGroupAndFutureJobs(self._group)  # PySpark's own call misses a job about to start
 
     def close(self) -> None:
         """Ends what is done for the stream beside the batches, and lets go of what tasks took along: none will come."""
@@ -221,6 +227,8 @@ class OperatorJob:
         self, work: Callable[[Task], Outcome], tasks: Sequence[Task], partitions: Sequence[int], tuples: int
     ) -> list[Outcome]:
         """What Spark makes of the tasks, one a partition, each where its state is."""
+        if self._is_cancelled:
+            raise JobsCancelledError(f"the operator of {self._output_place.url} was stopped")
         # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
         with self._steps.shown(len(tasks), tuples):
