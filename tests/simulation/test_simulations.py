@@ -12,8 +12,8 @@ from tests.simulation.catalogue import SIMULATIONS, run_operator
 from tests.simulation.seeded_runs import run_for, run_seeds
 from tests.support.draw import first_seed
 
-SECONDS = 3.0
-LONG_SECONDS = 20.0
+SECONDS = 2.0
+LONG_SECONDS = 12.0
 LONG_BEGINS = 1_000_000
 """So many seeds behind those of the ordinary tests: no seed is in two."""
 
