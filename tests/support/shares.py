@@ -5,6 +5,9 @@ its ordinary tests. `make test-long` takes `long` of those that are left: ordina
 marked long. So the runs of CI differ from commit to commit, and a few commits together run everything. `make test-all`
 always does. Tests of no group always run, in their tier. So do all tests of a folder or file that is asked for by name.
 
+Tests of many plans (windows, types, aggregates) try some plans in each tier, the same ones in all files: every plan has
+kernels of its own, which take seconds to compile.
+
 The numbers are chosen by the time that tests take (docs/testing.md). What one commit must not go without has no group.
 """
 
@@ -16,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.operator_streams import PLANS
 from tests.support.draw import generator
 
 
@@ -60,15 +64,15 @@ SHARES = {
     # Kernels: each plan has its own, which take seconds to compile.
     "tests/simulation/test_simulations.py::test_fixed_seeds": Share(5, 8),
     "tests/simulation/test_simulations.py::test_seeds_of_this_commit": Share(6, 0),
-    "tests/property/test_operator.py": Share(12, 20),
+    "tests/property/test_operator.py": Share(12, 24),
     "tests/property/test_join.py": Share(10, 25),
     "tests/property/test_partial.py": Share(3, 20),
     "tests/property/test_keyed.py": Share(2, 4),
     "tests/property/test_barrier.py": Share(6, 50),
     "tests/property/test_barrier_over_streams.py": Share(4, 30),
     "tests/property/test_serialised_input.py": Share(4, 14),
-    "tests/golden/test_golden_operators.py": Share(2, 3),
-    "tests/golden/test_golden_several.py": Share(3, 6),
+    "tests/golden/test_golden_operators.py": Share(0, 4),
+    "tests/golden/test_golden_several.py": Share(2, 7),
     "tests/golden/test_golden_lossy.py": Share(0, 1),
     "tests/unit/test_kernel_cache.py": Share(2, 4),
     "tests/unit/test_warm_up.py": Share(8, 6),
@@ -111,6 +115,45 @@ FILES = {
 _GROUPS = {f"tests/spark/{file}.py": group for group, files in FILES.items() for file in files}
 
 
+PLANS_SHARES = {
+    "tests/property/test_operator.py": Share(7, 14),
+    "tests/property/test_join.py": Share(3, 8),
+    "": Share(1, 4),
+}
+"""How many plans each tier tries, by the file that has them; those of `tests/operator_streams.py` are under no name."""
+PLANS_ALWAYS = ("tumbling count", "tumbling time", "sliding time", "session")
+"""Plans that many tests name: their kernels are compiled anyway."""
+
+
+def plan_of(item: pytest.Item) -> tuple[str, str] | None:
+    """Returns the file and the name of the plan that a test has as a parameter; None if it has none."""
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    file = item.nodeid.partition("::")[0]
+    for value in (params.get("plan"), params.get("name")):
+        if file in PLANS_SHARES and isinstance(value, str):
+            return file, value
+        for name, plan in PLANS.items():
+            if value is plan or value == name:
+                return "", name
+    return None
+
+
+def tier_of_plans(items: Sequence[pytest.Item], text: str) -> dict[tuple[str, str], int]:
+    """Returns the tier that tries each plan: 0 for ordinary tests, 1 for long ones, 2 for neither."""
+    files: dict[str, set[str]] = defaultdict(set)
+    for item in items:
+        if (plan := plan_of(item)) is not None:
+            files[plan[0]].add(plan[1])
+    tiers = {}
+    for file, names in files.items():
+        drawn = sorted(names.difference(PLANS_ALWAYS))
+        generator(text, f"plans {file}").shuffle(drawn)
+        share = PLANS_SHARES[file]
+        for number, name in enumerate(drawn):
+            tiers[file, name] = (number >= share.quick) + (number >= share.quick + share.long)
+    return tiers
+
+
 def group_of(item: pytest.Item) -> str | None:
     """Returns the group of a test: the one that its mark names, or its function or file if they have a share."""
     mark = item.get_closest_marker("drawn")
@@ -123,12 +166,19 @@ def group_of(item: pytest.Item) -> str | None:
 
 def draw(items: Sequence[pytest.Item], text: str) -> set[pytest.Item]:
     """Marks the tests as long that this draw puts into the long tier; returns those that no tier runs."""
+    left_out: set[pytest.Item] = set()
+    tiers = tier_of_plans(items, text)
+    for item in items:
+        tier = tiers.get(plan_of(item) or ("", ""), 0)
+        if tier == 1:
+            item.add_marker(pytest.mark.long)
+        elif tier == 2:
+            left_out.add(item)
     groups: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in sorted(items, key=lambda item: item.nodeid):
         group = group_of(item)
-        if group is not None and not item.get_closest_marker("slow"):
+        if group is not None and item not in left_out and not item.get_closest_marker("slow"):
             groups[group].append(item)
-    left_out: set[pytest.Item] = set()
     for group, members in groups.items():
         rng, share = generator(text, group), SHARES[group]
         ordinary = [item for item in members if not item.get_closest_marker("long")]
