@@ -94,8 +94,8 @@ def undisturbed() -> tuple[int, list[list[object]]]:
     ("after", "loses_power"),
     [
         pytest.param(False, False, id="before the call-process dies"),
-        pytest.param(False, True, id="before the call-power is lost", marks=pytest.mark.long),
-        pytest.param(True, False, id="after the call-process dies", marks=pytest.mark.long),
+        pytest.param(False, True, id="before the call-power is lost"),
+        pytest.param(True, False, id="after the call-process dies"),
         pytest.param(True, True, id="after the call-power is lost"),
     ],
 )

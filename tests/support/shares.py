@@ -35,24 +35,24 @@ SHARES = {
     "crash: clusters": Share(0, 2),
     "crash: other moments": Share(0, 2),
     # Spark
-    "tests/spark/test_bad_input.py": Share(12, 16),
+    "tests/spark/test_bad_input.py": Share(8, 16),
     "tests/spark/test_blocks.py": Share(1, 3),
     "tests/spark/test_columns.py": Share(3, 4),
     "tests/spark/test_late.py": Share(2, 2),
     "tests/spark/test_listener.py": Share(1, 2),
-    "tests/spark/test_operator.py": Share(7, 9),
+    "tests/spark/test_operator.py": Share(5, 9),
     "tests/spark/test_order.py": Share(3, 4),
     "tests/spark/test_plain_session.py": Share(0, 3),
     "tests/spark/test_query.py": Share(3, 2),
     "tests/spark/test_quiet_stream.py": Share(4, 4),
-    "tests/spark/test_read.py": Share(8, 8),
-    "tests/spark/test_read_stream.py": Share(4, 4),
-    "tests/spark/test_set_aside.py": Share(4, 4),
+    "tests/spark/test_read.py": Share(6, 8),
+    "tests/spark/test_read_stream.py": Share(3, 4),
+    "tests/spark/test_set_aside.py": Share(3, 4),
     "tests/spark/test_shaped.py": Share(2, 2),
     "tests/spark/test_shared_source.py": Share(2, 2),
-    "tests/spark/test_spark_checkpoint.py": Share(5, 5),
+    "tests/spark/test_spark_checkpoint.py": Share(3, 5),
     "tests/spark/test_tables.py": Share(2, 2),
-    "tests/spark/test_tentative_reading.py": Share(3, 4),
+    "tests/spark/test_tentative_reading.py": Share(2, 4),
     "tests/spark/test_time_zone.py": Share(1, 1),
     "tests/spark/test_trouble.py": Share(4, 3),
     "tests/spark/test_union.py": Share(1, 2),
@@ -62,10 +62,10 @@ SHARES = {
     "examples": Share(0, 4),
     "examples that are killed": Share(0, 2),
     # Kernels: each plan has its own, which take seconds to compile.
-    "tests/simulation/test_simulations.py::test_fixed_seeds": Share(5, 8),
-    "tests/simulation/test_simulations.py::test_seeds_of_this_commit": Share(6, 0),
-    "tests/property/test_operator.py": Share(12, 24),
-    "tests/property/test_join.py": Share(10, 25),
+    "tests/simulation/test_simulations.py::test_fixed_seeds": Share(2, 11),
+    "tests/simulation/test_simulations.py::test_seeds_of_this_commit": Share(5, 0),
+    "tests/property/test_operator.py": Share(8, 24),
+    "tests/property/test_join.py": Share(6, 25),
     "tests/property/test_partial.py": Share(3, 20),
     "tests/property/test_keyed.py": Share(2, 4),
     "tests/property/test_barrier.py": Share(6, 50),
@@ -74,7 +74,7 @@ SHARES = {
     "tests/golden/test_golden_operators.py": Share(0, 4),
     "tests/golden/test_golden_several.py": Share(2, 7),
     "tests/golden/test_golden_lossy.py": Share(0, 1),
-    "tests/unit/test_kernel_cache.py": Share(2, 4),
+    "tests/unit/test_kernel_cache.py": Share(1, 4),
     "tests/unit/test_warm_up.py": Share(8, 6),
     "tests/unit/test_benchmarks.py": Share(5, 5),
     "tests/unit/test_set_aside.py": Share(10, 20),
@@ -91,6 +91,14 @@ SHARES = {
     "tests/unit/test_slow_windows.py": Share(10, 8),
     "tests/unit/test_keyed.py": Share(25, 15),
     "tests/unit/test_keyed_element.py": Share(8, 6),
+    "tests/unit/test_available_job.py": Share(10, 8),
+    "tests/unit/test_partition_wide_element.py": Share(20, 15),
+    "tests/unit/test_results_only.py": Share(10, 10),
+    "tests/unit/test_levels.py": Share(8, 8),
+    "tests/unit/test_serialised_input.py": Share(20, 15),
+    # One behaviour suite over every storage, each test some servers and processes.
+    "tests/unit/test_storage.py": Share(200, 150),
+    "tests/simulation/test_crash_everywhere.py": Share(1, 2),
 }
 
 FILES = {
@@ -116,8 +124,8 @@ _GROUPS = {f"tests/spark/{file}.py": group for group, files in FILES.items() for
 
 
 PLANS_SHARES = {
-    "tests/property/test_operator.py": Share(7, 14),
-    "tests/property/test_join.py": Share(3, 8),
+    "tests/property/test_operator.py": Share(4, 14),
+    "tests/property/test_join.py": Share(2, 8),
     "": Share(1, 4),
 }
 """How many plans each tier tries, by the file that has them; those of `tests/operator_streams.py` are under no name."""
