@@ -62,7 +62,7 @@ df = source.selectExpr("value % 7 as k", "value as v", "timestamp as at")
 entry = sl.persist(df, {str(path)!r}, key="k", time="at")
 query = entry.start(trigger="0 s", spark_checkpoint_dir={str(tmp_path / "other")!r})
 try:
-    query.await_termination(patience(60))
+    query.await_termination({patience(60)})
 except sl.SecondWriterError:
     print("refused")
 """
