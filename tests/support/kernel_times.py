@@ -40,7 +40,7 @@ class KernelTimes:
         tally = module.TALLY.compiled, module.TALLY.loaded, module.TALLY.seconds
         output: dict[str, Any] | None = getattr(self._config, "workeroutput", None)
         if output is None:
-            self._tallies.append(tally)
+            self._tallies += [tally] * any(tally)
         else:
             output[OUTPUT] = tally
             output[LONGEST] = self._longest
