@@ -18,6 +18,8 @@ import pytest
 from tests.support.alone import Room
 
 MARKS = ("spark", "crash")
+ALLOWED = 3
+"""So many tests of a run of CI may need a second run."""
 
 
 class Reruns:
@@ -71,10 +73,13 @@ class RerunLog:
 
 
 def main() -> None:
-    """Prints the list that `--rerun-log` has written."""
-    for line in Path(sys.argv[1]).read_text().splitlines():
-        noted = json.loads(line)
-        print(f"\n{noted['test']} failed the first time with\n{noted['failure']}")
+    """Prints the tests that `--rerun-log` has noted, and exits with 1 if they are too many."""
+    noted = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
+    first = {one["test"]: one["failure"] for one in reversed(noted)}  # a test can fail in its teardown, too
+    for test, failure in first.items():
+        print(f"\n{test} failed the first time with\n{failure}")
+    print(f"\n{len(first)} tests needed a second run; at most {ALLOWED} may")
+    sys.exit(1 if len(first) > ALLOWED else 0)
 
 
 if __name__ == "__main__":

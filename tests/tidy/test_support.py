@@ -18,6 +18,7 @@ from tests.support import shares
 from tests.support.alone import Room
 from tests.support.draw import commit, first_seed, generator
 from tests.support.machine import patience, slowness
+from tests.support.reruns import ALLOWED
 from tests.support.shares import draw
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +162,10 @@ def test_only_tests_of_real_processes_get_a_second_run_and_it_is_on_record(tmp_p
         [sys.executable, "-m", "tests.support.reruns", str(log)], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout
     assert "test_with_spark failed the first time with" in shown
+    assert "1 tests needed a second run" in shown
+    log.write_text("".join(json.dumps({**noted, "test": f"test {n // 2}"}) + "\n" for n in range(2 * ALLOWED + 1)))
+    many = subprocess.run([sys.executable, "-m", "tests.support.reruns", str(log)], cwd=ROOT, check=False)
+    assert many.returncode == 1, "one more than allowed, each noted twice"
 
 
 def test_a_seed_that_fails_is_named_with_the_command_that_repeats_it() -> None:
@@ -183,7 +188,7 @@ def test_seeds_run_until_the_time_is_over_and_at_least_one() -> None:
 
 
 @pytest.mark.long
-def test_simulate_runs_every_simulation_and_sums_up(tmp_path: Path) -> None:
+def test_simulate_sums_up_what_it_has_run(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     command = [sys.executable, "-m", "tests.simulation.simulate", "--minutes=0.1", "--seed=5", f"--summary={summary}"]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=patience(240))
