@@ -1,4 +1,4 @@
-"""What every test shares: the choice of what to run, time limits that fit the machine, second runs, progress."""
+"""Chooses which tests run, sets their time limits, and registers what watches them."""
 
 from typing import Any
 

@@ -83,21 +83,23 @@ def run_bounded_replica_input(seed: int) -> None:
     replica_input_world.run(seed, BoundedLives())
 
 
+RIGHT = "results are those of a run without failures"
+ONCE = "every result is read once, whichever replicas fail"
 _ALL = (
     Simulation("log", "a log keeps what was published, whatever its processes and its disk do", run_log, 30),
-    Simulation("one", "an operator has the results of a run without failures", partial(run_operator, "one"), 8),
-    Simulation("several", "so have unions, joins and barriers", partial(run_operator, "several"), 8),
-    Simulation("keyed", "so have keyed functions", partial(run_operator, "keyed"), 4),
-    Simulation("class", "so have users' classes", partial(run_operator, "class"), 8),
+    Simulation("one", RIGHT, partial(run_operator, "one"), 8),
+    Simulation("several", RIGHT, partial(run_operator, "several"), 8),
+    Simulation("keyed", RIGHT, partial(run_operator, "keyed"), 4),
+    Simulation("class", RIGHT, partial(run_operator, "class"), 8),
     Simulation("lossy", "policies that lose tuples lose those on record only", partial(run_operator, "lossy"), 4),
-    Simulation("bounded", "with a bound, they are in time", partial(run_available, availability_world.run), 8),
-    Simulation("chain", "so are operators over each other", partial(run_available, chain_world.run), 4),
-    Simulation("replicas", "readers of replicas get results once", partial(run_with_tables, replicas_world.run), 4),
-    Simulation("replica-input", "so do operators", partial(run_with_tables, replica_input_world.run), 2),
-    Simulation("bounded-replica-input", "with a bound, too", partial(run_with_tables, run_bounded_replica_input), 2),
-    Simulation("written-replicas", "in any order of commits", partial(run_with_tables, written_replicas_world.run), 4),
-    Simulation("written-query", "so do queries that repeat batches", partial(run_with_tables, run_query), 2),
-)  # fmt: skip
+    Simulation("bounded", f"{RIGHT}, within the bound", partial(run_available, availability_world.run), 8),
+    Simulation("chain", f"{RIGHT}, within the bound", partial(run_available, chain_world.run), 4),
+    Simulation("replicas", ONCE, partial(run_with_tables, replicas_world.run), 4),
+    Simulation("replica-input", ONCE, partial(run_with_tables, replica_input_world.run), 2),
+    Simulation("bounded-replica-input", ONCE, partial(run_with_tables, run_bounded_replica_input), 2),
+    Simulation("written-replicas", ONCE, partial(run_with_tables, written_replicas_world.run), 4),
+    Simulation("written-query", ONCE, partial(run_with_tables, run_query), 2),
+)
 SIMULATIONS = {simulation.name: simulation for simulation in _ALL}
 
 

@@ -17,7 +17,7 @@ def run_seeds(simulation: Simulation, seeds: Iterable[int]) -> None:
         except BaseException as problem:
             if isinstance(problem, KeyboardInterrupt):
                 raise
-            raise failed(simulation.name, seed, problem) from problem
+            raise failed(simulation, seed, problem) from problem
 
 
 def run_for(simulation: Simulation, seconds: float, first_seed: int) -> int:
@@ -30,8 +30,9 @@ def run_for(simulation: Simulation, seconds: float, first_seed: int) -> int:
     raise AssertionError("seeds do not end")
 
 
-def failed(name: str, seed: int, problem: BaseException) -> AssertionError:
+def failed(simulation: Simulation, seed: int, problem: BaseException) -> AssertionError:
     """Returns the error that says what failed and how to see it again."""
-    test = f"tests/simulation/test_simulations.py::test_seeds_of_this_commit[{name}]"
+    test = f"tests/simulation/test_simulations.py::test_seeds_of_this_commit[{simulation.name}]"
     again = f"make test ARGS='\"{test}\" --seed {seed} -n 0'"
-    return AssertionError(f"simulation {name}, seed {seed}, {type(problem).__name__}: {problem}\nrepeat it: {again}")
+    what = f"simulation {simulation.name}, seed {seed}, {type(problem).__name__}: {problem}"
+    return AssertionError(f"{what}\npromised: {simulation.promise}\nrepeat it: {again}")

@@ -35,7 +35,7 @@ LINE_S = 60.0
 
 @dataclass
 class Totals:
-    """What all processes have done so far."""
+    """Adds up the runs, faults and failures of all processes."""
 
     runs: Counter[str] = field(default_factory=Counter)
     """By simulation."""

@@ -86,14 +86,14 @@ ALONE = {
         4,
         lambda: instead_of(fork, "run", lambda before, step, *rest: before(replace(step, until=step.until - 1), *rest)),
     ),
-    "nobody is ever missing for the last tuple": Defect(
+    "no input is ever missing for the last tuple": Defect(
         4,
         lambda: instead_of(Watch, "overdue", lambda before, *args: {i: time - 3 for i, time in before(*args).items()}),
     ),
     "the driver does not see that tuples wait": Defect(
         4, lambda: mock.patch.object(inputs_at_sight, "_latest", return_value=None)
     ),
-    "the bound runs out and nobody notices": Defect(4, lambda: overdue_after(2)),
+    "the bound runs out unnoticed": Defect(4, lambda: overdue_after(2)),
     "a bound is longer for who sets the clock": Defect(
         4, lambda: mock.patch.object(ManualClock, "steady_us", ManualClock.now_us)
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -23,11 +23,6 @@ from strandline.processing import input_marks, serialised_intake, time_slices
 from tests.simulation import replica_input_world, written_query_world, written_replicas_world
 from tests.simulation.catalogue import run_bounded_replica_input, run_with_tables
 from tests.simulation.planted import Plant, instead_of, require_found
-
-SEEDS = 60
-"""So many at the most until a planted defect is found."""
-SEEDS_OF_QUERIES = 100
-SEEDS_OF_INPUTS = 150
 
 
 @contextmanager
@@ -69,12 +64,6 @@ DEFECTS: dict[str, Plant] = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", DEFECTS)
-def test_a_planted_defect_is_found(name: str) -> None:
-    require_found(name, DEFECTS[name], partial(run_with_tables, written_replicas_world.run), range(SEEDS))
-
-
 IN_QUERIES: dict[str, Plant] = {
     "guesses of a batch that was repeated are told twice": lambda: instead_of(
         ReplicaChanges, "_undone", lambda before, own, place: (before(own, place)[0], [])
@@ -97,13 +86,6 @@ IN_QUERIES: dict[str, Plant] = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", IN_QUERIES)
-def test_a_defect_that_is_planted_in_a_query_is_found(name: str) -> None:
-    run_one = partial(written_query_world.run, tentative="batch" in name)
-    require_found(name, IN_QUERIES[name], partial(run_with_tables, run_one), range(SEEDS_OF_QUERIES))
-
-
 def renamed(_before: Any, mark: InputMark, log: Log, _partition: int) -> InputMark:
     """The mark of another replica as if it were of this one."""
     replica = None if mark.replica is None else replace(mark.replica, stream=log.spec.id)
@@ -121,12 +103,6 @@ IN_INPUTS: dict[str, Plant] = {
 }
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", IN_INPUTS)
-def test_a_defect_of_operators_over_replicas_is_found(name: str) -> None:
-    require_found(name, IN_INPUTS[name], partial(run_with_tables, replica_input_world.run), range(SEEDS_OF_INPUTS))
-
-
 UNDER_A_BOUND: dict[str, Plant] = {
     "results are counted one too many": lambda: instead_of(
         input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
@@ -137,8 +113,19 @@ UNDER_A_BOUND: dict[str, Plant] = {
 }
 
 
+WHERE: dict[str, tuple[dict[str, Plant], Callable[[str], Callable[[int], object]], int]] = {
+    "": (DEFECTS, lambda _: written_replicas_world.run, 60),
+    "in a query, ": (IN_QUERIES, lambda name: partial(written_query_world.run, tentative="batch" in name), 100),
+    "in an operator, ": (IN_INPUTS, lambda _: replica_input_world.run, 150),
+    "with a bound, ": (UNDER_A_BOUND, lambda _: run_bounded_replica_input, 60),
+}
+"""Defects, the function that runs a seed of the simulation that finds them, and the largest number of seeds tried."""
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", UNDER_A_BOUND)
-def test_a_defect_of_operators_with_a_bound_over_replicas_is_found(name: str) -> None:
-    run_one = partial(run_with_tables, run_bounded_replica_input)
-    require_found(f"with a bound, {name}", UNDER_A_BOUND[name], run_one, range(SEEDS))
+@pytest.mark.parametrize(
+    ("where", "name"), [(where, name) for where, (defects, *_) in WHERE.items() for name in defects]
+)
+def test_a_planted_defect_is_found(where: str, name: str) -> None:
+    defects, run_of, seeds = WHERE[where]
+    require_found(f"{where}{name}", defects[name], partial(run_with_tables, run_of(name)), range(seeds))

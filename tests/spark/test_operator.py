@@ -562,7 +562,7 @@ def test_a_batch_that_fails_is_not_reported_before_the_operator_is_done(spark, f
 def test_an_operator_that_is_stopped_while_its_kernels_are_compiled_starts_no_job(
     spark, feed, items, run, eventually, tmp_path, monkeypatch
 ):
-    """Nobody would wait for that job or cancel it, and it would keep Spark's processors from others."""
+    """`stop` has returned by then: such a job would hold Spark's processors, and no caller could cancel it."""
     compiling, is_stopped, ended, started = threading.Event(), threading.Event(), threading.Event(), []
     with_kernels, follow = OperatorJob._with_kernels, FollowingOperator._follow
 

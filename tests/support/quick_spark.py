@@ -21,8 +21,8 @@ from pathlib import Path
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 HOME = Path(sys.prefix) / "spark-home"
 LINKED = ("bin", "jars", "sbin", "data")
-# Spark's JVMs live for seconds here: what their second compiler does for speed never pays. A third less CPU. Nobody
-# looks at their UI. Warnings about classes that cannot be archived are of no use.
+# The JVMs of the tests live for seconds, so the second compiler of Java never pays: without it, a third less CPU. The
+# tests do not open Spark's UI, and do not need Java's warnings about classes that it cannot archive.
 OPTIONS = "-XX:TieredStopAtLevel=1 -Dspark.ui.enabled=false -Xlog:disable -Xlog:all=error:stderr"
 
 _PROGRAM = """

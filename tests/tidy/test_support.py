@@ -1,4 +1,4 @@
-"""What the tests stand on: the draw of a commit, second runs, a machine of one's own, simulations by time."""
+"""Tests of `tests/support`: the draw of a commit, second runs, waiting to be alone, simulations by time."""
 
 from __future__ import annotations
 
