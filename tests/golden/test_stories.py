@@ -7,11 +7,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log import manifest, quiet, schema_change
+from strandline.log import log_state, manifest, quiet, schema_change
 from strandline.log.column_types import fields_of
 from strandline.log.index import ROOT_KEY, Snapshot
 from strandline.log.log import Log
@@ -54,7 +55,15 @@ def more(spec: StreamSpec, *columns: object) -> StreamSpec:
     return replace(spec, schema={"type": "struct", "fields": [*fields_of(spec.schema), *columns]})
 
 
-STORIES: dict[str, Callable[[Log], None]] = {"finished": finished, "added": added}
+def linked(log: Log) -> None:
+    """Commits that name the checksum of the one before."""
+    with mock.patch.object(log_state, "link_to", lambda m: m.checksum):
+        for batch in range(4):
+            log.append([], writer=Writer("golden-query", "golden-run", batch), source={"offset": batch})
+        log.fold()
+
+
+STORIES: dict[str, Callable[[Log], None]] = {"finished": finished, "added": added, "linked": linked}
 
 
 def told(name: str) -> Log:

@@ -88,6 +88,7 @@ from tests.simulation.simulated_operators import (
     some_operator_over_several,
     spec_of_output,
 )
+from tests.support.handle_on_blocks import handle_on
 
 CONSUMER = "operator"
 FAILPOINTS = ("between-blocks", "before-block", "after-block", "after-state", "before-output", "during-recovery")
@@ -407,7 +408,7 @@ class World:
         name = self.unique()
         again = Step(**{**{f: getattr(s, f) for f in Step.__slots__}, "attempt": f"{name}-{s.partition}"})
         storage = self.faulty.other_process()
-        output = Log.at(Folder(storage, "output"), self.output.spec, self.output.state)
+        output = handle_on(Folder(storage, "output"), self.output.spec, self.output.state)
 
         def run() -> None:
             failpoint, self.failpoint = self.failpoint, None
@@ -434,7 +435,7 @@ class World:
     def _publish_late(self, base: LogState, done: Sequence[Done], **what: Any) -> None:
         """A driver that was frozen wakes up. It may only succeed if nobody has published since."""
         live = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
-        awake = Log.at(live.storage, live.spec, base)
+        awake = handle_on(live.storage, live.spec, base)
         nobody = live.state.standings == awake.state.standings
         try:
             publish(awake, base, done, Writer("query", "frozen", 0), **what)

@@ -22,6 +22,10 @@ from strandline.log.manifest import FORMAT_2, Manifest, commit_key
 from strandline.log.milestone import FOLDER, Milestone, mark_key
 from strandline.log.storage.storage import Storage
 
+PROBES = tuple(1 << power for power in range(11))
+"""How far behind a missing commit a later one is looked for. A listing would show it, too, but a stream of small
+batches keeps hundreds of thousands of commits. So a hole of n commits is found if n commits or more follow it."""
+
 
 class Commits:
     """The commits of one stream."""
@@ -96,6 +100,24 @@ class Commits:
                 where=self._storage.url,
                 todo="this process stood still for very long: start it again, it goes on from what is published",
             )
+
+    def has_later(self, seq: int) -> bool:
+        """Returns whether there are commits from `seq` on; raises `CorruptManifestError` if `seq` is lost among them.
+
+        A commit is created after the one before it, so a later one that is there proves that `seq` was.
+        """
+        later = next((seq + step for step in PROBES if self._storage.exists(commit_key(seq + step))), None)
+        if later is None:
+            return False
+        if not self._storage.exists(commit_key(seq)):
+            self.look()
+            if seq >= self.kept:
+                raise CorruptManifestError(
+                    f"commit {seq} is missing, and commit {later} is there: the stream has lost what {seq} published",
+                    where=f"{self._storage.url}/{commit_key(seq)}",
+                    todo="restore the file from a copy; `strandline verify` lists what else is missing",
+                )
+        return True
 
     def _read(self, seq: int) -> Manifest:
         key = commit_key(seq)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +57,7 @@ class Log:
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
         self._tail = Tail()
         self.state = self._told = self._snapshot.state
+        self._has_published = False
 
     @property
     def spec(self) -> StreamSpec:
@@ -96,21 +98,13 @@ class Log:
         log.reload()
         return log
 
-    @classmethod
-    def at(cls, storage: Storage, stream: StreamSpec, state: LogState, blocks: Sequence[Block] = ()) -> Log:
-        """A handle that costs no I/O: it stands where somebody else's stands and knows no more than these blocks."""
-        log = cls(storage, stream)
-        log.state = state
-        log._snapshot = Snapshot(stream.id, state)
-        log.commits.note(state.milestone)
-        log._tail = Tail([Manifest(state.seq, "append", stream.id, state.published_us, blocks=tuple(blocks))])
-        return log
-
     def reload(self) -> None:
         """Takes in what was published since, and stands on the snapshot that lies at the root now."""
         if (snapshot := index.load_snapshot(self.storage, self.spec.id) or self.commits.snapshot()) is not None:
             self._stand_on(snapshot)
         self.refresh()
+        while self.commits.has_later(self.state.seq + 1):
+            self.refresh()
 
     def refresh(self) -> bool:
         """Takes in what was published since; whether there was anything."""
@@ -363,8 +357,10 @@ class Log:
     def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
         """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
         while True:
+            while not self._has_published and self.commits.has_later(self.state.seq + 1):
+                self.refresh()  # a lost commit would be taken for the next one, and filled
             state = self.state
-            data = manifest.encode(make(state, self.since(since)))
+            data = manifest.encode(replace(make(state, self.since(since)), before=state.tip))
             if self.state is not state:
                 continue  # to make it the index had to be mended, which brought in newer commits
             m = manifest.decode(data, f"{self.storage.url}, about to be published")
@@ -377,6 +373,7 @@ class Log:
             # Was it the next number, or one that is free again since its commit was dropped?
             self.commits.require_kept(m.seq)
             self._apply(m, after)
+            self._has_published = True
             if len(self._tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)
             return m

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from strandline.errors import CorruptManifestError
@@ -61,6 +61,8 @@ class LogState:
     """Columns that came since the stream was created, in Spark's JSON."""
     outage: Outage | None = None
     """Of the stream of an operator that has, or ever had, a bound: how it is."""
+    tip: str = field(default="", compare=False)
+    """The checksum of the commit `seq`; empty if it is not known, as in snapshots of earlier versions."""
 
     @classmethod
     def empty(cls, partitions: int) -> LogState:
@@ -79,8 +81,11 @@ class LogState:
         return self.boundaries if time is None else tuple(time if b is None else max(b, time) for b in self.boundaries)
 
     def apply(self, m: Manifest) -> LogState:
-        """The state after one more commit. Every manifest, our own and anybody's, comes through here."""
+        """Returns the state after one more commit; raises if it cannot follow. Every manifest comes through here."""
         check_follows(self, m)
+        return replace(self._after(m), tip=link_to(m))
+
+    def _after(self, m: Manifest) -> LogState:
         if m.kind == "append":
             return replace(
                 self,
@@ -135,6 +140,8 @@ class LogState:
             body["added"] = list(self.added)
         if self.outage is not None:
             body["outage"] = self.outage.to_json()
+        if self.tip:
+            body["tip"] = self.tip
         writer = None if self.writer is None else asdict(self.writer)
         return {**body, "writer": writer, "consumers": [asdict(c) for c in self.consumers]}
 
@@ -161,6 +168,7 @@ class LogState:
             milestone=Milestone.from_json(body["milestone"]) if "milestone" in body else None,
             added=tuple(body.get("added", ())),
             outage=Outage.from_json(body["outage"]) if "outage" in body else None,
+            tip=body.get("tip", ""),
         )
 
     @property
@@ -173,8 +181,13 @@ class LogState:
         return FORMAT_3 if self.added else FORMAT_2 if self.milestone else FORMAT
 
 
-_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added", "revised", "outage")
+_ONLY_IF_SAID = ("standings", "finished", "retention", "durability", "milestone", "added", "revised", "outage", "tip")
 """Left out of a snapshot where there is nothing to say: most streams have none of it."""
+
+
+def link_to(m: Manifest) -> str:
+    """Returns what the next commit says of this one."""
+    return m.checksum
 
 
 def check_follows(state: LogState, m: Manifest) -> None:
@@ -191,6 +204,8 @@ def check_follows(state: LogState, m: Manifest) -> None:
 def _problem(state: LogState, m: Manifest) -> str | None:
     if m.seq != state.seq + 1:
         return "the sequence has a gap"
+    if m.before and state.tip and m.before != state.tip:
+        return f"its writer had seen another commit {state.seq}, which is lost"
     if m.kind == "append":
         if state.finished:
             return "the stream is finished"

@@ -99,6 +99,8 @@ class Manifest:
     """milestone: where it lies and which commits are kept."""
     columns: tuple[Mapping[str, Any], ...] = ()
     """schema: names and types of the columns that are added, in Spark's JSON."""
+    before: str = ""
+    """The checksum of the commit before this one; empty if its writer did not know it, as in old streams."""
     checksum: str = field(default="", compare=False)
     """Of its file, once there is one."""
 
@@ -169,6 +171,8 @@ def _body(m: Manifest) -> dict[str, Any]:
         "stream": m.stream,
         "published_us": m.published_us,
     }
+    if m.before:
+        body["before"] = m.before
     if m.kind == "append":
         by_partition = _by_partition(m.blocks)
         late = len(m.ends) - 1
@@ -259,7 +263,8 @@ def block_json(block: Block) -> dict[str, Any]:
 def _manifest(body: Mapping[str, Any]) -> Manifest:
     kind: CommitKind = body["kind"]
     published_us = body["published_us"]
-    common = {"seq": body["seq"], "kind": kind, "stream": body["stream"], "published_us": published_us}
+    common = {name: body[name] for name in ("seq", "kind", "stream", "published_us")}
+    common["before"] = body.get("before", "")
     if kind == "append":
         parts = [*body["partitions"], body["late"]]
         writer = body.get("writer")

@@ -169,7 +169,7 @@ class History:
             self.live[b.partition].replace(b, is_checked=False)
             self.compacted.add(b.file)
             ends[b.partition] = max(ends[b.partition], b.end)  # it may hold the very tuples whose commit is lost
-        self.state = replace(self.state, seq=m.seq, starts=starts, ends=tuple(ends))
+        self.state = replace(self.state, seq=m.seq, starts=starts, ends=tuple(ends), tip=m.checksum)
 
     def _drop_before(self, starts: Sequence[int]) -> None:
         for live, start in zip(self.live, starts, strict=True):
@@ -182,7 +182,7 @@ class History:
 
     def skip(self) -> None:
         """Goes past a manifest that cannot be used. The next append says where the offsets stand then."""
-        self.state = replace(self.state, seq=self.state.seq + 1)
+        self.state = replace(self.state, seq=self.state.seq + 1, tip="")
         self.is_whole = False
         self._is_behind = True
 
