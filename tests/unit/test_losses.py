@@ -13,7 +13,7 @@ from rich.console import Console
 import strandline as sl
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli import inspect_parts
-from strandline.errors import CorruptManifestError, StrandlineWarning
+from strandline.errors import CorruptManifestError, StorageError, StrandlineWarning
 from strandline.log import block_sequence, loss_record
 from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
@@ -204,6 +204,48 @@ def test_a_record_that_is_rotten_or_gone_is_named() -> None:
         [*loss_record.newest_first(storage, losses)]
     with pytest.raises(CorruptManifestError, match="what the operator has lost"):
         [*loss_record.newest_first(storage, replace(losses, record="losses/other.json"))]
+
+
+@pytest.mark.parametrize("damage", ["gone", "rotten"])
+def test_an_operator_whose_loss_record_cannot_be_read_goes_on_and_losses_shows_the_hole(damage: str) -> None:
+    case = Case()
+    for _ in range(2):
+        case.go_on(SELDOM, 1, 1)
+        case.go_on(SELDOM, 1, 1)
+        case.crash()
+    case.go_on(SELDOM, 2)
+    before = case.losses()
+    lost = case.output.state.standings[0].losses
+    assert lost is not None
+    whole = case.output.storage.read(lost.record)
+    if damage == "gone":
+        case.output.storage.delete(lost.record)
+    else:
+        case.output.storage.put(lost.record, flipped(whole, 100))
+    hole = {"from": None, "until": None, "tuples": lost.tuples, "windows": lost.windows, "reason": "not on record"}
+    assert case.losses() == [hole], "what the sums still know"
+    case.go_on(SELDOM, 2)
+    case.crash()
+    case.go_on(SELDOM, 3)
+    (newest,) = case.losses()[1:]
+    assert (case.losses()[0], newest["reason"]) == (hole, "skipped")
+    (problem,) = verify(case.output).problems
+    assert (problem.file, problem.partition) == (lost.record, 0), "the file that is to be restored"
+    case.output.storage.put(lost.record, whole)
+    assert case.losses() == [*before, newest], "a record that comes back closes the hole"
+    assert verify(case.output).is_good
+
+
+def test_a_loss_record_that_the_storage_does_not_give_is_no_hole() -> None:
+    storage = MemoryStorage()
+    losses = loss_record.add(storage, "attempt", None, [loss(1)])
+
+    def fail(key: str) -> bytes:
+        raise StorageError(f"no answer for {key}")
+
+    storage.read = fail  # type: ignore[method-assign]
+    with pytest.raises(StorageError, match="no answer"):
+        loss_record.add(storage, "another", losses, [loss(2)])
 
 
 def test_verify_misses_what_is_not_on_record_any_more() -> None:

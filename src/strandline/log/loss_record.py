@@ -3,7 +3,8 @@
 A standing names the newest. So a loss counts from the commit on that has the first results after it, and a record of an
 attempt that was not accepted is a file that nothing leads to. Blocks may be compacted and truncated, commits dropped:
 records stay, for they tell what is in no block. A full record is continued in a new file, so that neither a standing
-nor the writing of one more loss grows with history.
+nor the writing of one more loss grows with history. If a record is gone or rotten, the next loss begins a new file that
+names it: the operator goes on, and the hole shows until the file is restored.
 
     losses/<attempt>.json   {"before": "losses/<attempt>.json" or null, "losses": [oldest, ..., newest]}
 """
@@ -11,6 +12,7 @@ nor the writing of one more loss grows with history.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from strandline.errors import CorruptManifestError, KeyMissingError
 from strandline.log.loss import Loss, Losses
@@ -22,11 +24,36 @@ LOSSES_MAX = 64
 """In one file."""
 
 
+@dataclass(frozen=True, slots=True)
+class OnRecord:
+    """The losses of a partition as far as they can be read, and what of them cannot."""
+
+    losses: tuple[Loss, ...]
+    """The newest first."""
+    count: int = 0
+    """Losses that the standing counts and no record has; so are `tuples` and `windows` in them."""
+    tuples: int = 0
+    windows: int = 0
+    unreadable: str = ""
+    """The key of the record that is gone or rotten; it and those before it held what is missing."""
+    why: str = ""
+
+
 def add(storage: Storage, attempt: str, before: Losses | None, losses: list[Loss]) -> Losses:
-    """Writes a record of these losses under the attempt's name; returns what the standing is to say from now on."""
-    older, known = (None, []) if before is None else _read(storage, before.record)
-    if before is not None and len(known) + len(losses) > LOSSES_MAX:
-        older, known = before.record, []
+    """Writes a record of these losses under the attempt's name; returns what the standing is to say from now on.
+
+    If the newest record cannot be read, the new one names it and does not repeat its losses.
+    """
+    older: str | None = None
+    known: list[Loss] = []
+    if before is not None:
+        try:
+            older, known = _read(storage, before.record)
+            is_full = len(known) + len(losses) > LOSSES_MAX
+        except CorruptManifestError:
+            is_full = True
+        if is_full:
+            older, known = before.record, []
     key = f"{FOLDER}/{attempt}.json"
     body = {"format": FORMAT_4, "before": older, "losses": [loss.to_json() for loss in [*known, *losses]]}
     create_once(storage, key, seal(body))
@@ -45,6 +72,42 @@ def newest_first(storage: Storage, losses: Losses | None) -> Iterator[Loss]:
     while record:
         record, found = _read(storage, record)
         yield from reversed(found)
+
+
+def records(storage: Storage, losses: Losses | None) -> Iterator[str]:
+    """Yields the keys of all records of a partition, the newest first, up to one that cannot be read."""
+    record = losses and losses.record
+    while record:
+        try:
+            before, _ = _read(storage, record)
+        except CorruptManifestError:
+            return
+        yield record
+        record = before
+
+
+def on_record(storage: Storage, losses: Losses | None) -> OnRecord:
+    """Returns all losses of a partition that can be read, and the sums of those that cannot."""
+    if losses is None:
+        return OnRecord(())
+    found: list[Loss] = []
+    record: str | None = losses.record
+    unreadable = why = ""
+    while record:
+        try:
+            record, some = _read(storage, record)
+        except CorruptManifestError as problem:
+            unreadable, why = record or "", problem.what
+            break
+        found += reversed(some)
+    return OnRecord(
+        tuple(found),
+        losses.count - len(found),
+        losses.tuples - sum(loss.tuples for loss in found),
+        losses.windows - sum(loss.windows for loss in found),
+        unreadable,
+        why,
+    )
 
 
 def _read(storage: Storage, key: str) -> tuple[str | None, list[Loss]]:

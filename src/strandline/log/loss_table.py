@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from strandline.log import loss_record
 from strandline.log.log import Log
+from strandline.log.loss import Loss
 
 _SCHEMA = pa.schema(
     [
@@ -24,23 +27,36 @@ _SCHEMA = pa.schema(
 )
 
 
+NOT_ON_RECORD = "not on record"
+"""The reason of a row that stands for all losses of a partition whose record is gone or rotten."""
+
+
 def loss_table(log: Log) -> pa.Table:
-    """Every loss on record, by partition, the oldest first; without rows for a stream that has lost nothing."""
-    rows = [
-        {
-            "partition": loss.partition,
-            "from": loss.first,
-            "until": loss.until,
-            "tuples": loss.tuples,
-            "windows": loss.windows,
-            "incomplete": loss.incomplete,
-            "at": loss.at_us,
-            "commit": loss.commit,
-            "reason": loss.reason,
-            "time_from": loss.time_from,
-            "time_until": loss.time_until,
-        }
-        for standing in log.state.standings
-        for loss in reversed([*loss_record.newest_first(log.storage, standing.losses)])
-    ]
+    """Returns every loss, by partition, the oldest first; without rows for a stream that has lost nothing.
+
+    Losses whose record cannot be read are one row at the head of their partition, with their sums and nothing else.
+    """
+    rows: list[dict[str, Any]] = []
+    for partition, standing in enumerate(log.state.standings):
+        found = loss_record.on_record(log.storage, standing.losses)
+        if found.count > 0:
+            hole = {"partition": partition, "tuples": found.tuples, "windows": found.windows, "reason": NOT_ON_RECORD}
+            rows.append(hole)
+        rows += map(_row, reversed(found.losses))
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _row(loss: Loss) -> dict[str, Any]:
+    return {
+        "partition": loss.partition,
+        "from": loss.first,
+        "until": loss.until,
+        "tuples": loss.tuples,
+        "windows": loss.windows,
+        "incomplete": loss.incomplete,
+        "at": loss.at_us,
+        "commit": loss.commit,
+        "reason": loss.reason,
+        "time_from": loss.time_from,
+        "time_until": loss.time_until,
+    }

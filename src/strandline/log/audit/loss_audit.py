@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from strandline.errors import CorruptionError
 from strandline.log import loss_record
 from strandline.log.audit.problem import Problem
 from strandline.log.standing import Standing
@@ -17,11 +16,8 @@ def forgotten(storage: Storage, standings: Sequence[Standing]) -> Iterator[Probl
         losses = standing.losses
         if losses is None:
             continue
-        try:
-            found = sum(1 for _ in loss_record.newest_first(storage, losses))
-            what = f"{found:,} of {losses.count:,} losses are on record"
-        except CorruptionError as problem:
-            found, what = -1, problem.what
-        if found != losses.count:
+        found = loss_record.on_record(storage, losses)
+        if found.count or found.unreadable:
+            what = found.why or f"{len(found.losses):,} of {losses.count:,} losses are on record"
             todo = "restore the folder losses/ from a copy of the stream; results and recovery do not depend on it"
-            yield Problem("operator", what, losses.record, partition, todo=todo)
+            yield Problem("operator", what, found.unreadable or losses.record, partition, todo=todo)
