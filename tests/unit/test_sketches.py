@@ -8,12 +8,14 @@ from random import Random
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pytest
 
 from strandline.errors import OptionError, SchemaError, StreamMismatchError
 from strandline.log.log import Log
 from strandline.operators.aggregate import aggregate_operator as operator_module
 from strandline.operators.aggregate import aggregates as agg
+from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window, session_window
 from strandline.operators.open_windows import window_state
@@ -24,6 +26,7 @@ from strandline.recovery.stream_definition import definition_of
 from strandline.testing import MemoryStorage
 from tests.operator_streams import Row, Streams, output_spec, plan, rows_table, uninterrupted
 
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 TUPLES = 40_000
 P = plan(
     count_window(TUPLES),
@@ -64,6 +67,43 @@ def test_many_values_are_counted_and_ranked_nearly_right() -> None:
     assert found["median"] == pytest.approx(ordered[TUPLES // 2], rel=0.004)
     assert found["high"] == pytest.approx(ordered[round(0.99 * (TUPLES - 1))], rel=0.004)
     assert found["few"] == median(i % 30_000 for i in range(TUPLES))
+
+
+SIZES = (100, 1_000, 3_000, 5_000, 7_500, 10_000, 10_500, 12_000, 15_000, 20_000, 50_000, 200_000, 1_000_000)
+STANDARD_ERROR = 0.016
+"""As `docs/reference.md` states it."""
+
+
+def estimates_of(first: int) -> list[int]:
+    """Returns the estimates for so many values from `first` on, a size of `SIZES` after the other."""
+    (a,) = plan(count_window(2), ["k"], n=agg.count_distinct("v", exact_up_to=0)).accumulators
+    words, met, found = np.empty(0, np.int64), 0, []
+    for size in SIZES:
+        added = np.arange(first + met, first + size).reshape(-1, 1)
+        olds = np.array([0, len(words)])
+        words, ends = sketches.folded(a, words, olds, np.zeros(1, int), added, np.zeros(len(added), int), 1)
+        found.append(sketches.results(a, words, ends)[0][0].as_py())
+        met = size
+    return found
+
+
+def test_the_error_of_count_distinct_is_the_documented_one_at_every_size() -> None:
+    rounds = 48
+    found = np.array([estimates_of(i << 40) for i in range(rounds)]) / np.array(SIZES) - 1
+    errors = dict(zip(SIZES, np.sqrt((found**2).mean(axis=0)), strict=True))
+    biases = dict(zip(SIZES, found.mean(axis=0), strict=True))
+    # Of so few rounds, the error itself has an error of a tenth, and the bias one of a seventh of the standard error.
+    assert {size: e for size, e in errors.items() if e > 1.3 * STANDARD_ERROR} == {}
+    assert {size: b for size, b in biases.items() if abs(b) > 3 * STANDARD_ERROR / math.sqrt(rounds)} == {}
+    assert f"standard error {100 * STANDARD_ERROR:.1f} %" in REFERENCE.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [({0: 4_096}, 0), ({0: 4_095, 1: 1}, 1), ({52: 1, 53: 4_095}, (1 << 63) - 1), ({53: 4_096}, (1 << 63) - 1)],
+)
+def test_an_estimate_of_any_registers_is_a_number_that_fits_its_column(ranks: dict[int, int], expected: int) -> None:
+    assert sketches.estimate([ranks.get(rank, 0) for rank in range(66)]) == expected
 
 
 @pytest.mark.parametrize(

@@ -216,8 +216,8 @@ last = _over("last", "The value of the window's last tuple, null or not.")
 def count_distinct(column: str, *, exact_up_to: int = EXACT_UP_TO, where: Any = None) -> Aggregate:
     """How many distinct values the column has in the window, nulls not counted.
 
-    Exact for up to `exact_up_to` values, then an estimate (HyperLogLog with 4,096 registers, standard error 1.6 %); the
-    column `<name>_is_approximate` says which.
+    Exact for up to `exact_up_to` values, then an estimate (HyperLogLog with 4,096 registers, standard error 1.6 % at
+    every size); the column `<name>_is_approximate` says which.
     """
     options = (("exact_up_to", _exact_up_to("count_distinct", exact_up_to)),)
     return replace(_over("count_distinct", "")(column, where=where), options=options)
