@@ -1,19 +1,26 @@
 """What is dropped and what is deleted, and who may object."""
 
+import inspect
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from strandline.cli.collect import collect as collect_command
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError
 from strandline.log.compaction import compact
 from strandline.log.consumer_registry import register, unregister
+from strandline.log.grace import GRACE, GRACE_US
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
-from strandline.log.retention import GRACE_US, apply_retention, collect, truncate
+from strandline.log.retention import apply_retention, collect, truncate
+from strandline.spark import housekeeping
+from strandline.spark.stream import Stream
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items, write_items
 from strandline.testing.plain_codec import plain_codec
+from strandline.units import duration_us
 
 LATE = 2
 SECOND_US = 1_000_000
@@ -204,3 +211,20 @@ def test_what_is_published_while_the_collector_looks_is_not_announced(log: Log, 
     storage.list = slow_list  # type: ignore[method-assign,assignment]
     assert collect(log, grace_us=0) == []
     assert read_items(log, 0)[-1] == (6, (0, 0, 99))
+
+
+def test_the_docs_state_the_grace_that_writers_the_command_and_the_method_use() -> None:
+    """Programs that trust the page hold files for so long: one constant, and the page has it."""
+    assert duration_us(inspect.signature(collect_command).parameters["grace"].default, "--grace") == GRACE_US
+    assert duration_us(inspect.signature(Stream.collect).parameters["grace"].default, "grace") == GRACE_US
+    assert inspect.signature(collect).parameters["grace_us"].default == duration_us(GRACE, "grace") == GRACE_US
+    assert "grace_us=GRACE_US" in inspect.getsource(housekeeping.Housekeeping)
+    docs = Path(__file__).parents[2] / "docs"
+    operating = (docs / "operating.md").read_text()
+    section = operating[operating.index("## Collection and grace") : operating.index("## Verify")]
+    assert f"**The grace is {GRACE}**" in section
+    for other in ("one hour", "grace of one day", "a day, if a writer is at work", "that time is a day"):
+        assert other not in operating, other
+    reference = (docs / "reference.md").read_text()
+    assert f'`stream.collect(*, grace="{GRACE}")`' in reference
+    assert f"`--grace TIME` (`{GRACE}`)" in reference

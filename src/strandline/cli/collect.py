@@ -8,6 +8,7 @@ import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
 from strandline.cli.terminal import aside, facts_table, out, panel, print_json
+from strandline.log.grace import GRACE
 from strandline.wording import exact_duration, plural
 
 
@@ -15,7 +16,7 @@ def collect(
     path: StreamPath,
     grace: Annotated[
         str, typer.Option(metavar="TIME", help="How long readers and slow writers may still use such files.")
-    ] = "1 h",
+    ] = GRACE,
     as_json: AsJson = False,
 ) -> None:
     """Delete files that nothing refers to, and commits that are folded into a milestone.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log import consumer_registry, milestone
+from strandline.log.grace import GRACE_US
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
@@ -21,7 +22,6 @@ from strandline.log.reason import AHEAD, TIME
 from strandline.log.storage.storage import is_temporary
 from strandline.units import earlier
 
-GRACE_US = 3_600_000_000
 _FOLDERS = ("blocks", "late", "snapshots", milestone.FOLDER, "staging", "consumers")
 _FILES_PER_COMMIT = 10_000
 

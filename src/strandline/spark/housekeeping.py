@@ -14,12 +14,11 @@ from typing import Any
 from strandline.clock import stopwatch_s
 from strandline.errors import ConflictError, DroppedError, OptionError, StrandlineError
 from strandline.log import dropping, index, retention
+from strandline.log.grace import GRACE_US
 from strandline.log.levels import Levels
 from strandline.log.log import Log
 from strandline.spark.place import Place
 
-GRACE_US = 3 * 3_600_000_000
-"""Longer than any query should take that has planned to read a file. At five batches a second 100,000 files wait."""
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
 _DELETES_MAX = 4 * _COLLECT_EVERY
 """Commits deleted at a time: more than come in between, few enough that a writer that stops need not wait long."""
