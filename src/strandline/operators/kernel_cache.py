@@ -22,7 +22,6 @@ import shutil
 import stat
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from numba.misc.appdirs import AppDirs
 from strandline.clock import stopwatch_s
 from strandline.errors import UnsafeFolderError
 from strandline.private_folder import private_folder, temporary_folder
+from strandline.user_warning import warn
 
 _FOLDERS_KEPT = 8
 """Of so many versions of the sources the kernels are kept, those used last."""
@@ -229,11 +229,10 @@ def kernel_folder() -> Path | None:
         if is_new:
             _sweep(kernels)
         return folder
-    warnings.warn(
+    warn(
         "compiled kernels cannot be kept on this machine, so that every process compiles its own (some seconds); "
         f"set NUMBA_CACHE_DIR to a folder that can be written. Tried: {'; '.join(reasons)}",
         RuntimeWarning,
-        stacklevel=3,
     )
     return None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 from strandline.clock import SYSTEM_CLOCK, Clock, uptime_s
-from strandline.errors import OptionError, StrandlineWarning
+from strandline.errors import OptionError
 from strandline.log.spec import StreamSpec
+from strandline.user_warning import warn
 
 _JUMP_US = 1_000_000
 """The wall clock may run ahead of the steady one by so much: clocks are adjusted a little all the time."""
@@ -42,11 +42,9 @@ class Heartbeat:
     def _warn(self, jump_us: int) -> None:
         if not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn(
                 f"the clock of this machine was set forward by {jump_us / 1e6:,.0f} s; heartbeats do not follow it "
                 "until the query is started again",
-                StrandlineWarning,
-                stacklevel=2,
             )
 
 

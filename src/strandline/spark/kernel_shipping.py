@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import warnings
 from functools import lru_cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import StrandlineWarning
 from strandline.operators.kernel_bundle import KernelBundle, can_be_kept, pack
 from strandline.processing.kernel_warm_up import Kernels
 from strandline.spark.affinity import is_local
+from strandline.user_warning import warn
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -89,11 +88,9 @@ class KernelShipping:
 
 
 def _warn(why: str) -> None:
-    warnings.warn(
+    warn(
         f"the operator's kernels could not be compiled beforehand ({why}): each of its workers compiles its own, which "
         "takes some seconds",
-        StrandlineWarning,
-        stacklevel=2,
     )
 
 

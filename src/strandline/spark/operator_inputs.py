@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from strandline.errors import NoAccessError, StorageError, StrandlineError, StrandlineWarning
+from strandline.errors import NoAccessError, StorageError, StrandlineError
 from strandline.log import consumer_registry, index
 from strandline.log.block import Block
 from strandline.log.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
@@ -24,6 +23,7 @@ from strandline.processing.input_stream import blocks_between
 from strandline.processing.step import Step
 from strandline.spark.place import Place
 from strandline.units import END_OF_TIME
+from strandline.user_warning import warn
 
 
 class OperatorInputs:
@@ -143,11 +143,9 @@ class OperatorInputs:
         url = log.storage.url
         if url not in self._warned:
             self._warned.add(url)
-            warnings.warn(
+            warn(
                 f"nothing keeps the input {url} from being truncated before the operator of {place.url} has done with "
                 f"it: it may not be written to ({refused.what})",
-                StrandlineWarning,
-                stacklevel=6,  # whoever called start()
             )
 
     def time_has_passed(self, element: Element, ours: LogState) -> bool:

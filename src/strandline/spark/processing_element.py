@@ -8,7 +8,6 @@ point has a query of its own, which starts before the operator's and ends with i
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -21,7 +20,6 @@ from strandline.errors import (
     NotAStreamError,
     OptionError,
     StorageError,
-    StrandlineWarning,
     StreamError,
     StreamNotFoundError,
 )
@@ -50,6 +48,7 @@ from strandline.spark.sources import Sources
 from strandline.spark.ticks import Ticks
 from strandline.spark.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
 from strandline.spark.worker_python import require_workers
+from strandline.user_warning import warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -285,11 +284,9 @@ class ProcessingElement:
             unopened = require_same(logs, output.state, unopened)
         for place, log in zip(places, logs, strict=True):
             if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
-                warnings.warn(
+                warn(
                     f"the operator's stream {self.place.url} survives a power loss, its input {place.url} may not "
                     '(it is written with durability="os"): after one, the operator will refuse to go on',
-                    StrandlineWarning,
-                    stacklevel=4,
                 )
         kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 
 from strandline.checkpoint.policy import Policy
-from strandline.errors import StrandlineWarning
 from strandline.log.standing import Standing
+from strandline.user_warning import warn
 
 
 class RecoveryTarget:
@@ -25,4 +24,4 @@ class RecoveryTarget:
         found = next(filter(None, map(self._policy.missed_target, standings)), None)
         if found is not None:
             self._is_told = True
-            warnings.warn(f"{found} ({self._where})", StrandlineWarning, stacklevel=2)
+            warn(f"{found} ({self._where})")

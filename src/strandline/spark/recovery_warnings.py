@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
-from strandline.errors import StrandlineWarning
 from strandline.processing.step import Done
+from strandline.user_warning import warn
 from strandline.wording import plural
 
 
@@ -14,11 +13,9 @@ def warn_of_older(done: Sequence[Done], where: str) -> None:
     """Warns of every partition that had to look for an older checkpoint, with what was wrong with the newest."""
     for p, d in enumerate(done):
         if d.recovery is not None and d.recovery.is_older:
-            warnings.warn(
+            warn(
                 f"partition {p} of {where} could not be recovered from its newest checkpoint; an older one and "
                 f"{plural(d.recovery.replayed, 'replayed tuple')} gave the same state: {d.recovery.problem}",
-                StrandlineWarning,
-                stacklevel=3,
             )
 
 
@@ -27,9 +24,7 @@ def warn_of_losses(done: Sequence[Done], where: str) -> None:
     told = [loss.text for d in done if d.recovery is not None for loss in d.recovery.losses]
     if told:
         more = f"; and {len(told) - _TOLD_MAX:,} more" if len(told) > _TOLD_MAX else ""
-        warnings.warn(
-            f"{where}: {'; '.join(told[:_TOLD_MAX])}{more}. stream.losses() has it all", StrandlineWarning, stacklevel=3
-        )
+        warn(f"{where}: {'; '.join(told[:_TOLD_MAX])}{more}. stream.losses() has it all")
 
 
 _TOLD_MAX = 4

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import StrandlineError, StrandlineWarning
+from strandline.errors import StrandlineError
 from strandline.spark import last_words, spark_log, translation
 from strandline.spark.preconditions import require_classic
 from strandline.spark.worker_python import require_workers
+from strandline.user_warning import warn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,12 +64,17 @@ def session(master: str | None = None, app_name: str = "strandline", **config: s
     if SparkContext._active_spark_context is not None:
         return _as_it_is(master, asked)
     _find_java()
+    _require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = master or "local[*]"
-    spark = _started(app_name, {**_SETTINGS, **_shuffle_partitions(master), **asked, "spark.master": master})
-    spark.sparkContext.setLogLevel(os.environ.get("STRANDLINE_SPARK_LOG_LEVEL", "ERROR"))
-    last_words.install()
-    register(spark)
+    try:
+        spark = _started(app_name, {**_SETTINGS, **_shuffle_partitions(master), **asked, "spark.master": master})
+        spark.sparkContext.setLogLevel(os.environ.get("STRANDLINE_SPARK_LOG_LEVEL", "ERROR"))
+        last_words.install()
+        register(spark)
+    except KeyboardInterrupt:
+        # Of the place in py4j that was interrupted a user learns nothing: it is left out.
+        raise KeyboardInterrupt("interrupted while sl.session() was starting Spark") from None
     return spark
 
 
@@ -84,10 +90,8 @@ def _as_it_is(master: str | None, asked: Mapping[str, str]) -> SparkSession:
     slow = [name for name in _FASTER if name not in wanted and has.get(name) != _SETTINGS[name]]
     said = [f"without {', '.join(missing)}"] * bool(missing) + [f"slower for want of {', '.join(slow)}"] * bool(slow)
     if said:
-        warnings.warn(
+        warn(
             f"this program has a Spark session already; sl.session() returns it as it is, {' and '.join(said)}",
-            StrandlineWarning,
-            stacklevel=3,
         )
     return spark
 
@@ -160,3 +164,20 @@ def _find_java() -> None:
     bundled = Path(sys.prefix) / "java-home"
     if "JAVA_HOME" not in os.environ and bundled.is_dir():
         os.environ["JAVA_HOME"] = str(bundled)
+
+
+def _require_java() -> None:
+    """Raises `StrandlineError` if Spark's scripts would find no Java: what they say of that names no cause."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # a JVM runs already
+        return
+    home = os.environ.get("JAVA_HOME")
+    if home and shutil.which("java", path=str(Path(home) / "bin")) is None:
+        raise StrandlineError(
+            f"Spark does not start: JAVA_HOME is {home}, where there is no bin/java",
+            todo="set JAVA_HOME to the folder of a Java 17 or newer, or unset it",
+        )
+    if not home and shutil.which("java") is None:
+        raise StrandlineError(
+            "Spark does not start: no Java was found, neither in JAVA_HOME nor on the PATH",
+            todo="install Java 17 or newer, or set JAVA_HOME to its folder",
+        )

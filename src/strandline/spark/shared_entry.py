@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from strandline.errors import OptionError, SecondWriterError, StrandlineWarning
 from strandline.spark.following import FollowingOperator
 from strandline.spark.query import Query
 from strandline.spark.waiting import Waiting
+from strandline.user_warning import warn
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -149,10 +149,8 @@ class EntryRun:
             threading.Thread(target=self.handler.end, daemon=True).start()
             return
         with contextlib.suppress(StrandlineWarning):  # made an error, it would end the source
-            warnings.warn(
+            warn(
                 f"the operator of {share.place.url} has failed, others on its source go on: {share.failure}",
-                StrandlineWarning,
-                stacklevel=2,
             )
 
 

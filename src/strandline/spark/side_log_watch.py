@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from strandline.errors import StrandlineWarning
 from strandline.log.block import Block
 from strandline.log.reason import AHEAD, INCOMPLETE, KEY, LATE, OVERFLOW, TIME, VALUE
 from strandline.log.spec import StreamSpec
 from strandline.units import time_text
+from strandline.user_warning import warn
 
 _AGAIN_AT = 10
 
@@ -48,11 +47,9 @@ class SideLogWatch:
         }
         what = "window" if reason in (OVERFLOW, INCOMPLETE) else "tuple"
         many = f"1 {what} was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} {what}s were"
-        warnings.warn(
+        warn(
             f"{many} set aside, in the side log of {self._where}: "
             f"{why.get(reason, reason)}. read(late=True, positions=True) shows them",
-            StrandlineWarning,
-            stacklevel=2,
         )
 
     def _text(self, time: int) -> str:
