@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from strandline.cli.arguments import JSON
+from strandline.cli.backup import backup
 from strandline.cli.bench import bench
 from strandline.cli.collect import collect
 from strandline.cli.compact import compact
@@ -17,6 +18,7 @@ from strandline.cli.consumers import consumers
 from strandline.cli.demo import demo
 from strandline.cli.inspect import inspect
 from strandline.cli.replay import replay
+from strandline.cli.restore import restore
 from strandline.cli.tail import tail
 from strandline.cli.truncate import truncate
 from strandline.cli.verify import verify
@@ -100,6 +102,8 @@ _add(inspect, "inspect streams/items --watch 2")
 _add(tail, "tail streams/items -n 20 --follow")
 _add(replay, 'replay streams/items --since "2026-01-31 12:00" --speed 10x')
 _add(verify, "verify streams/items")
+_add(backup, "backup streams/items backups/items")
+_add(restore, "restore backups/items streams/items")
 _add(compact, "compact streams/items --target-size 64MB")
 _add(truncate, 'truncate streams/items --before "2026-01-01" --dry-run')
 _add(consumers, "consumers streams/items --forget report")

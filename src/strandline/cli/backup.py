@@ -1,0 +1,75 @@
+"""`strandline backup`: copy a stream while it is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from strandline.cli.arguments import AsJson, StreamPath
+from strandline.cli.terminal import aside, count, facts_table, out, panel, print_json, size
+from strandline.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.status import Status
+
+    from strandline.log.backup import Copied
+
+
+def backup(
+    path: StreamPath,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="The backup: a folder or a URL. Empty the first time.", show_default=False
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a stream to a backup, or what is new since the last time.
+
+    Consistent while writers work. A run may be interrupted; the next one goes on. Files that the stream no longer has
+    are deleted from the backup when all else is copied. The exit code is 1 if blocks of the stream are lost or rotten.
+    """
+    from strandline.log.backup import backup as copy_stream
+    from strandline.log.storage.storage_url import open_storage
+
+    with aside().status("reading commits") as status:
+        done = copy_stream(open_storage(path), open_storage(target), progress=shown_in(status))
+    show(done, "backup", path, target, as_json=as_json)
+
+
+def shown_in(status: Status) -> Callable[[str, int, int, int], None]:
+    """Returns a callback that shows how far a copy has come."""
+
+    def progress(what: str, done: int, total: int, size_bytes: int) -> None:
+        status.update(f"{what} {done:,} of {total:,}, {size(size_bytes)} copied")
+
+    return progress
+
+
+def show(done: Copied, title: str, source: str, target: str, *, as_json: bool) -> None:
+    """Prints what was copied; exits with 1 if blocks of the source are lost or rotten."""
+    from dataclasses import asdict
+
+    if as_json:
+        print_json({"source": source, "target": target, **asdict(done)})
+    else:
+        facts = facts_table()
+        facts.add_row("from", Text(source))
+        facts.add_row("to", Text(target))
+        facts.add_row("copied", f"{plural(done.files, 'file')}, {size(done.size_bytes)}")
+        if done.deleted:
+            facts.add_row("deleted", f"{plural(done.deleted, 'file')} that the stream no longer has")
+        facts.add_row("holds", f"{plural(done.commit + 1, 'commit')}, {plural(done.tuples, 'tuple')}")
+        if done.damaged:
+            lost = f"{plural(len(done.damaged), 'block')} lost or rotten: {done.damaged[0]}"
+            more = f" and {count(len(done.damaged) - 1)} more" if len(done.damaged) > 1 else ""
+            facts.add_row("missing", Text(lost + more, style="red"))
+            facts.add_row("to do", Text(f"strandline verify {source}"))
+        out().print(panel(facts, title))
+    if done.damaged:
+        raise typer.Exit(1)
