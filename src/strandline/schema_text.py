@@ -45,8 +45,12 @@ def _struct(types: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "struct", "fields": fields}
 
 
-def columns_of(text: str, option: str) -> tuple[tuple[str, str], ...]:
-    """Names and types of the columns that a text names; OptionError about this option if it cannot be read.
+_TEXT_TODO = 'write it like "id long, at timestamp, price double"'
+_SCHEMA_TODO = f"{_TEXT_TODO}; for structs, arrays and maps pass a pyarrow.Schema or a StructType"
+
+
+def columns_of(text: str, option: str, todo: str = _SCHEMA_TODO) -> tuple[tuple[str, str], ...]:
+    """Returns names and types of the columns that a text names; raises `OptionError` with `todo` if it cannot be read.
 
     >>> columns_of("n long, mean double", "state")
     (('n', 'long'), ('mean', 'double'))
@@ -59,8 +63,7 @@ def columns_of(text: str, option: str) -> tuple[tuple[str, str], ...]:
         if match is None or simple_type(kind) is None:
             raise OptionError(
                 f"{option}={text!r} cannot be read from {text[at : at + 30].strip()!r} on",
-                todo='write it like "id long, at timestamp, price double"; for structs, arrays and maps pass a '
-                "pyarrow.Schema or a StructType",
+                todo=todo,
             )
         found.append((match[1].strip("`"), kind))
         at = match.end()

@@ -1,5 +1,7 @@
 """Late tuples go to the side log, tuples without a time stop the query, and neither takes anything with it."""
 
+import shutil
+
 import pytest
 
 import strandline as sl
@@ -60,3 +62,45 @@ def test_tuples_without_a_time_stop_the_query_and_publish_nothing(blocks, feed, 
     assert progress["batch"] == 2
     found = [row["v"] for rows in content(tmp_path / "s").values() for row in rows]
     assert sorted(found) == sorted(f"v{i}" for i in range(30))
+
+
+def test_the_side_log_is_followed_as_a_stream(spark, feed, drain, items, replayed, tmp_path):
+    source = feed(items(100), items(70))
+    drain(source.df, tmp_path / "s", lateness="10 s")
+    stream = sl.stream(str(tmp_path / "s"))
+    followed = stream.read_stream(spark, late=True, positions=True, max_tuples_per_batch=50)
+    first = replayed(followed, tmp_path / "checkpoint")
+    assert [len(rows) for rows in first] == [50, 20]
+    source.add(items(30, first=5))
+    drain(source.df, tmp_path / "s", lateness="10 s")
+    second = replayed(followed, tmp_path / "checkpoint")
+    assert [row["v"] for rows in second for row in rows] == [f"v{i}" for i in range(5, 35)]
+    rows = [row for batch in first + second for row in batch]
+    assert [row["_offset"] for row in rows] == list(range(100))
+    assert {(row["_partition"], row["_reason"]) for row in rows} == {(None, "late")}
+    expected = stream.read(spark, late=True, positions=True).orderBy("_offset").collect()
+    assert (rows, followed.columns) == (expected, stream.read(spark, late=True, positions=True).columns)
+    assert sum(map(len, replayed(stream.read_stream(spark, late=True, start="latest")))) == 0
+    assert [len(b) for b in replayed(stream.read_stream(spark, late=True, start="1970-01-01 00:01:00"))] == [40]
+
+
+def test_a_query_does_not_change_between_a_stream_and_its_side_log(spark, feed, drain, items, replayed, tmp_path):
+    drain(feed(items(100), items(70)).df, tmp_path / "s", lateness="10 s")
+    stream = sl.stream(str(tmp_path / "s"))
+    for before, after in ((False, True), (True, False)):
+        replayed(stream.read_stream(spark, late=before), tmp_path / "checkpoint")
+        with pytest.raises(sl.StreamMismatchError, match="late="):
+            replayed(stream.read_stream(spark, late=after), tmp_path / "checkpoint")
+        shutil.rmtree(tmp_path / "checkpoint")
+
+
+def test_what_the_side_log_cannot_give_a_streaming_read_is_refused(spark, feed, drain, items, tmp_path):
+    drain(feed(items(100), items(70)).df, tmp_path / "s", lateness="10 s")
+    stream = sl.stream(str(tmp_path / "s"))
+    with pytest.raises(sl.OptionError, match="late=True and tentative=True"):
+        stream.read_stream(spark, late=True, tentative=True)
+    with pytest.raises(sl.OptionError, match="no consumer of the side log"):
+        stream.read_stream(spark, late=True, consumer="report")
+    through_the_format = spark.readStream.format("strandline").option("late", True).option("consumer", "report")
+    with pytest.raises(sl.OptionError, match="no consumer of the side log"):
+        through_the_format.load(str(tmp_path / "s"))

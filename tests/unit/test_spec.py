@@ -109,6 +109,20 @@ def test_a_program_with_other_settings_is_told_which(
     assert refused.value.where == "s3://bucket/stream"
 
 
+@pytest.mark.parametrize(
+    ("changes", "way"),
+    [
+        ({"partitions": 3}, 'rekey("k", "new/path", partitions=3, start="earliest")'),
+        ({"lateness": 5}, 'rekey("k", "new/path", lateness=\'5 us\', start="earliest")'),
+        ({"lateness": None}, 'rekey("k", "new/path", lateness=None, start="earliest")'),
+    ],
+)
+def test_who_wants_other_partitions_or_another_lateness_is_told_the_way(changes: dict[str, Any], way: str) -> None:
+    with pytest.raises(StreamMismatchError) as refused:
+        spec().require_same(spec(**changes), "s3://bucket/stream")
+    assert f"sl.stream(…).{way}" in refused.value.todo
+
+
 def test_nullability_and_metadata_are_no_difference() -> None:
     strict = [field("k", "long", nullable=False), field("price", "double"), field("t", "timestamp", nullable=False)]
     spec().require_same(spec(fields=strict), "here")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -65,6 +66,17 @@ def partition_wide_text(operator: Mapping[str, Any]) -> str:
 
 def _call_text(operator: Mapping[str, Any]) -> str:
     return f"{operator['class']}({', '.join(f'{name}={value!r}' for name, value in operator['arguments'].items())})"
+
+
+def rekey_advice(key: Sequence[str], name: str, wanted: Any) -> str:
+    """Returns how to make a new stream of the tuples of an old one, with another `partitions` or `lateness`.
+
+    >>> rekey_advice(("k",), "partitions", 3)
+    ', or make a new stream of its tuples: sl.stream(…).rekey("k", "new/path", partitions=3, start="earliest")'
+    """
+    old_key = json.dumps(key[0] if len(key) == 1 else list(key), ensure_ascii=False)
+    call = f'rekey({old_key}, "new/path", {name}={wanted!r}, start="earliest")'
+    return f", or make a new stream of its tuples: sl.stream(…).{call}"
 
 
 def version_advice(mine: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from strandline.errors import (
     StreamMismatchError,
 )
 from strandline.log.column_types import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
-from strandline.log.operator_words import VERSIONED, differences, origin_text, version_advice
+from strandline.log.operator_words import VERSIONED, differences, origin_text, rekey_advice, version_advice
 from strandline.log.reason import ending
 from strandline.log.upstream import origins_of
 from strandline.times import TimeKind
@@ -260,10 +260,12 @@ class StreamSpec:
             if mine != wanted:
                 if name == "lateness" and self.time_is_timestamp:
                     mine, wanted = (None if us is None else exact_duration(us) for us in (mine, wanted))
+                is_rekeyed = self.operator is None and name in ("partitions", "lateness")
                 raise StreamMismatchError(
                     f"the stream was created with {name}={mine!r}, this program says {name}={wanted!r}",
                     where=where,
-                    todo=f"use {name}={mine!r}, or write to a new stream",
+                    todo=f"use {name}={mine!r}, or write to a new stream"
+                    + (rekey_advice(self.key, name, wanted) if is_rekeyed else ""),
                 )
 
     def _way_on(self, asked: StreamSpec) -> str:

@@ -84,6 +84,9 @@ class ReadOptions:
         limit = values.get("max_tuples_per_batch")
         if limit is not None and not (limit.isdigit() and int(limit) > 0):
             raise OptionError(f"max_tuples_per_batch={limit!r} is not a positive number", todo="for example 500000")
+        late, tentative = (_truth(values.get(name, "false"), name) for name in ("late", "tentative"))
+        if late:
+            _require_side_log(values, tentative=tentative)
         options_ = _storage_options(values)
         patience_us = duration_us(values.get("patience", PATIENCE_US), "patience")
         places = (Place(path, options=options_) for path in _replicas(values))
@@ -95,9 +98,9 @@ class ReadOptions:
             since=values.get("since"),
             until=values.get("until"),
             zone=values.get("time_zone", zone),
-            late=_truth(values.get("late", "false"), "late"),
+            late=late,
             positions=_truth(values.get("positions", "false"), "positions"),
-            tentative=_truth(values.get("tentative", "false"), "tentative"),
+            tentative=tentative,
             moment=_moment(values[MOMENT]) if MOMENT in values else None,
             start=values.get("start", "earliest"),
             max_tuples_per_batch=int(limit) if limit else None,
@@ -138,9 +141,9 @@ class ReadOptions:
 
     def require_streaming(self) -> None:
         """Raises unless a streaming read can be made of this."""
-        if self.late or self.since is not None or self.until is not None or self.moment is not None:
+        if self.since is not None or self.until is not None or self.moment is not None:
             raise OptionError(
-                "since, until, late and moment are for batch reads",
+                "since, until and moment are for batch reads",
                 todo="use start= for the starting point of a streaming read",
             )
 
@@ -162,6 +165,19 @@ class ReadOptions:
 
     def _time(self, name: str, text: str | None, spec: StreamSpec) -> int | None:
         return None if text is None else time_value(text, name, spec.time_kind, lambda: zone_named(self.zone))
+
+
+def _require_side_log(values: Mapping[str, str], *, tentative: bool) -> None:
+    """Raises if the other options ask for what a side log does not have."""
+    if tentative:
+        raise OptionError("late=True and tentative=True", todo="read one of them: what is late is never tentative")
+    if "consumer" in values:
+        raise OptionError(
+            "there is no consumer of the side log: consumers keep tuples of partitions",
+            todo="leave out consumer=; a truncation by time drops what the query has not read, and the query says so",
+        )
+    if "replicas" in values:
+        raise OptionError("late=True of replicas", todo="read the side log of one of them: sl.stream(path)")
 
 
 def _storage_options(values: dict[str, str]) -> dict[str, Any]:

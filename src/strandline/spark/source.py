@@ -45,7 +45,7 @@ from strandline.log.kinds import is_result
 from strandline.log.log import END, Log
 from strandline.log.moment import Moment
 from strandline.log.reason import LATE
-from strandline.log.seek import offsets_at
+from strandline.log.seek import offset_at
 from strandline.log.spec import StreamSpec
 from strandline.log.tentative_results import TENTATIVE, changes_in, is_counting
 from strandline.spark.place import Place
@@ -203,18 +203,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._log = options.place.open()
-        self._until: tuple[int, ...] | None = None
+        self._partitions = (self._log.spec.late,) if options.late else tuple(range(self._log.spec.partitions))
+        self._until: list[int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         log, start = self._log, self._options.start
         if start == "earliest":
-            ends = log.state.starts
+            ends = self._of_mine(log.state.starts)
         elif start == "latest":
-            ends = log.state.ends
+            ends = self._of_mine(log.state.ends)
         else:
             time = self._options.start_time(log.spec)
             assert time is not None
-            ends = offsets_at(log, time)
+            ends = [offset_at(log, p, time) for p in self._partitions]
         position = self._position(ends)
         self._tell_consumer(position)
         return position
@@ -225,27 +226,27 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._log.refresh()
-        self._until = self._log.state.ends
+        self._until = self._of_mine(self._log.state.ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        return self._position(self._log.state.ends)
+        return self._position(self._of_mine(self._log.state.ends))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         self._log.refresh()
         read = self._ends(start)
-        target = self._until or self._log.state.ends
-        waiting = [max(0, t - r) for t, r in zip(target, read, strict=False)]
+        target = self._until or self._of_mine(self._log.state.ends)
+        waiting = [max(0, t - r) for t, r in zip(target, read, strict=True)]
         if isinstance(limit, ReadMaxRows) and sum(waiting) > limit.max_rows:
             waiting = shared_out(waiting, limit.max_rows)
         return self._position([r + w for r, w in zip(read, waiting, strict=True)])
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         firsts, ends = self._ends(start), self._ends(end)
-        if any(e > known for e, known in zip(ends, self._log.state.ends, strict=False)):
+        if any(e > known for e, known in zip(ends, self._of_mine(self._log.state.ends), strict=True)):
             self._log.refresh()  # after a restart Spark repeats a batch that this handle has not seen
         spec = self._log.spec.to_json()
         slices = []
-        for p, (first, stop) in enumerate(zip(firsts, ends, strict=True)):
+        for p, first, stop in zip(self._partitions, firsts, ends, strict=True):
             if first < stop:
                 self._log.require_kept(p, first)
                 slices.append(Slice(spec, p, first, stop, list(self._log.blocks(p, first, stop))))
@@ -262,10 +263,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.consumer is not None:
             consumer_registry.register(self._log, self._options.consumer, self._ends(position))
 
+    def _of_mine(self, offsets: Sequence[int]) -> list[int]:
+        """Returns the offsets of the partitions that this query reads, of those of all partitions."""
+        return [offsets[p] for p in self._partitions]
+
     def _position(self, ends: Sequence[int]) -> dict[str, Any]:
         # Spark compares positions as text: the same numbers must always give the same text.
-        offsets = {str(p): int(ends[p]) for p in range(self._log.spec.partitions)}
+        offsets = {self._label(p): int(end) for p, end in zip(self._partitions, ends, strict=True)}
         return {"offsets": offsets, "stream": self._log.spec.id}
+
+    def _label(self, partition: int) -> str:
+        return "late" if partition == self._log.spec.late else str(partition)
 
     def _ends(self, position: dict[str, Any]) -> list[int]:
         if position.get("stream") != self._log.spec.id or "offsets" not in position:
@@ -274,7 +282,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 where=self._options.place.url,
                 todo="start the query with a new Spark checkpoint",
             )
-        return [position["offsets"][str(p)] for p in range(self._log.spec.partitions)]
+        offsets = position["offsets"]
+        if ("late" in offsets) != self._options.late:
+            raise StreamMismatchError(
+                f"this query was started with late={not self._options.late}, it now says late={self._options.late}",
+                where=self._options.place.url,
+                todo="start the query with a new Spark checkpoint: the stream and its side log have different offsets",
+            )
+        return [offsets[self._label(p)] for p in self._partitions]
 
 
 def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.log import compaction, consumer_registry, retention
 from strandline.log.bounds import Bound, Bounds, log_time
+from strandline.log.grace import GRACE
 from strandline.log.log import Log
 from strandline.log.moment import Moment
 from strandline.log.spec import StreamSpec
@@ -140,13 +141,15 @@ class Stream(ArrowReading, OperatorInput):
         start: Time = "earliest",
         max_tuples_per_batch: int | None = None,
         consumer: str | None = None,
+        late: bool = False,
         positions: bool = False,
         tentative: bool = False,
     ) -> DataFrame:
         """The results as a streaming DataFrame, from "earliest", "latest" or a time (as in `read`) on.
 
         `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
-        has not read yet is not truncated.
+        has not read yet is not truncated. `late` follows the side log instead, in the order of its offsets; with a time
+        as `start` it begins at the first tuple there whose time is not before it.
         `tentative` gives all that happens to the results of an operator with a bound, in order, and three columns more:
         `_kind` is "stable", "tentative", "undo" (every tentative row of this `_partition` before this `_offset` is
         void) or "rec_done" (what was void is corrected).
@@ -161,7 +164,7 @@ class Stream(ArrowReading, OperatorInput):
             reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
         if consumer is not None:
             reader = reader.option("consumer", consumer)
-        reader = reader.option("positions", positions).option("tentative", tentative)
+        reader = reader.option("late", late).option("positions", positions).option("tentative", tentative)
         return loaded(reader, self._place.url)
 
     def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
@@ -236,7 +239,7 @@ class Stream(ArrowReading, OperatorInput):
         """Joins small blocks of the past into large ones, while writers and readers run."""
         return compaction.compact(self._fresh(), target_bytes=target_bytes)
 
-    def collect(self, *, grace: Duration = "1 hour") -> list[str]:
+    def collect(self, *, grace: Duration = GRACE) -> list[str]:
         """Deletes files that nothing refers to, announced `grace` earlier; safe while writers and readers run."""
         return retention.collect(self._fresh(), grace_us=duration_us(grace, "grace"))
 

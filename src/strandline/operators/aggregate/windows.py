@@ -114,8 +114,9 @@ def time_window(size: Duration, advance: Duration | None = None) -> Window:
     12
     """
     size_us = _positive(size, "time_window: size")
-    window = _window("time", size_us, size_us if advance is None else _positive(advance, "time_window: advance"))
-    return replace(window, has_unit=has_unit(size) and has_unit(advance))
+    advance_us = size_us if advance is None else _positive(advance, "time_window: advance")
+    with_unit = has_unit(size) and has_unit(advance)
+    return replace(_window("time", size_us, advance_us, with_unit), has_unit=with_unit)
 
 
 def session_window(gap: Duration) -> Window:
@@ -128,10 +129,11 @@ def session_window(gap: Duration) -> Window:
     return Window("session", gap_us, gap_us, includes_gap=True, has_unit=has_unit(gap))
 
 
-def _window(kind: WindowKind, size: int, advance: int) -> Window:
+def _window(kind: WindowKind, size: int, advance: int, with_unit: bool = True) -> Window:
     if advance > size:
+        longer, shorter = (str(n) if kind == "count" or not with_unit else exact_duration(n) for n in (advance, size))
         raise OptionError(
-            f"{kind}_window: advance={advance} is larger than size={size}, tuples in between would be in no window",
+            f"{kind}_window: advance={longer} is larger than size={shorter}, tuples in between would be in no window",
             todo="use an advance of at most the size",
         )
     window = Window(kind, size, advance)

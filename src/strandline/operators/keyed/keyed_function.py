@@ -163,11 +163,15 @@ def keyed(
     return decorate
 
 
+_TYPES_TODO = "use integers, floats, booleans, dates, timestamps, decimals of up to 18 digits, texts or binary"
+_COLUMNS_TODO = f'write it like "n long, mean double"; {_TYPES_TODO}'
+
+
 def _columns(text: Any, option: str) -> Columns:
     """The columns that a text names; raises if they cannot be those of state or of results."""
     if not isinstance(text, str):
         raise OptionError(f"keyed: {option}={text!r} is not a text", todo='write it like "n long, mean double"')
-    found = columns_of(text, option)
+    found = columns_of(text, option, _COLUMNS_TODO)
     seen: set[str] = set()
     for name, kind in found:
         if name.startswith("_") or name in _RESERVED:
@@ -186,7 +190,7 @@ def _columns(text: Any, option: str) -> Columns:
         if not is_computable(kind):
             raise SchemaError(
                 f"keyed: {name} of {option} is a {kind}",
-                todo="use integers, floats, booleans, dates, timestamps, decimals of up to 18 digits, texts or binary",
+                todo=_TYPES_TODO,
             )
     if len(found) > COLUMNS_MAX:
         raise SchemaError(f"keyed: {option} has {len(found)} columns", todo=f"use at most {COLUMNS_MAX}")
