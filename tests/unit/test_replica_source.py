@@ -107,5 +107,5 @@ def test_the_format_knows_what_replicas_have(tmp_path: Path) -> None:
     told = StrandlineDataSource(options(tmp_path, tentative="true"))
     assert told.schema().names[-3:] == ["_kind", "_partition", "_result"]
     assert isinstance(told.streamReader(told.schema()), ReplicaChangesReader)
-    with pytest.raises(OptionError, match="since, until, late and moment are for batch reads"):
+    with pytest.raises(OptionError, match="since, until and moment are for batch reads"):
         StrandlineDataSource(options(tmp_path, since="5")).streamReader(plain.schema())

@@ -19,6 +19,7 @@ from strandline.log.block import Block
 from strandline.log.column_types import KIND, OFFSET, block_schema
 from strandline.log.compaction import compact
 from strandline.log.consumer_registry import register
+from strandline.log.grace import GRACE_US
 from strandline.log.index import ROOT_KEY, Index, Snapshot, load_snapshot
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key, seal
@@ -26,6 +27,7 @@ from strandline.log.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, encode, item_spec, write_items
 
+GRACE_S = GRACE_US / 1e6
 COMMITS = 80
 PER_BLOCK = 5
 
@@ -120,9 +122,9 @@ def test_compaction_truncation_and_collection_leave_a_good_stream(
     compact(log, target_bytes=20_000, blocks_min=4)
     truncate(log, before_offset={0: 100, 1: 60})
     log.fold()
-    clock.advance(7_200)
+    clock.advance(2 * GRACE_S)
     collect(log)
-    clock.advance(7_200)
+    clock.advance(2 * GRACE_S)
     assert collect(log)
     append_items(log, {0: [(1, 1, 20_000)]})
     compact(log, target_bytes=100_000, blocks_min=2)
@@ -152,7 +154,7 @@ def test_whatever_is_done_to_a_stream_in_whatever_order_it_stays_good(
             case "truncate":
                 truncate(log, before_offset=rng.randrange(sum(log.state.ends[:2]) // 2 + 1))
             case "collect":
-                clock.advance(4_000)
+                clock.advance(1.1 * GRACE_S)
                 collect(log)
             case "fold":
                 log.fold()
@@ -362,9 +364,9 @@ def test_what_happens_behind_a_lost_manifest_is_followed_as_far_as_possible(
     compact(log, target_bytes=20_000, blocks_min=4)
     register(log, "average", [100, 100])
     append_items(log, {0: [(1, 1, 50_000)]})
-    clock.advance(7_200)
+    clock.advance(2 * GRACE_S)
     collect(log)
-    clock.advance(7_200)
+    clock.advance(2 * GRACE_S)
     collect(log)
     storage.delete(ROOT_KEY)
     damage(storage, commit_key(COMMITS - 1), flipped)
@@ -401,7 +403,7 @@ def test_a_manifest_of_another_stream_is_named(log: Log, storage: MemoryStorage,
 
 def test_a_manifest_that_names_an_announced_file_is_named(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
     orphan = write_items(storage, log.spec, 0, log.state.ends[0], [(1, 1, 60_000)], "slow")
-    clock.advance(7_200)
+    clock.advance(2 * GRACE_S)
     collect(log)
     state = log.state
     m = manifest.Manifest(
