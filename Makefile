@@ -18,10 +18,10 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --no-loadscope-reorder
 SIZE ?= small
 BENCHMARKS ?= persist replay
 
-.PHONY: help setup demo test test-long test-all stress simulate lint format types layers check bench lock clean
+.PHONY: help setup demo test test-long test-all stress simulate freeze-check lint format types layers check bench lock clean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## prepare .venv (the other targets do it by themselves)
 	@scripts/setup.sh
@@ -51,6 +51,10 @@ stress: setup $(QUICK_SPARK) ## run the tests of real processes RUNS=4 times, ev
 MINUTES ?= 5
 simulate: setup ## run all simulations on new seeds for MINUTES=5; SEED=1 begins with that one
 	@$(BIN)/python -m tests.simulation.simulate --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+# Hashes must not depend on the order of sets. FREEZE=--write records anew.
+freeze-check: setup ## compare simulations, golden streams and public names with what was recorded
+	@PYTHONHASHSEED=0 $(BIN)/python -m tests.support.freeze $(FREEZE)
 
 lint: setup ## ruff: rules and format
 	@$(BIN)/ruff check .
