@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.errors import NotAStreamError, OptionError, StreamMismatchError, StreamNotFoundError
+from strandline.errors import ConflictError, NotAStreamError, OptionError, StreamMismatchError, StreamNotFoundError
 from strandline.log.audit.stream_audit import verify
 from strandline.log.backup import BACKUP_KEY, Copied, backup, restore
 from strandline.log.compaction import compact
@@ -19,9 +20,13 @@ from strandline.log.consumer_registry import register
 from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
 from strandline.log.loss_table import loss_table
+from strandline.log.manifest import seal
+from strandline.log.milestone import mark_key
 from strandline.log.retention import collect, truncate
+from strandline.log.storage.fsspec_storage import FsspecStorage
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage import Storage
+from strandline.log.summary import summary
 from strandline.testing import MemoryStorage
 from strandline.testing.faulty_storage import Crash, flipped
 from strandline.testing.items import append_items, item_spec
@@ -140,7 +145,7 @@ def require_restorable(kept: Storage, writer: Writer, done: Copied | None) -> No
             assert both == truth[: len(both)], "the same tuples in the same order"
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 111])
 def test_a_backup_is_whole_whatever_a_writer_does_between_any_two_calls(seed: int) -> None:
     writer, kept = Writer(seed), memory("backup")
     for _ in range(3):
@@ -191,6 +196,9 @@ def test_a_restore_that_was_killed_at_any_call_is_no_stream_until_it_is_done() -
         except Crash:
             if target.exists("stream.json"):
                 assert verify(Log.open(target)).is_good
+            elif target.exists("restore.json"):
+                with pytest.raises(NotAStreamError, match="was being restored here"):
+                    Log.create(target, item_spec(2))
             restore(kept, target)
             assert contents(Log.open(target)) == contents(Log.open(writer.storage))
     else:
@@ -212,7 +220,7 @@ def test_what_is_no_place_for_a_backup_or_a_stream_is_refused() -> None:
     writer, other, kept = Writer(1), Writer(2, "other"), memory("backup")
     with pytest.raises(StreamNotFoundError):
         backup(memory("nothing"), kept)
-    with pytest.raises(NotAStreamError, match="not a backup"):
+    with pytest.raises(NotAStreamError, match="no backup here"):
         restore(writer.storage, memory("restored"))
     full = memory("full")
     full.put("notes.txt", b"mine")
@@ -253,3 +261,158 @@ def test_a_damaged_block_is_named_and_all_else_is_copied(damage: str) -> None:
         writer.storage.put(block.file, flipped(writer.storage.read(block.file), 10))
     assert backup(writer.storage, kept).damaged == (block.file,)
     assert restore(kept, memory("restored")).damaged == (block.file,)
+
+
+def test_a_spark_checkpoint_that_grows_at_every_call_does_not_keep_a_backup_from_ending() -> None:
+    writer, kept, batches = Writer(1), memory("backup"), 0
+
+    def plan_a_batch() -> None:
+        nonlocal batches
+        writer.storage.put(f"spark_checkpoint/offsets/{batches}", b"v1")
+        batches += 1
+        assert batches < 10_000, "it never ends"
+
+    plan_a_batch()
+    backup(Between(writer.storage, plan_a_batch), kept)  # type: ignore[arg-type]
+    assert kept.exists("spark_checkpoint/offsets/0")
+
+
+def test_the_newest_files_of_a_spark_checkpoint_are_copied_before_spark_deletes_the_oldest() -> None:
+    writer, kept = Writer(1), memory("backup")
+    for batch in range(100):
+        writer.clock.advance(1)
+        writer.storage.put(f"spark_checkpoint/offsets/{batch}", b"v1")
+    purged = iter(range(100))
+
+    def purge() -> None:
+        writer.storage.delete(f"spark_checkpoint/offsets/{next(purged, 0)}")
+
+    backup(Between(writer.storage, purge), kept)  # type: ignore[arg-type]
+    assert kept.exists("spark_checkpoint/offsets/99")
+
+
+def test_links_do_not_hide_that_a_target_lies_in_the_stream(tmp_path: Path) -> None:
+    Log.create(LocalStorage(tmp_path / "stream", "os"), item_spec(1))
+    (tmp_path / "link").symlink_to(tmp_path / "stream")
+    with pytest.raises(OptionError, match="lies in the other"):
+        backup(LocalStorage(tmp_path / "link", "os"), LocalStorage(tmp_path / "stream" / "inside", "os"))
+
+
+def test_tuples_are_what_readers_get() -> None:
+    writer, kept = Writer(1), memory("backup")
+    append_items(writer.log, {2: [(1, 1, 0)]})
+    assert backup(writer.storage, kept).tuples == writer.written, "without the side log"
+    assert restore(kept, memory("restored")).tuples == writer.written
+    counted = {stream.name: backup(LocalStorage(stream, "os"), memory("backup")).tuples for stream in STREAMS}
+    shown = {stream.name: summary(Log.open(LocalStorage(stream, "os"))).tuples for stream in STREAMS}
+    assert counted == shown, "footprints are no tuples"
+
+
+def test_a_run_that_ends_after_a_newer_one_does_not_take_its_place() -> None:
+    writer, kept, newer = Writer(1), memory("backup"), False
+
+    def run_another() -> None:
+        nonlocal newer
+        if newer or not kept.exists("stream.json"):
+            return
+        newer = True
+        compact(writer.log, blocks_min=2)
+        writer.append()
+        backup(writer.storage, kept)
+
+    with pytest.raises(ConflictError, match="another run of this backup has finished"):
+        backup(writer.storage, Between(kept, run_another))  # type: ignore[arg-type]
+    assert newer
+    target = memory("restored")
+    assert restore(kept, target).damaged == ()
+    assert contents(Log.open(target)) == contents(Log.open(writer.storage))
+
+
+@pytest.mark.parametrize("call", range(1, 44, 3))
+def test_a_backup_that_finishes_while_it_is_restored_costs_nothing(call: int) -> None:
+    writer, kept, target, calls = Writer(1), memory("backup"), memory("restored"), call
+    backup(writer.storage, kept)
+
+    def go_on() -> None:
+        nonlocal calls
+        calls -= 1
+        if calls == 0:
+            compact(writer.log, blocks_min=2)
+            writer.log.fold()
+            drop_commits(writer.log, keep_commits=2, keep_us=0, every=3)
+            backup(writer.storage, kept)
+
+    assert restore(Between(kept, go_on), target).damaged == ()  # type: ignore[arg-type]
+    assert calls <= 0, "the backup went on meanwhile"
+    log = Log.open(target)
+    assert verify(log).problems == ()
+    assert contents(log) == contents(Log.open(writer.storage))
+
+
+def test_an_interrupted_restore_goes_on_with_a_newer_backup() -> None:
+    writer, kept, target, calls = Writer(1), memory("backup"), memory("restored"), 20
+    backup(writer.storage, kept)
+
+    def die() -> None:
+        nonlocal calls
+        calls -= 1
+        if calls < 0:
+            raise Crash
+
+    with pytest.raises(Crash):
+        restore(kept, Between(target, die))  # type: ignore[arg-type]
+    writer.append()
+    compact(writer.log, blocks_min=2)
+    done = backup(writer.storage, kept)
+    assert restore(kept, target).commit == done.commit
+    log = Log.open(target)
+    assert contents(log) == contents(Log.open(writer.storage))
+    assert verify(log).unreferenced.files == 0, "nothing is left of the older state"
+
+
+def test_a_restore_that_only_lacked_its_end_does_not_touch_what_a_writer_has_done_since() -> None:
+    writer, kept, target = Writer(1), memory("backup"), memory("restored")
+    writer.storage.put("spark_checkpoint/offsets/0", b"v1")
+    backup(writer.storage, kept)
+    restore(kept, target)
+    target.put("restore.json", seal({"format": 1, "stream": writer.log.spec.id}))
+    target.put("spark_checkpoint/offsets/0", b"v1 wound back")
+    append_items(Log.open(target, writer.clock), {0: [(7, 7, 10_000)]})
+    assert restore(kept, target).commit == writer.log.state.seq + 1
+    assert target.read("spark_checkpoint/offsets/0") == b"v1 wound back"
+    assert not target.exists("restore.json")
+
+
+def test_another_milestone_of_the_same_number_shows_that_the_stream_has_gone_back() -> None:
+    writer, old, kept, back = Writer(1), memory("old"), memory("backup"), memory("restored")
+    backup(writer.storage, old)
+    writer.append()
+    writer.log.fold()
+    drop_commits(writer.log, keep_commits=2, keep_us=0, every=3)
+    assert backup(writer.storage, kept).commit > 0
+    assert kept.exists(mark_key(0))
+    restore(old, back)
+    log = Log.open(back, writer.clock)
+    for time in range(8):
+        append_items(log, {0: [(7, 7, 10_000 + time)]})
+    log.fold()
+    drop_commits(log, keep_commits=2, keep_us=0, every=3)
+    with pytest.raises(StreamMismatchError, match="another milestone 0"):
+        backup(back, kept)
+
+
+def test_a_stream_goes_to_an_object_store_and_back(s3_endpoint: str, tmp_path: Path) -> None:
+    source, target = LocalStorage(tmp_path / "stream", "os"), LocalStorage(tmp_path / "restored", "os")
+    kept = FsspecStorage(f"s3://tests/{uuid4().hex}", endpoint_url=s3_endpoint)
+    clock = ManualClock(1_000_000)
+    log = Log.create(source, item_spec(2), clock)
+    for i in range(6):
+        append_items(log, {i % 2: [(i, i, i)]})
+    log.fold()
+    drop_commits(log, keep_commits=2, keep_us=0, every=3)
+    assert backup(source, kept).tuples == 6
+    compact(log, blocks_min=2)
+    assert backup(source, kept).deleted == 6, "the small blocks"
+    restore(kept, target)
+    assert contents(Log.open(target)) == contents(log)
+    assert verify(Log.open(target)).problems == ()

@@ -23,6 +23,7 @@ from strandline.cli.terminal import duration, out, rate, size
 from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.clock import ManualClock, SystemClock
 from strandline.errors import OptionError
+from strandline.log.compaction import compact
 from strandline.log.consumer_registry import register
 from strandline.log.log import Log
 from strandline.log.manifest import Writer, commit_key
@@ -34,7 +35,7 @@ SECOND = 1_000_000
 NOON = 1_769_860_800 * SECOND
 """2026-01-31 12:00 UTC"""
 COMMITS = 12
-COMMANDS = ["inspect", "tail", "replay", "verify", "compact", "truncate", "consumers", "collect"]
+COMMANDS = ["inspect", "tail", "replay", "verify", "backup", "restore", "compact", "truncate", "consumers", "collect"]
 
 
 @pytest.fixture(scope="module")
@@ -134,19 +135,25 @@ print(sorted({"pyspark", "pyarrow", "numpy", "pandas"} & set(sys.modules)))
     assert done.stdout.strip() == "[]"
 
 
+def needed(command: str, folder: Path) -> list[str]:
+    """The arguments that a command needs beside the path of a stream."""
+    target = [str(folder / "target")]
+    return {"truncate": ["--before", "2026-01-01"], "backup": target, "restore": target}.get(command, [])
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_path_without_a_stream_is_refused_with_what_where_and_what_to_do(command: str, tmp_path: Path) -> None:
-    extra = ["--before", "2026-01-01"] if command == "truncate" else []
-    error = refused(command, str(tmp_path / "nothing"), *extra)
+    error = refused(command, str(tmp_path / "nothing"), *needed(command, tmp_path))
     assert error["kind"] == "StreamNotFoundError"
     assert error["where"].endswith("nothing")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_path_with_something_else_is_refused(command: str, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("not a stream")
-    extra = ["--before", "2026-01-01"] if command == "truncate" else []
-    assert refused(command, str(tmp_path), *extra)["kind"] == "NotAStreamError"
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.txt").write_text("not a stream")
+    assert refused(command, str(tmp_path / "notes"), *needed(command, tmp_path))["kind"] == "NotAStreamError"
+    assert not (tmp_path / "target").exists()
 
 
 def test_a_path_with_dots_is_refused() -> None:
@@ -594,3 +601,41 @@ def test_bars_show_every_value_that_is_not_zero() -> None:
     assert bars([0, 1, 10_000], height=2) == ["  █", " ▁█"]
     assert bars([], height=1) == [""]
     assert bars([0, 0], height=1) == ["  "]
+
+
+# ---------------------------------------------------------------------- backup and restore
+
+
+def test_a_stream_is_backed_up_and_restored_by_commands(log: Log, path: str, tmp_path: Path) -> None:
+    kept, back = str(tmp_path / "kept"), str(tmp_path / "back")
+    done = json.loads(good("backup", path, kept, "--json"))
+    commits = COMMITS + 1
+    assert (done["source"], done["target"], done["commit"], done["tuples"]) == (path, kept, COMMITS, 10 * COMMITS)
+    assert (done["files"], done["deleted"], done["damaged"]) == (2 * COMMITS + 1 + commits + 1, 0, [])
+    assert "copied  0 files, 0 B" in good("backup", path, kept), "nothing is new"
+    assert f"holds   {commits} commits, {10 * COMMITS} tuples" in good("restore", kept, back)
+    assert good("replay", back, "--json") == good("replay", path, "--json")
+    assert good("tail", back, "--late", "--json") == good("tail", path, "--late", "--json")
+    compact(log)
+    assert "that the stream no longer has" in good("backup", path, kept)
+
+
+def test_backup_and_restore_say_what_is_wrong_with_their_places(path: str, tmp_path: Path) -> None:
+    kept, back = str(tmp_path / "kept"), str(tmp_path / "back")
+    good("backup", path, kept)
+    good("restore", kept, back)
+    assert refused("backup", str(tmp_path / "nothing"), kept)["kind"] == "StreamNotFoundError"
+    assert refused("backup", path, back)["error"] == "the target is a stream"
+    assert refused("restore", kept, back)["error"] == "the target is a stream"
+    assert "backup.json" in refused("restore", path, str(tmp_path / "other"))["error"]
+
+
+def test_a_block_that_a_backup_cannot_have_is_named_with_exit_code_1(log: Log, path: str, tmp_path: Path) -> None:
+    lost = next(log.blocks(0)).file
+    log.storage.delete(lost)
+    result = run("backup", path, str(tmp_path / "kept"))
+    assert result.exit_code == 1
+    assert f"1 block lost or rotten: {lost}" in result.stdout
+    result = run("restore", str(tmp_path / "kept"), str(tmp_path / "back"), "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["damaged"] == [lost]

@@ -5,7 +5,7 @@ That file is replaced when a run has copied everything, and only then files go t
 may be killed at any point: `restore` takes the last finished state, and the next run goes on.
 
 A folder that is being restored has `restore.json` until all is there, and gets stream.json last: until then it is no
-stream, and the same command goes on with it.
+stream, and the same command goes on with it, with a newer state if the backup has one by then.
 """
 
 from __future__ import annotations
@@ -15,16 +15,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK, Clock
-from strandline.errors import KeyMissingError, NotAStreamError, OptionError, StreamMismatchError
+from strandline.errors import (
+    ConflictError,
+    KeyMissingError,
+    NotAStreamError,
+    OptionError,
+    StrandlineError,
+    StreamMismatchError,
+    StreamNotFoundError,
+)
 from strandline.log import spec
 from strandline.log.audit.stream_audit import open_unread
 from strandline.log.finished_backup import FinishedBackup
+from strandline.log.log import Log
 from strandline.log.manifest import FORMAT, seal, unseal
 from strandline.log.storage.storage import Storage, is_temporary
-from strandline.log.stream_copy import Progress, StreamCopy
+from strandline.log.stream_copy import Progress, StreamCopy, live_blocks, results
 
 BACKUP_KEY = "backup.json"
-RESTORE_KEY = "restore.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class Copied:
     commit: int
     """The newest commit in the copy; -1 if the stream has none."""
     tuples: int
+    """What readers get: neither footprints nor the side log."""
     files: int
     """Files that this run copied."""
     size_bytes: int
@@ -68,9 +77,11 @@ def backup(source: Storage, target: Storage, progress: Progress = _nothing, cloc
         )
     copy = StreamCopy(source, target, -1 if mark["commit"] is None else mark["commit"], progress)
     copy.run()
+    copy.complete()
     number = copy.milestone.number if copy.milestone else -1
     done = {**mark, "commit": copy.log.state.seq, "milestone": number, "copied_us": clock.now_us()}
     done.pop("checksum", None)
+    _require_newest(target, copy.log.state.seq)
     target.put(BACKUP_KEY, seal(done))
     copy.close_first_commit()
     return _copied(copy, copy.prune())
@@ -84,8 +95,9 @@ def restore(source: Storage, target: Storage, progress: Progress = _nothing) -> 
     _require_apart(source, target)
     mark = _marker(source, BACKUP_KEY)
     if mark is None:
-        raise NotAStreamError(
-            f"this is not a backup (no {BACKUP_KEY})",
+        is_empty = _first_key(source) is None
+        raise (StreamNotFoundError if is_empty else NotAStreamError)(
+            f"there is no backup here (no {BACKUP_KEY})",
             where=source.url,
             todo="name a folder that `strandline backup` has made; a stream that was copied by hand is used as it is",
         )
@@ -95,28 +107,57 @@ def restore(source: Storage, target: Storage, progress: Progress = _nothing) -> 
             where=source.url,
             todo="run `strandline backup` again; it goes on where it stopped",
         )
-    begun = _marker(target, RESTORE_KEY)
+    begun = _marker(target, spec.RESTORE_KEY)
     if begun is None:
         _require_empty(target, "a stream is restored to an empty place")
-        target.put(RESTORE_KEY, seal({"format": FORMAT, "stream": mark["stream"], "commit": mark["commit"]}))
-    elif (begun["stream"], begun["commit"]) != (mark["stream"], mark["commit"]):
+        target.put(spec.RESTORE_KEY, seal({"format": FORMAT, "stream": mark["stream"]}))
+    elif begun["stream"] != mark["stream"]:
         raise StreamMismatchError(
-            "another state was being restored here",
+            "another stream was being restored here",
             where=target.url,
             todo="delete the folder, or name an empty place",
         )
-    copy = StreamCopy(FinishedBackup(source, mark["commit"], mark["milestone"]), target, progress=progress)
-    copy.run()
+    elif target.exists(spec.KEY):  # all is there, and a writer may be at work
+        target.delete(spec.RESTORE_KEY)
+        return _restored(Log.open(target))
+    copy = _copy_of_backup(source, target, mark, progress)
+    copy.prune()
     copy.close_first_commit()
-    target.delete(RESTORE_KEY)
+    copy.complete()
+    target.delete(spec.RESTORE_KEY)
     return _copied(copy, 0)
 
 
+def _copy_of_backup(source: Storage, target: Storage, mark: dict[str, Any], progress: Progress) -> StreamCopy:
+    """Copies the newest finished state of a backup; begins again if a run of the backup has finished meanwhile.
+
+    Such a run deletes what the state before it needed.
+    """
+    while True:
+        copy = StreamCopy(FinishedBackup(source, mark["commit"], mark["milestone"]), target, progress=progress)
+        before = mark
+        try:
+            copy.run()
+        except StrandlineError:
+            mark = _marker(source, BACKUP_KEY) or mark
+            if mark == before:
+                raise
+        else:
+            mark = _marker(source, BACKUP_KEY) or mark
+            if mark == before:
+                return copy
+
+
+def _restored(log: Log) -> Copied:
+    """Returns what a target holds that an interrupted restore had finished."""
+    blocks = list(live_blocks(log))
+    damaged = tuple(block.file for block in blocks if not log.storage.exists(block.file))
+    return Copied(log.spec.id, log.state.seq, results(log, blocks), 0, 0, 0, damaged)
+
+
 def _copied(copy: StreamCopy, deleted: int) -> Copied:
-    state = copy.log.state
-    tuples = sum(end - start for start, end in zip(state.starts, state.ends, strict=True))
     damaged = tuple(copy.damaged)
-    return Copied(copy.log.spec.id, state.seq, tuples, copy.files, copy.size_bytes, deleted, damaged)
+    return Copied(copy.log.spec.id, copy.log.state.seq, copy.tuples, copy.files, copy.size_bytes, deleted, damaged)
 
 
 def _marker(storage: Storage, key: str) -> dict[str, Any] | None:
@@ -128,12 +169,32 @@ def _marker(storage: Storage, key: str) -> dict[str, Any] | None:
 def _require_empty(target: Storage, why: str) -> None:
     if target.exists(spec.KEY):
         raise OptionError("the target is a stream", where=target.url, todo=f"{why}; check the order of the two paths")
-    other = next((listed.key for listed in target.list("") if not is_temporary(listed.key)), None)
-    if other is not None:
+    if (other := _first_key(target)) is not None:
         raise OptionError(f"the target is not empty: it has {other}", where=target.url, todo=why)
 
 
+def _first_key(storage: Storage) -> str | None:
+    return next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
+
+
+def _require_newest(target: Storage, commit: int) -> None:
+    """Raises if another run has finished with a newer state: it may have deleted what this one has copied."""
+    now = _marker(target, BACKUP_KEY)
+    if now is not None and now["commit"] is not None and now["commit"] > commit:
+        raise ConflictError(
+            f"another run of this backup has finished meanwhile, with commit {now['commit']}; this one has {commit}",
+            where=target.url,
+            todo="nothing has to be done, the newer one counts; let one run at a time",
+        )
+
+
 def _require_apart(source: Storage, target: Storage) -> None:
-    one, other = (f"{storage.url.rstrip('/')}/" for storage in (source, target))
+    one, other = (_place(storage) for storage in (source, target))
     if one.startswith(other) or other.startswith(one):
         raise OptionError("one of the two paths lies in the other", where=target.url, todo="name a place elsewhere")
+
+
+def _place(storage: Storage) -> str:
+    """Returns where a storage lies, links followed."""
+    path = storage.local_path(spec.KEY)
+    return f"{storage.url.rstrip('/')}/" if path is None else f"{path.parent.resolve()}/"

@@ -92,8 +92,10 @@ class Log:
             data = storage.read(spec.KEY)
         except KeyMissingError:
             # What a crash left of the first write is not worth a word.
-            other = next((listed for listed in storage.list("") if not is_temporary(listed.key)), None)
-            raise log_errors.no_stream(other.key if other else None, storage.url) from None
+            other = next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
+            if other is not None and storage.exists(spec.RESTORE_KEY):
+                other = spec.RESTORE_KEY
+            raise log_errors.no_stream(other, storage.url) from None
         log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
         log.reload()
         return log

@@ -25,7 +25,13 @@ from strandline.log.manifest import Writer
 
 
 def no_stream(other: str | None, where: str) -> StreamError:
-    """The error of who opens a place without stream.json; `other` is a file that is there instead."""
+    """Returns the error of opening a place without stream.json; `other` is a file that is there instead."""
+    if other == spec.RESTORE_KEY:
+        return NotAStreamError(
+            "a stream was being restored here, and not all of it is there",
+            where=where,
+            todo="run the same `strandline restore` again; it goes on where it stopped",
+        )
     if other is None:
         return StreamNotFoundError(
             "there is no stream here", where=where, todo="check the path, or start a writer first"

@@ -35,6 +35,8 @@ REPLICAS_FORMAT = 5
 """That of the stream of an operator over replicas: others would take offsets of one for those of another."""
 _READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT, REPLICAS_FORMAT)
 KEY = "stream.json"
+RESTORE_KEY = "restore.json"
+"""At a place where a stream is being restored; stream.json follows when all else is there."""
 _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
 _NOT_COMPARED = ("expressions",)

@@ -11,10 +11,10 @@ compared. Spark's files and those of consumers are replaced if they differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError, StreamMismatchError
+from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError, StreamMismatchError, TruncatedError
 from strandline.log import loss_record, spec
 from strandline.log.block import Block, checksum
 from strandline.log.commits import read_mark
@@ -36,6 +36,17 @@ class _VanishedError(ConflictError):
     """A file of the source went while it was copied; a newer state of the stream does without it."""
 
 
+def live_blocks(log: Log) -> Iterator[Block]:
+    """Yields the blocks of all partitions and of the side log."""
+    for partition in range(log.spec.partitions + 1):
+        yield from log.blocks(partition)
+
+
+def results(log: Log, blocks: Iterable[Block]) -> int:
+    """Returns how many tuples readers of a stream get from these blocks: neither footprints nor the side log."""
+    return sum(block.results for block in blocks if block.partition != log.spec.late)
+
+
 @dataclass
 class StreamCopy:
     """Copies one stream to one target; `run` may be called once."""
@@ -49,6 +60,8 @@ class StreamCopy:
     size_bytes: int = field(default=0, init=False)
     damaged: list[str] = field(default_factory=list, init=False)
     """Blocks that the source has lost, or whose bytes are not those that were published: not copied."""
+    tuples: int = field(default=0, init=False)
+    """Of the state that was copied: what readers get."""
     log: Log = field(init=False)
     """The state of the source that was copied."""
     milestone: Milestone | None = field(default=None, init=False)
@@ -57,16 +70,16 @@ class StreamCopy:
     _needed: set[str] = field(default_factory=set, init=False)
     _missed: set[str] = field(default_factory=set, init=False)
 
-    def run(self) -> LogState:
-        """Copies all that is truth and that the target lacks; returns the state that the target then has."""
+    def run(self) -> None:
+        """Copies all that is truth and that the target lacks, but for stream.json."""
         self._sizes = {listed.key: listed.size_bytes for listed in self.target.list("")}
         while True:
             try:
                 return self._copy_state()
-            except ConflictError:
-                continue
+            except (ConflictError, TruncatedError):
+                continue  # the source has moved on
 
-    def _copy_state(self) -> LogState:
+    def _copy_state(self) -> None:
         self.damaged, self._needed = [], set()
         # Before the commits: then no consumer has read beyond the last of them.
         words = {key: data for key in self._listed(CONSUMERS) if (data := self._read(key)) is not None}
@@ -74,7 +87,8 @@ class StreamCopy:
         state = log.state
         self.milestone = self._marked(state)
         self._require_same_history(state)
-        blocks = [block for p in range(log.spec.partitions + 1) for block in log.blocks(p)]
+        blocks = list(live_blocks(log))
+        self.tuples = results(log, blocks)
         milestones = [m for m in (self.milestone, state.milestone) if m is not None]
         of_milestones = {file for m in milestones for file in self._files_of(m)}
         if log.state is not state:
@@ -89,8 +103,6 @@ class StreamCopy:
         self._copy_commits(state)
         for number in range(0 if self.milestone is None else self.milestone.number + 1):
             self._copy_once(mark_key(number))
-        self._copy_once(spec.KEY)
-        return state
 
     # ------------------------------------------------------------------ what to copy
 
@@ -116,15 +128,26 @@ class StreamCopy:
         last = self.finished
         if last < 0:
             return
-        is_ahead = last > state.seq
-        is_kept = last >= (self.milestone.kept if self.milestone else 0)
-        if is_ahead or (is_kept and self._needed_bytes(commit_key(last)) != self.target.read(commit_key(last))):
-            what = f"ends at commit {last}, the stream at {state.seq}" if is_ahead else f"has another commit {last}"
+        what = ""
+        if last > state.seq:
+            what = f"ends at commit {last}, the stream at {state.seq}"
+        elif last >= (self.milestone.kept if self.milestone else 0) and self._differs(commit_key(last)):
+            what = f"has another commit {last}"
+        elif (mark := self._newest_common_mark()) is not None and self._differs(mark_key(mark)):
+            what = f"has another milestone {mark}"
+        if what:
             raise StreamMismatchError(
                 f"the backup {what}: the stream has gone back since, and the backup may have what it lost",
                 where=self.target.url,
                 todo="keep this backup, and name an empty place for a new one",
             )
+
+    def _newest_common_mark(self) -> int | None:
+        numbers = range(self.milestone.number, -1, -1) if self.milestone else ()
+        return next((number for number in numbers if mark_key(number) in self._sizes), None)
+
+    def _differs(self, key: str) -> bool:
+        return self._needed_bytes(key) != self.target.read(key)
 
     # ------------------------------------------------------------------ copying
 
@@ -152,14 +175,16 @@ class StreamCopy:
             self._copy_once(key)
 
     def _copy_spark(self) -> None:
-        """Copies Spark's checkpoint: read after the commits, it is ahead of them, and Spark is wound back."""
-        seen: set[str] = set()
-        while fresh := [key for key in self._listed(SPARK_CHECKPOINT) if key not in seen]:
-            for key in fresh:
-                seen.add(key)
-                if (data := self._read(key)) is not None:
-                    self._needed.add(key)
-                    self._put_if_other(key, data)
+        """Copies Spark's checkpoint: listed after the commits were read, it is ahead of them, and Spark is wound back.
+
+        Spark deletes the oldest files as it goes on, so the newest are copied first. What Spark adds after the listing
+        belongs to later batches.
+        """
+        listed = [listed for listed in self.source.list(SPARK_CHECKPOINT) if not is_temporary(listed.key)]
+        for file in sorted(listed, key=lambda listed: listed.modified_us, reverse=True):
+            if (data := self._read(file.key)) is not None:
+                self._needed.add(file.key)
+                self._put_if_other(file.key, data)
 
     def _copy_words(self, words: dict[str, bytes], state: LogState) -> None:
         registered = {f"{CONSUMERS}/{c.name}.json" for c in state.consumers}
@@ -212,6 +237,10 @@ class StreamCopy:
         self.size_bytes += len(data)
 
     # ------------------------------------------------------------------ afterwards
+
+    def complete(self) -> None:
+        """Copies stream.json: from then on the target is a stream."""
+        self._copy_once(spec.KEY)
 
     def close_first_commit(self) -> None:
         """Puts the newest mark in the place of commit 0 if that is dropped, as the dropping of commits does."""
