@@ -155,13 +155,8 @@ class StreamCopy:
         missed = False
         for done, block in enumerate(blocks, 1):
             self._needed.add(block.file)
-            if self._sizes.get(block.file) != block.size_bytes:
-                data = self._read(block.file)
-                if data is not None and checksum(data) != block.checksum:
-                    data = self._read(block.file)  # once more: a bit may have flipped on the way
-                if data is not None and checksum(data) == block.checksum:
-                    self._put(block.file, data)
-                elif data is None and block.file not in self._missed:
+            if self._sizes.get(block.file) != block.size_bytes and not self._copy_block(block):
+                if block.file not in self._missed and not self.source.exists(block.file):
                     self._missed.add(block.file)
                     missed = True
                 else:
@@ -169,6 +164,18 @@ class StreamCopy:
             self.progress("block", done, len(blocks), self.size_bytes)
         if missed:
             raise _VanishedError("blocks were compacted or truncated, and collected")
+
+    def _copy_block(self, block: Block) -> bool:
+        """Copies one block, which is all that is in memory at a time; returns whether it was there as published."""
+        for _ in range(2):  # a bit may have flipped on the way
+            data = self._read(block.file)
+            if data is None:
+                return False
+            if checksum(data) == block.checksum:
+                self._put(block.file, data)
+                return True
+            del data
+        return False
 
     def _copy_losses(self, records: list[str]) -> None:
         for key in reversed(records):  # the oldest first: a record in the target has all before it there
