@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -245,8 +246,8 @@ def test_tail_shows_the_newest_tuples_merged_by_time(path: str) -> None:
         "v": 11,
     }
     text = good("tail", path, "-n", "3").splitlines()
-    assert text[0].split() == ["partition", "offset", "t", "UTC", "k", "v"]
-    assert text[-1].split() == ["1", "59", "2026-01-31", "12:00:11.800", "4", "11"]
+    assert text[0].split() == ["partition", "offset", "k", "v", "t", "UTC"]
+    assert text[-1].split() == ["1", "59", "4", "11", "2026-01-31", "12:00:11.800"]
 
 
 def test_tail_of_one_partition_across_blocks(path: str) -> None:
@@ -639,3 +640,37 @@ def test_a_block_that_a_backup_cannot_have_is_named_with_exit_code_1(log: Log, p
     result = run("restore", str(tmp_path / "kept"), str(tmp_path / "back"), "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["damaged"] == [lost]
+
+
+# ---------------------------------------------------------------------- widths
+
+
+def in_columns(width: int, *args: str) -> list[str]:
+    result = CliRunner(env={"COLUMNS": str(width), "TERM": "dumb"}).invoke(app, list(args))
+    assert result.exit_code == 0, result.output
+    return str(result.stdout).splitlines()
+
+
+def test_the_summary_of_every_command_fits_80_columns() -> None:
+    cut = [line for line in in_columns(80, "--help") if "..." in line and "Usage" not in line]
+    assert cut == []
+
+
+def test_tail_in_a_pipe_keeps_the_order_of_columns_and_fits_the_width_asked_for(path: str) -> None:
+    assert good("tail", path).split("\n", 1)[0].split() == ["partition", "offset", "k", "v", "t", "UTC"]
+    assert in_columns(46, "tail", path)[0].split() == ["partition", "offset", "t", "UTC", "…"], "the most telling ones"
+    assert in_columns(40, "tail", path)[0].split() == ["t", "UTC", "k", "v", "…"], "places alone say nothing"
+    assert max(map(len, in_columns(40, "tail", path))) <= 40
+    assert list(lines("tail", path, "--json")[0]) == ["_partition", "_offset", "k", "v", "t"]
+
+
+@pytest.mark.parametrize("width", [50, 60, 80])
+@pytest.mark.parametrize("command", ["consumers", "inspect"])
+def test_no_line_is_too_long_and_no_path_is_cut_within_a_word(log: Log, path: str, command: str, width: int) -> None:
+    writes = "/data/warehouse/production/streams/average-price/hourly"
+    register(log, "operator-7", [0, 0], writes=writes, label="average-price.of_all-items-in-the-warehouse")
+    shown = in_columns(width, command, path)
+    assert max(map(len, shown)) <= width
+    assert not [line for line in shown if re.search(r"hou$|pro$|/stre$|[a-z]+-it$", line.rstrip())]
+    for word in ["average-", "warehouse", *(writes.split("/")[1:] if command == "consumers" else [])]:
+        assert any(word in line for line in shown), word

@@ -19,11 +19,11 @@ def collect(
     ] = GRACE,
     as_json: AsJson = False,
 ) -> None:
-    """Delete files that nothing refers to, and commits that are folded into a milestone.
+    """Delete files that nothing refers to, and old commits.
 
     Files are left by crashed attempts, compaction and truncation. Those untouched for the grace time are announced in
-    the log, and deleted by a later call, a grace time after that: safe while writers and readers run. Commits are kept
-    for a day, and the newest 4,096 in any case.
+    the log, and deleted by a later call, a grace time after that: safe while writers and readers run. Commits go when a
+    milestone has taken their place; those of a day are kept, and the newest 4,096 in any case.
     """
     from strandline.log.dropping import drop_commits
     from strandline.log.retention import collect as collect_files

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
-from strandline.cli.terminal import QUIET, ago, count, out, panel, print_json, rows_table, size
+from strandline.cli.terminal import ago, count, facts_table, folded, out, panel, print_json, size
 from strandline.errors import OptionError
 from strandline.wording import plural
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from strandline.log.summary import ConsumerSummary
 
 _OFFSETS_SHOWN = 8
+_FACTS = ("consumer", "is", "needs from", "holds back", "heard of")
 
 
 def consumers(
@@ -31,7 +32,9 @@ def consumers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who keeps tuples of a stream from being truncated, how many, and when they were last heard of.
+    """Show which consumers keep tuples from being truncated.
+
+    Also how many tuples, and when each consumer was last heard of.
 
     Consumers are readers with a name, and operators: those go by the name of their query or else of the folder that
     they write. One that will not come back holds on to its tuples until it is forgotten. One that is forgotten and
@@ -53,7 +56,8 @@ def consumers(
     elif not known:
         out().print("No consumer is registered: everything may be truncated.")
     else:
-        out().print(panel(_table(known, log.clock.now_us()), "consumers"))
+        console = out()
+        console.print(panel(_facts(known, log.clock.now_us(), console.width - 4), "consumers"))
 
 
 def _forget(log: Log, name: str, known: Sequence[ConsumerSummary]) -> ConsumerSummary:
@@ -88,20 +92,20 @@ def _let_go(c: ConsumerSummary) -> Text:
     return text.append("strandline truncate", style="bold").append(" or the stream's retention.")
 
 
-def _table(known: Sequence[ConsumerSummary], now_us: int) -> RenderableType:
-    numbers = ("holds back", "size", "only for it", "heard of")
-    table = rows_table("consumer", *numbers, right=numbers)
-    for c in known:
+def _facts(known: Sequence[ConsumerSummary], now_us: int, width: int) -> RenderableType:
+    """Below each other, not in columns: paths are long."""
+    facts = facts_table()
+    room = width - 2 - max(map(len, _FACTS))
+    for number, c in enumerate(known):
         needs = ", ".join(f"{p}:{need}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
         more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
-        table.add_row(
-            Text.assemble(c.label, (f"\n{_what(c)}\nneeds from {needs}{more}", QUIET)),
-            count(c.held_tuples),
-            size(c.held_bytes),
-            size(c.alone_bytes),
-            ago(c.updated_us, now_us),
-        )
-    return table
+        held = f"{plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}), {size(c.alone_bytes)} only for it"
+        texts = (c.label, _what(c), needs + more, held, ago(c.updated_us, now_us))
+        if number:
+            facts.add_row("", "")
+        for name, text in zip(_FACTS, texts, strict=True):
+            facts.add_row(name, Text(folded(text, room), style="bold" if name == _FACTS[0] else ""))
+    return facts
 
 
 def _what(c: ConsumerSummary) -> str:

@@ -54,7 +54,7 @@ def demo(
         bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
     ] = False,
 ) -> None:
-    """Show what Strandline is for, with Spark on this machine, and draw a picture of it.
+    """Run a failure and what follows, and draw a picture of it.
 
     recovery: average a stream of items, kill Spark with SIGKILL half-way, start it again: the results are the same.
 

@@ -31,11 +31,11 @@ def inspect(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show schema, partitions, offsets, time range, rates, size, late tuples, consumers, and an operator's state.
+    """Show what a stream holds, and the state of its operator.
 
-    Opens no block, so it is quick however long the stream is, and may be used while others write. With --watch it shows
-    as much as the terminal has room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an
-    integer time column.
+    That is: schema, partitions, offsets, times, rates, size, late tuples and consumers. Opens no block, so it is quick
+    however long the stream is, and may be used while others write. With --watch it shows as much as the terminal has
+    room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an integer time column.
     """
     from strandline.log.summary import summary
 
@@ -91,7 +91,8 @@ def _parts(log: Log, console: Console, *, partitions: int, is_short: bool) -> di
     from strandline.log.summary import summary
 
     width = console.width - 4
-    chart_columns = max(10, min(width, _CHART_COLUMNS_MAX)) if console.is_terminal else _PIPE_CHART_COLUMNS
+    columns_max = _CHART_COLUMNS_MAX if console.is_terminal else _PIPE_CHART_COLUMNS
+    chart_columns = max(10, min(width, columns_max))
     s = summary(log, buckets=chart_columns)
     now_us = log.clock.now_us()
     found = {
@@ -104,7 +105,7 @@ def _parts(log: Log, console: Console, *, partitions: int, is_short: bool) -> di
     if s.histogram is not None and s.time_min != s.time_max:
         found["tuples over time"] = part.chart(s, s.histogram)
     if s.consumers:
-        found["consumers"] = (part.consumers(s, now_us), "consumers")
+        found["consumers"] = (part.consumers(s, now_us, width), "consumers")
     return {name: terminal.panel(*content) for name, content in found.items()}
 
 

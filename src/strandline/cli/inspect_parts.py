@@ -12,7 +12,18 @@ from rich.text import Text
 
 from strandline.cli import terminal
 from strandline.cli.chart import bars
-from strandline.cli.terminal import ACCENT, QUIET, ago, count, facts_table, fitted_table, moment, rows_table, size
+from strandline.cli.terminal import (
+    ACCENT,
+    QUIET,
+    ago,
+    count,
+    facts_table,
+    fitted_table,
+    folded,
+    moment,
+    rows_table,
+    size,
+)
 from strandline.log.reason import LATE
 from strandline.units import time_text
 from strandline.wording import duration, exact_duration, plural
@@ -174,14 +185,15 @@ def _outage(outage: Mapping[str, Any]) -> RenderableType:
     return text
 
 
-def consumers(s: Summary, now_us: int) -> RenderableType:
+def consumers(s: Summary, now_us: int, width: int) -> RenderableType:
     """Who keeps tuples from being truncated."""
-    table = rows_table("name", "behind", "needs from", "moved on", right=("behind",))
+    table = rows_table("name", "behind", "needs from", "moved on", right=("behind", "moved on"))
+    table.columns[0].no_wrap = True  # `folded` finds better places
     for c in s.consumers:
         needs = ", ".join(f"{p}:{count(need)}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
         more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
         behind = Text(count(c.lag_tuples), style="" if c.lag_tuples else "green")
-        table.add_row(Text(c.label), behind, needs + more, ago(c.updated_us, now_us))
+        table.add_row(Text(folded(c.label, width // 3)), behind, needs + more, ago(c.updated_us, now_us))
     return table
 
 

@@ -34,11 +34,11 @@ def tail(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the newest tuples of a stream, merged over its partitions by time.
+    """Show the newest tuples of a stream.
 
-    Tuples of the same time come from each partition in turn, and so do the results of count windows, whose times are
-    offsets that do not compare. Columns that the terminal has no room for are left out. Times are UTC. With --json,
-    one object a line, with the tuple's partition and offset.
+    They are merged over the partitions by time. Tuples of the same time come from each partition in turn, and so do the
+    results of count windows, whose times are offsets that do not compare. Columns that the terminal has no room for are
+    left out. Times are UTC. With --json, one object a line, with the tuple's partition and offset.
 
     With --tentative, all that happens to the results of an operator with a bound, the newest of each partition, and the
     state it is in. Tentative rows that are void by now are struck out, and called so. With --follow, rows that an undo
@@ -56,17 +56,18 @@ def tail(
 
         if late:
             raise OptionError("--late and --tentative", where=log.storage.url, todo="choose one of them")
-        own = _most_telling_first(log) if columns is None else chosen_columns(log, columns)
-        chosen = Chosen(chosen_partitions(log, partition), own, number)
+        own = log.spec.columns if columns is None else chosen_columns(log, columns)
+        telling = () if columns is not None else _most_telling_first(log)
+        chosen = Chosen(chosen_partitions(log, partition), own, number, telling)
         show_changes(log, chosen, out(), follow=follow, as_json=as_json)
         return
     partitions = [log.spec.late] if late else chosen_partitions(log, partition)
     positions = [OFFSET] if late else [PARTITION, OFFSET]
     if columns is not None:
-        shown = chosen_columns(log, columns, positions=positions)
+        shown, telling = chosen_columns(log, columns, positions=positions), []
     else:
-        shown = [*positions, *(_time_first(log) if as_json else _most_telling_first(log))]
-    show, left_out = _printer(as_json, shown)
+        shown, telling = [*positions, *log.spec.columns], [*positions, *_most_telling_first(log)]
+    show, left_out = _printer(as_json, shown, telling)
     if number and (newest := _newest(log, partitions, number)) is not None:
         show(newest)
     elif number and not as_json:
@@ -132,25 +133,26 @@ def _first_of_last(log: Log, partition: int, number: int) -> int:
     return start if reach else end
 
 
-def _time_first(log: Log) -> list[str]:
-    return [log.spec.time, *(name for name in log.spec.columns if name != log.spec.time)]
-
-
 def _most_telling_first(log: Log) -> list[str]:
-    """Of an operator's results the key and the aggregates, then the window: a narrow terminal has no room for all."""
+    """Returns the order in which columns are shown if there is no room for all of them.
+
+    Of an operator's results that is the key and the aggregates, then the window; of others the time, then the rest.
+    """
     if log.spec.operator is None:
-        return _time_first(log)
+        return [log.spec.time, *(name for name in log.spec.columns if name != log.spec.time)]
     window = [name for name in ("window_end", "window_start") if name in log.spec.columns]
     return [*(name for name in log.spec.columns if name not in window), *window]
 
 
-def _printer(as_json: bool, columns: list[str]) -> tuple[Callable[[pa.Table], None], Callable[[], Sequence[str]]]:
+def _printer(
+    as_json: bool, columns: list[str], telling: Sequence[str]
+) -> tuple[Callable[[pa.Table], None], Callable[[], Sequence[str]]]:
     import sys
 
     from strandline.cli.terminal import out
     from strandline.cli.tuple_lines import RowPrinter, json_lines
 
-    rows = RowPrinter(out())
+    rows = RowPrinter(out(), telling)
 
     def show(table: pa.Table) -> None:
         if as_json:

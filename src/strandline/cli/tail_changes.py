@@ -38,6 +38,8 @@ class Chosen(NamedTuple):
     columns: Sequence[str]
     number: int
     """Rows of each partition, at the beginning and of those that an undo voids."""
+    telling: Sequence[str] = ()
+    """The columns in the order in which they are shown if there is no room for all of them."""
 
 
 def show_changes(log: Log, chosen: Chosen, console: Console, *, follow: bool, as_json: bool) -> None:
@@ -84,7 +86,7 @@ class _TextPrinter:
     """Rows below each other, the state where it changes, and what an undo voids."""
 
     def __init__(self, log: Log, chosen: Chosen, console: Console) -> None:
-        self._rows = RowPrinter(console)
+        self._rows = RowPrinter(console, [KIND, PARTITION, OFFSET, *chosen.telling])
         self._number = chosen.number
         self._is_one = len(chosen.partitions) == 1
         self._guesses = {p: (0, _none(log, chosen)) for p in chosen.partitions}

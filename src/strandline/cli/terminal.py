@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from strandline.wording import duration
 QUIET = "bright_black"
 """Borders, headings and everything that may be overlooked."""
 ACCENT = "cyan"
+_PARTS = re.compile(r"[^\s/_.-]*[\s/_.-]*")
 _PIPE_COLUMNS = 1_000
 """No line is folded where nobody looks at it but `grep`."""
 
@@ -37,9 +39,14 @@ def aside() -> Console:
 
 def _console(*, stderr: bool) -> Console:
     console = Console(stderr=stderr, highlight=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    if not has_width(console):
         console.width = _PIPE_COLUMNS
     return console
+
+
+def has_width(console: Console) -> bool:
+    """Returns whether lines have to fit: on a terminal, and in a pipe if COLUMNS says how wide it is."""
+    return console.is_terminal or "COLUMNS" in os.environ
 
 
 def print_json(value: Any) -> None:
@@ -117,6 +124,19 @@ def fitted_table(
     for row in zip(*kept.values(), strict=True):
         table.add_row(*(Text(text) for text in row))
     return table
+
+
+def folded(text: str, width: int) -> str:
+    """Returns the text in lines of that width, which end after a space, `/`, `-`, `_` or `.` where there is one.
+
+    Rich folds at spaces only, and cuts a path within a word.
+    """
+    lines = [""]
+    for part in _PARTS.findall(text):
+        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > max(1, width):
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 # ---------------------------------------------------------------------- numbers for people

@@ -17,8 +17,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from strandline.cli.terminal import QUIET
+from strandline.cli.terminal import QUIET, has_width
+from strandline.log.column_types import OFFSET
+from strandline.log.merge import PARTITION
 
+_PLACES = (PARTITION, OFFSET)
 _ROWS_AT_ONCE = 10_000
 _WIDTH_MAX = 40
 _NULL = "·"
@@ -78,13 +81,18 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 class RowPrinter:
-    """Prints tuples in columns. The widths are those of the first tuples, so that the page does not jump."""
+    """Prints tuples in columns. The widths are those of the first tuples, so that the page does not jump.
 
-    def __init__(self, console: Console) -> None:
+    Columns stay in their order, as long as there is room for all; if not, those in `telling` come first.
+    """
+
+    def __init__(self, console: Console, telling: Sequence[str] = ()) -> None:
         self._console = console
+        self._telling = telling
+        self._names: list[str] = []
         self._widths: list[int] = []
         self.left_out: tuple[str, ...] = ()
-        """Columns for which the terminal is too narrow."""
+        """Columns for which there is no room."""
 
     def print(self, table: pa.Table, style: str = "") -> None:
         """The tuples of a table, below a heading if they are the first."""
@@ -92,18 +100,34 @@ class RowPrinter:
             self._print(table.slice(start, _ROWS_AT_ONCE), style)
 
     def _print(self, table: pa.Table, style: str) -> None:
-        names = [_heading(field) for field in table.schema]
-        columns = [_text_column(column) for column in table.columns]
-        right = [_is_number(column.type) for column in table.columns]
-        if not self._widths:
-            widths = [max(map(cell_len, (name, *texts))) for name, texts in zip(names, columns, strict=True)]
-            self._widths = self._fitting(widths)
-            left_out = table.column_names[len(self._widths) :]
-            self._line([*names[: len(self._widths)], *(["…"] if left_out else [])], [*right, False], QUIET)
-            if left_out:
-                self.left_out = tuple(left_out)
-        for row in zip(*columns[: len(self._widths)], strict=True):
+        is_first = not self._names
+        if is_first:
+            self._choose(table)
+        chosen = table.select(self._names)
+        right = [_is_number(field.type) for field in chosen.schema]
+        if is_first:
+            more = ["…"] if self.left_out else []
+            self._line([*map(_heading, chosen.schema), *more], [*right, False], QUIET)
+        for row in zip(*text_columns(chosen), strict=True):
             self._line(row, right, style)
+
+    def _choose(self, table: pa.Table) -> None:
+        """Decides which columns are shown, and how wide."""
+        texts = dict(zip(table.column_names, text_columns(table), strict=True))
+        widths = {f.name: max(map(cell_len, (_heading(f), *texts[f.name]))) for f in table.schema}
+        if has_width(self._console) and sum(width + 2 for width in widths.values()) - 2 > self._console.width:
+            names = list(dict.fromkeys([*(name for name in self._telling if name in widths), *widths]))
+            if all(name in _PLACES for name in names[: self._room([widths[name] for name in names])]):
+                names.sort(key=lambda name: name in _PLACES)  # places alone say nothing
+            widths = {name: widths[name] for name in names}
+            self.left_out = tuple(names[self._room(list(widths.values())) :])
+        self._names = [name for name in widths if name not in self.left_out]
+        self._widths = [widths[name] for name in self._names]
+
+    def _room(self, widths: Sequence[int]) -> int:
+        """Returns how many of these columns, and a sign that there are more, fit; the first one does in any case."""
+        ends = itertools.accumulate(width + 2 for width in widths)
+        return max(1, sum(end + 1 <= self._console.width for end in ends))
 
     def say(self, text: str, style: str = QUIET) -> None:
         """A line that is no tuple."""
@@ -111,15 +135,6 @@ class RowPrinter:
             self._console.print(Text(text, style=style), no_wrap=True, overflow="ellipsis", crop=True)
         else:
             self._console.file.write(text + "\n")
-
-    def _fitting(self, widths: Sequence[int]) -> list[int]:
-        """Those of the columns that the terminal has room for, the first one in any case; all of them in a pipe."""
-        if not self._console.is_terminal:
-            return list(widths)
-        ends = list(itertools.accumulate(width + 2 for width in widths))
-        if ends[-1] - 2 <= self._console.width:
-            return list(widths)
-        return [width for width, end in zip(widths, ends, strict=True) if end + 1 <= self._console.width] or [widths[0]]
 
     def _line(self, texts: Sequence[str], right: Sequence[bool], style: str = "") -> None:
         cells = [_padded(*cell) for cell in zip(texts, [*self._widths, 1], right, strict=False)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def verify(path: StreamPath, as_json: AsJson = False) -> None:
-    """Read every manifest and every block again, and name everything that is wrong.
+    """Read everything again, and name all that is wrong.
 
     Checks checksums, offsets, order, times, the index and the consumers; of an operator's stream also that it could
     recover. Changes nothing, and may run while others write. The exit code is 1 if there is a problem.

@@ -17,7 +17,9 @@ def warm_up(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compile kernels before an operator needs them, and keep them for every process to come.
+    """Compile kernels before an operator needs them.
+
+    They are kept for every process to come.
 
     Without a path: those that all operators have in common, and those of averages and counts. With paths of operators'
     streams: all kernels of these. What is kept already is not compiled again.
