@@ -37,7 +37,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_names(), "testing"})
+        return sorted({name for name in globals() if name.startswith("__")} | {*_names(), "testing"})
 
     def _names() -> dict[str, Any]:
         api = importlib.import_module("strandline.api")

@@ -1,6 +1,7 @@
 """What a prompt and a notebook show: never a failure, never a secret, never markup of somebody else's."""
 
 import datetime as dt
+import pydoc
 from html.parser import HTMLParser
 
 import pytest
@@ -8,8 +9,11 @@ import pytest
 import strandline as sl
 from strandline.card import bars, card, spans
 from strandline.checkpoint.policy import Policy
+from strandline.log.log import Log
+from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.aggregate.windows import Window
 from strandline.spark.query import Query
+from strandline.testing.items import append_items, item_spec
 from tests.operator_streams import PLANS, Streams
 
 CALLS = [
@@ -154,3 +158,25 @@ def test_builders_and_streams_show_what_they_are(tmp_path):
 def test_what_a_repr_stands_for_is_what_policies_and_windows_are_equal_by():
     assert Policy("cec", replay=5) == sl.cec(replay=5)
     assert Window("time", 60_000_000, 60_000_000) == sl.time_window(dt.timedelta(minutes=1))
+
+
+def test_dir_has_the_names_of_the_api_and_no_others():
+    assert {name for name in dir(sl) if not name.startswith("__")} == {*sl.__all__, "testing"} - {"__version__"}
+
+
+@pytest.mark.parametrize("name", ["source", "persist"])
+def test_help_shows_the_name_that_was_asked_for(name):
+    function = getattr(sl, name)
+    assert pydoc.render_doc(function, renderer=pydoc.plaintext).splitlines()[2].startswith(f"{name}(df: ")
+    with pytest.raises(TypeError, match=rf"^{name}\(\) missing"):
+        function(None)
+
+
+def test_describe_shows_a_field_a_line(tmp_path):
+    log = Log.create(LocalStorage(tmp_path, "os"), item_spec(2))
+    append_items(log, {0: [(1, 1, time) for time in range(100)]})
+    shown = repr(sl.stream(str(tmp_path)).describe()).splitlines()
+    assert shown[0] == "Summary"
+    assert "  tuples: 100" in shown
+    assert "  columns: k='long', v='long', t='long'" in shown
+    assert max(map(len, shown)) <= 100

@@ -16,6 +16,7 @@ from strandline.errors import DroppedError
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
+from strandline.log.field_lines import field_lines
 from strandline.log.input_lag import (
     InputLag,
     input_lags,
@@ -95,7 +96,7 @@ class OperatorSummary:
     """Of an operator with a bound: its state, since when, which inputs are missing, how many results are tentative."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Summary:
     """A stream as of the last refresh of its log."""
 
@@ -139,6 +140,9 @@ class Summary:
     consumers: tuple[ConsumerSummary, ...]
     histogram: Histogram | None
     operator: OperatorSummary | None
+
+    def __repr__(self) -> str:
+        return field_lines(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for people's programs."""

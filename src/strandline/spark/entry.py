@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError, StreamNotFoundError
@@ -42,6 +43,8 @@ PARTITIONS = 2
 AUTO = "auto"
 """A day for timestamps, nothing for numbers, of which a clock knows nothing."""
 _DAY = "1 day"
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class Entry(OperatorInput):
@@ -304,7 +307,7 @@ def persist(
     require_classic(df)
     if not df.isStreaming:
         raise InputError(
-            "persist takes a streaming DataFrame, this one is not",
+            "sl.source and sl.persist take a streaming DataFrame, this one is not",
             todo="read the source with spark.readStream",
         )
     if durability not in ("fsync", "os"):
@@ -337,6 +340,15 @@ def persist(
     return Entry(df, place, spec, _max_ahead(max_ahead, spec), heartbeat_us, checked_choice(compaction), evolution)
 
 
+def _renamed(function: Callable[_P, _T], name: str) -> Callable[_P, _T]:
+    """Returns a copy under another name, so that `help` and tracebacks show the one that a user calls."""
+    assert isinstance(function, FunctionType)
+    code = function.__code__.replace(co_name=name, co_qualname=name)
+    copy = FunctionType(code, function.__globals__, name, function.__defaults__)
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
+    return copy
+
+
 def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
     if value == AUTO:
         value = _DAY if spec.time_is_timestamp else None
@@ -350,5 +362,5 @@ def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
     return duration_us(value, "max_ahead")
 
 
-source = persist
+source = _renamed(persist, "source")
 """The same, by the name it has where an operator follows: `source(df, …).window(…)`."""
