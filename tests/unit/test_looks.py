@@ -411,3 +411,26 @@ def test_the_demo_is_80_columns_wide() -> None:
     assert len(demo._HEADING) == len(demo._short(row))
     moments = [demo_history.Moment(float(i), i, i, 1_000_000, 1_000_000, "a" if i < 5 else "b") for i in range(10)]
     assert max(map(len, demo_history.sketch(moments))) <= 80
+
+
+def test_the_picture_of_the_demo_says_how_long_nothing_ran_and_draws_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.setattr(pyplot, "close", lambda _figure: None)
+    seconds = [0.0, 1.0, 2.0, 16.0, 17.0]
+    moments = [demo_history.Moment(s, i, 10, 10, 10, "a" if s < 9 else "b") for i, s in enumerate(seconds)]
+    assert demo_history.draw(moments, tmp_path / "picture.png", 0.16) == tmp_path / "picture.png"
+    figure = pyplot.gcf()
+    monkeypatch.undo()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "Q = 2 x open windows",
+        "SIGKILL",
+        "14 s: Python and Spark start, recovery 0.16 s",
+    ]
+    for axis in figure.axes:
+        assert list(axis.texts) == [], "no label lies on a curve"
+        curves = [list(line.get_xdata()) for line in axis.lines]
+        assert not [xs for xs in curves if min(xs) < 2.0 and max(xs) > 2.0], "no curve crosses the gap"
+    pyplot.close(figure)

@@ -114,7 +114,7 @@ def _demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any
     moments = history(_log(folder / AVERAGE))
     for line in sketch(moments):
         console.print(line, markup=False, soft_wrap=True)
-    picture = draw(moments, folder / "recovery.png")
+    picture = draw(moments, folder / "recovery.png", recovered["load_s"] + recovered["replay_s"])
     if picture is not None:
         console.print(f"   Picture: {picture}")
         result["picture"] = str(picture)

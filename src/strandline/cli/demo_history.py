@@ -88,8 +88,8 @@ def _held(values: Sequence[int], at: Sequence[int], columns: int, where: int | N
     return found
 
 
-def draw(moments: Sequence[Moment], file: Path) -> Path | None:
-    """A picture of the same; None if there is no matplotlib."""
+def draw(moments: Sequence[Moment], file: Path, recovery_s: float) -> Path | None:
+    """Draws the same as a picture, its labels outside of the curves; returns None if there is no matplotlib."""
     try:
         import matplotlib
     except ImportError:
@@ -111,7 +111,9 @@ def draw(moments: Sequence[Moment], file: Path) -> Path | None:
         ("tuples/s", rates),
     ]
     targets = [2.0 * m.open_windows for m in moments]
-    axes[0].plot(seconds, targets, color="gray", linestyle=":", label="Q = 2 x open windows")
+    for piece in pieces:
+        (target,) = axes[0].plot(seconds[piece], targets[piece], color="gray", linestyle=":")
+    labels: dict[str, Any] = {"Q = 2 x open windows": target}
     for axis, (label, values) in zip(axes, drawn, strict=True):
         for piece in pieces:
             _line(axis, seconds[piece], values[piece])
@@ -119,11 +121,10 @@ def draw(moments: Sequence[Moment], file: Path) -> Path | None:
         axis.set_ylim(bottom=0)
         axis.grid(alpha=0.3)
         if where:
-            axis.axvspan(seconds[where - 1], seconds[where], color="tab:red", alpha=0.12)
-            axis.axvline(seconds[where - 1], color="tab:red", linewidth=1.5)
-    axes[0].legend(loc="lower right")
-    if where:
-        axes[0].annotate("SIGKILL", (seconds[where - 1], axes[0].get_ylim()[1] * 0.9), color="tab:red")
+            gap = f"{seconds[where] - seconds[where - 1]:.0f} s: Python and Spark start, recovery {recovery_s:.2f} s"
+            labels["SIGKILL"] = axis.axvline(seconds[where - 1], color="tab:red", linewidth=1.5)
+            labels[gap] = axis.axvspan(seconds[where - 1], seconds[where], color="tab:red", alpha=0.12)
+    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=len(labels))
     axes[-1].set_xlabel("seconds since the first commit")
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
