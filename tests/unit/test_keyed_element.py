@@ -14,6 +14,7 @@ from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import CorruptionError, InputError, StreamMismatchError
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
+from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
@@ -123,6 +124,37 @@ def test_a_changed_function_is_refused_unless_a_later_version_says_that_it_is_me
         StreamMismatchError, match="gone on with version 2 of its function, this program says version 1"
     ):
         world.streams.output.spec.require_same(output_spec(definition(count)), "")
+
+
+def is_over(n: int) -> bool:
+    return n > 9
+
+
+@keyed(state="n long", output="name string", expire=1_000)
+def named(state: Any, row: Any, out: Any) -> int:
+    state.n += 1
+    out.name = "many" if is_over(state.n) else "few"
+    return EMIT
+
+
+def test_a_function_is_the_same_however_another_python_has_spelt_it() -> None:
+    """Python 3.11 and 3.14 write the quotes of f-strings in one way, 3.12 and 3.13 in another."""
+    asked = output_spec(definition(named))
+    assert asked.operator is not None
+
+    def stored(text: str) -> StreamSpec:
+        return replace(asked, operator={**(asked.operator or {}), "function": text})
+
+    ours = str(asked.operator["function"])
+    theirs = ours.replace("'", '"').replace("n > 9", "(n > 9)")
+    assert theirs != ours
+    stored(theirs).require_same(asked, "")
+    for old, new in (("many", "more"), ("> 9", "> 8"), ("; is_over: ", "; over: "), ("def is_over", "def over")):
+        with pytest.raises(StreamMismatchError, match="its function has"):
+            stored(theirs.replace(old, new)).require_same(asked, "")
+    for unreadable in ("", "code 0123456789abcdef", "def _main(", "\0"):
+        with pytest.raises(StreamMismatchError, match="its function has"):
+            stored(unreadable).require_same(asked, "")
 
 
 @pytest.mark.parametrize("policy", [cec(), instant("1 hour")])

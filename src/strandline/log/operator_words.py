@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from strandline.wording import exact_duration
 
-_FUNCTIONS = ("where", "function", "on_expire", "class", "arguments")
+_PROGRAMS = ("where", "function", "on_expire")
+_FUNCTIONS = (*_PROGRAMS, "class", "arguments")
 VERSIONED = (*_FUNCTIONS, "reads", "version")
 """Of an operator: what a later version of it may have changed."""
+_HELPER = re.compile(r"; (\w+): def \1\(")
+"""Where the text of a function goes on with one that it calls."""
 
 
 def operator_text(operator: Mapping[str, Any], *, is_timestamp: bool) -> str:
@@ -193,6 +198,7 @@ def _aggregate_text(
 def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timestamp: bool) -> Iterator[str]:
     """In what two operators differ, a sentence each; nothing if they are the same."""
     changed = {name for name in {*mine, *wanted} if mine.get(name) != wanted.get(name)}
+    changed -= {name for name in _PROGRAMS if _is_same_program(mine.get(name), wanted.get(name))}
     if "kind" in changed:
         ours, theirs = (operator_text(o, is_timestamp=is_timestamp) for o in (mine, wanted))
         yield f"it is made by {ours}, in this program by {theirs}"
@@ -244,6 +250,19 @@ def differences(mine: Mapping[str, Any], wanted: Mapping[str, Any], *, is_timest
         told.add("footprints")  # what they hold follows from all the others
     for name in sorted(changed - told):
         yield f"its {name} is {mine.get(name, 'none')}, this program says {wanted.get(name, 'none')}"
+
+
+def _is_same_program(before: str | None, now: str | None) -> bool:
+    """Returns whether two texts of functions say the same: another version of Python spells some trees otherwise.
+
+    >>> _is_same_program("a == f(1); f: def f(x):\\n    return 'b'", 'a == (f(1)); f: def f(x):\\n  return "b"')
+    True
+    """
+    try:
+        trees = [ast.dump(ast.parse(_HELPER.sub(r"\ndef \1(", text or ""))) for text in (before, now)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # known by its code, or of a later Python
+        return False
+    return trees[0] == trees[1]
 
 
 def _sides(columns: Sequence[Sequence[Sequence[Any]]]) -> str:
