@@ -20,6 +20,7 @@ import pytest
 from strandline.errors import UnsafeFolderError
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.record import BYTES_END, FREE_HEAD, QUEUE_TAIL, TIMERS, USED, N
 from strandline.operators.open_windows.window_state import WindowState
@@ -99,6 +100,12 @@ class Chain:
     def check_is_true(self, state: WindowState) -> None:
         assert windows_of(self.plan, state) == windows_of(self.plan, self.truth.state)
         np.testing.assert_array_equal(state.arrays.header, self.truth.state.arrays.header)
+
+
+@pytest.fixture(autouse=True)
+def _one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """States of the same tuples are compared array by array."""
+    monkeypatch.setattr(window_state, "new_seed", lambda: 7)
 
 
 @pytest.fixture

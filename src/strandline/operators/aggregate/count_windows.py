@@ -12,7 +12,7 @@ from strandline.operators.aggregate.windows import Reach
 from strandline.operators.kernel_cache import Kernel, njit
 from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, link, look_ahead, same_key
-from strandline.operators.open_windows.record import END, LINK, NONE, ROWS, N
+from strandline.operators.open_windows.record import END, LINK, NONE, ROWS, SEED, N
 from strandline.operators.open_windows.trace import Trace, touch_record
 from strandline.operators.open_windows.window_records import close_window, open_window
 
@@ -28,7 +28,7 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
         for row in range(first, len(batch.keys)):
             look_ahead(state, batch, row, NO_START, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
                 slot = records[slot, LINK]
             if slot < 0:
@@ -64,7 +64,7 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
             key, offset = key_of(batch, row), batch.offsets[row]
             fewest = reach.advance
             full = -1
-            slot = state.buckets[bucket_of(key.word, NO_START, mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
             while slot >= 0:
                 if same_key(state, batch, word_key, slot, key):
                     touch_record(trace, slot)
@@ -96,7 +96,7 @@ def replaying_count_windows(ops: Ops, word_key: bool) -> Kernel:
         for row in range(len(batch.keys)):
             look_ahead(state, batch, row, NO_START, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
             while slot >= 0:
                 if same_key(state, batch, word_key, slot, key):
                     replay_into(ops, state, batch, slot, row, trace)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from strandline.operators.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, Key, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, link, relink, same_key
-from strandline.operators.open_windows.record import HINT, LINK, NEWER, OLDER, OPENED, START, N
+from strandline.operators.open_windows.record import HINT, LINK, NEWER, OLDER, OPENED, SEED, START, N
 from strandline.operators.open_windows.trace import Trace, touch_record
 from strandline.operators.open_windows.window_records import free_record
 
@@ -21,7 +21,7 @@ _NEAR = 8
 @njit(_nrt=False)
 def newest_session(state: State, batch: Batch, word_key: bool, key: Key) -> int:
     """Returns the newest session of a key, or -1."""
-    slot = state.buckets[bucket_of(key.word, NO_START, len(state.buckets) - 1)]
+    slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], len(state.buckets) - 1)]
     while slot >= 0 and not same_key(state, batch, word_key, slot, key):
         slot = state.records[slot, LINK]
     return slot

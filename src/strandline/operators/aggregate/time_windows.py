@@ -13,7 +13,7 @@ from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.kernel_cache import Kernel, njit
 from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
 from strandline.operators.open_windows.hash_table import bucket_of, key_of, link, look_ahead, same_key
-from strandline.operators.open_windows.record import END, FREE, LINK, OPENED, ROWS, START, N
+from strandline.operators.open_windows.record import END, FREE, LINK, OPENED, ROWS, SEED, START, N
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.timers import pop_timer, push_timer
 from strandline.operators.open_windows.trace import Trace, touch_record
@@ -47,7 +47,7 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
             look_ahead(state, batch, row, latest, mask)
             start = first_start(time, latest, size, advance, rest)
             while start <= latest:
-                slot = state.buckets[bucket_of(key.word, start, mask)]
+                slot = state.buckets[bucket_of(key.word, start, state.header[SEED], mask)]
                 while slot >= 0:
                     if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
                         break
@@ -81,7 +81,7 @@ def replaying_time_windows(ops: Ops, word_key: bool) -> Kernel:
             look_ahead(state, batch, row, latest, mask)
             start = first_start(time, latest, size, advance, rest)
             while start <= latest:
-                slot = state.buckets[bucket_of(key.word, start, mask)]
+                slot = state.buckets[bucket_of(key.word, start, state.header[SEED], mask)]
                 while slot >= 0:
                     if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
                         replay_into(ops, state, batch, slot, row, trace)

@@ -16,10 +16,12 @@ from strandline.operators.open_windows.byte_arena import same_bytes
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
-N, USED, FREE, KEYS_USED, KEYS_FREE, INPUT_END, BYTES_END, BYTES_KEPT, ARRIVED, ARRIVALS, SAVED, PRINTS = range(12)
+N, USED, FREE, KEYS_USED, KEYS_FREE, INPUT_END, BYTES_END, BYTES_KEPT, ARRIVED, ARRIVALS, SAVED, PRINTS, SEED = range(
+    13
+)
 HEADER_WORDS = 16
 """Tuples that wait; records used and the first free one; the same of keys; the input taken in; bytes of keys; head and
-tail of the queue of tuples by arrival, and of the queue of footprints by offset."""
+tail of the queue of tuples by arrival, and of the queue of footprints by offset; by which keys go to buckets."""
 
 AT, INPUT, NEXT, KEY_RECORD, ROW, POS, SINCE = range(7)
 TUPLE_WORDS = 8
@@ -84,7 +86,7 @@ class Outgoing(NamedTuple):
 
 @njit(inline="always", _nrt=False)
 def bucket_of_key(w: Waiting, key: int) -> int:
-    return bucket_of(key, NO_START, len(w.buckets) - 1)
+    return bucket_of(key, NO_START, w.header[SEED], len(w.buckets) - 1)
 
 
 @njit(inline="always", _nrt=False)

@@ -29,6 +29,7 @@ from strandline.operators.barrier.matching import (
     QUEUES,
     ROW,
     SAVED,
+    SEED,
     TUPLE_WORDS,
     USED,
     N,
@@ -36,6 +37,7 @@ from strandline.operators.barrier.matching import (
     Waiting,
 )
 from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.key_mixing import new_seed
 from strandline.operators.open_windows.payloads import Payloads
 from strandline.operators.operator import StateImage
 
@@ -58,6 +60,7 @@ class WaitingState:
         """Nothing waits."""
         header = np.zeros(HEADER_WORDS, np.int64)
         header[FREE] = header[KEYS_FREE] = NONE
+        header[SEED] = new_seed()
         arrays = Waiting(
             header,
             np.full((ROOM_MIN, TUPLE_WORDS), NONE, np.int64),

@@ -102,13 +102,13 @@ def _look_ahead(mine, other, new, first, end):
     """Touches what the next tuples of a side will ask for, as with trails."""
     touched = 0
     for row in range(first, end):
-        touched += mine.buckets[bucket_of(new.keys[row], len(mine.buckets))]
-        touched += other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+        touched += mine.buckets[bucket_of(mine, new.keys[row])]
+        touched += other.buckets[bucket_of(other, new.keys[row])]
     for row in range(first, end):
-        found = other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+        found = other.buckets[bucket_of(other, new.keys[row])]
         if found >= 0:
             touched += other.links[found, CHAIN]
-        found = mine.buckets[bucket_of(new.keys[row], len(mine.buckets))]
+        found = mine.buckets[bucket_of(mine, new.keys[row])]
         if found >= 0:
             touched += mine.links[found, CHAIN]
     return touched

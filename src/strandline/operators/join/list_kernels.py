@@ -23,7 +23,7 @@ from strandline.operators.kernel_cache import njit
 @njit(inline="always", _nrt=False)
 def oldest_of_key(side, word, fits_word, at, key_bytes):
     """The record of the oldest tuple with this key, or -1."""
-    found = side.buckets[bucket_of(word, len(side.buckets))]
+    found = side.buckets[bucket_of(side, word)]
     while found >= 0 and not has_key(side, found, word, fits_word, at, key_bytes):
         found = side.links[found, CHAIN]
     return found
@@ -36,7 +36,7 @@ def append(side, record, fits_word):
     oldest = oldest_of_key(side, word, fits_word, key_at(side, record), side.bytes)
     side.links[record, NEWER] = -1
     if oldest < 0:
-        bucket = bucket_of(word, len(side.buckets))
+        bucket = bucket_of(side, word)
         side.links[record, CHAIN] = side.buckets[bucket]
         side.links[record, NEWEST] = record
         side.links[record, COUNT] = 1
@@ -55,7 +55,7 @@ def append(side, record, fits_word):
 @njit(inline="always", _nrt=False)
 def let_oldest_go(side, record):
     """The oldest tuple of a key is not kept any more; another of the key must be."""
-    bucket = bucket_of(side.records[record, KEY], len(side.buckets))
+    bucket = bucket_of(side, side.records[record, KEY])
     before, found = -1, side.buckets[bucket]
     while found != record:
         before, found = found, side.links[found, CHAIN]

@@ -15,21 +15,22 @@ from strandline.operators.join.tuple_record import (
     OLDER,
     ORDINAL,
     ORIGIN,
+    SEED,
     TAIL,
     TIME,
 )
 from strandline.operators.kernel_cache import njit
+from strandline.operators.key_mixing import mixed
 from strandline.operators.open_windows.byte_arena import same_bytes
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 
 
 @njit(inline="always", _nrt=False)
-def bucket_of(word, buckets):
-    """The bucket of a key's word, of so many: by the upper half of a product, as the lower ones hardly mix."""
-    return np.int64((((np.uint64(word) * _GOLDEN) >> _HALF) * np.uint64(buckets)) >> _HALF)
+def bucket_of(side, word):
+    """Returns the bucket of a key's word."""
+    return np.int64(((mixed(word, side.header[SEED]) >> _HALF) * np.uint64(len(side.buckets))) >> _HALF)
 
 
 @njit(inline="always", _nrt=False)

@@ -52,7 +52,7 @@ def _meet(mine, other, which, new, row, rules, pairs, progress):
     latest = time - rules[LOW] if which == 1 else time + rules[HIGH]
     head, room = other.header[HEAD], len(pairs.left)
     first = n = progress[FOUND]
-    number = other.buckets[bucket_of(word, len(other.buckets))]
+    number = other.buckets[bucket_of(other, word)]
     while number >= head:
         record = record_of(other, number)
         if has_key(other, record, word, fits_word, at, mine.bytes):
@@ -136,10 +136,10 @@ def _look_ahead(mine, other, new, first, end):
     """
     touched = 0
     for row in range(first, end):
-        touched += mine.buckets[bucket_of(new.keys[row], len(mine.buckets))]
-        touched += other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+        touched += mine.buckets[bucket_of(mine, new.keys[row])]
+        touched += other.buckets[bucket_of(other, new.keys[row])]
     for row in range(first, end):
-        found = other.buckets[bucket_of(new.keys[row], len(other.buckets))]
+        found = other.buckets[bucket_of(other, new.keys[row])]
         if found >= other.header[HEAD]:
             touched += other.records[record_of(other, found), KEY]
     return touched

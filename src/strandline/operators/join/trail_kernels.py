@@ -23,7 +23,7 @@ from strandline.operators.kernel_cache import njit
 @njit(inline="always", _nrt=False)
 def lay(side, record, number):
     """Puts a tuple at the end of its trail. It has met nothing yet."""
-    bucket = bucket_of(side.records[record, KEY], len(side.buckets))
+    bucket = bucket_of(side, side.records[record, KEY])
     side.records[record, OLDER] = side.buckets[bucket] << FLAG_BITS
     side.buckets[bucket] = number
     side.bucket_marks[bucket] = 1

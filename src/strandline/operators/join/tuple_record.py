@@ -65,6 +65,8 @@ BYTES_KEPT: Final = 8
 """Bytes that were in use when dead ones were last dropped."""
 INPUT: Final = 9
 """The state holds the tuples before this place (left's header only)."""
+SEED: Final = 10
+"""By which keys go to buckets."""
 HEADER_WORDS: Final = 16
 
 

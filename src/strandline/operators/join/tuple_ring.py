@@ -21,12 +21,14 @@ from strandline.operators.join.tuple_record import (
     LIVE,
     ORIGIN,
     SAVED,
+    SEED,
     SETTLED,
     TAIL,
     TRAIL_WORDS,
     Side,
 )
 from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.key_mixing import new_seed
 
 ROOM_MIN: Final = 64
 BYTES_MIN: Final = 1 << 16
@@ -50,7 +52,9 @@ class TupleRing:
     def empty(cls, *, fits_word: bool, counts: bool, keeps: bool) -> TupleRing:
         """No tuple, room for some, or for none if the side keeps nothing."""
         room = ROOM_MIN if keeps else 0
-        arrays = _arrays(room, _width(fits_word, counts), np.zeros(HEADER_WORDS, np.int64), np.empty(0, np.uint8))
+        header = np.zeros(HEADER_WORDS, np.int64)
+        header[SEED] = new_seed()
+        arrays = _arrays(room, _width(fits_word, counts), header, np.empty(0, np.uint8))
         return cls(arrays, fits_word=fits_word, counts=counts)
 
     @classmethod

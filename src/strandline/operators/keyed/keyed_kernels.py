@@ -38,7 +38,7 @@ from strandline.operators.keyed.texts import Texts
 from strandline.operators.open_windows.arrays import Batch, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, look_ahead, same_key
 from strandline.operators.open_windows.prefetch import fetch_soon
-from strandline.operators.open_windows.record import END, KEY, KEY_AT, LINK, ROWS, N, T
+from strandline.operators.open_windows.record import END, KEY, KEY_AT, LINK, ROWS, SEED, N, T
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.trace import Trace, touch_record
 
@@ -103,7 +103,7 @@ def _has_room(sheet: Sheet, emit: int) -> bool:
 def _look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
     """Sends for the record that a tuple a little further on will want, from its end of time to its state."""
     if row + _AHEAD < len(batch.keys):
-        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, mask)]
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, state.header[SEED], mask)]
         fetch_soon(state.records, np.int64(slot), np.int64(END))  # type: ignore[call-arg]
         fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))
 
@@ -243,7 +243,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
                 return FULL
             _look_ahead(state, batch, row, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
                 slot = records[slot, LINK]
             if expires and not is_clocked and slot >= 0 and records[slot, END] <= time:
@@ -288,7 +288,7 @@ def replaying(main: Kernel, frozen: Frozen) -> Kernel:
             row = at[ROW]
             look_ahead(state, batch, row, NO_START, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
                 slot = records[slot, LINK]
             if slot >= 0 and batch.offsets[row] >= records[slot, T]:

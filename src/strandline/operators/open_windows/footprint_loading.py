@@ -17,6 +17,7 @@ from strandline.operators.open_windows.record import (
     NONE,
     OPENED,
     QUEUE_TAIL,
+    SEED,
     START,
     TICKET,
     N,
@@ -36,7 +37,7 @@ def load(word_key: bool, state: State, batch: Batch, footprints: Int64s, is_clos
     mask = len(state.buckets) - 1
     for i in range(len(footprints)):
         key, start = key_of(batch, i), footprints[i, START]
-        slot = state.buckets[bucket_of(key.word, start, mask)]
+        slot = state.buckets[bucket_of(key.word, start, state.header[SEED], mask)]
         while slot >= 0:
             if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
                 break

@@ -10,25 +10,24 @@ from __future__ import annotations
 import numpy as np
 
 from strandline.operators.kernel_cache import njit
+from strandline.operators.key_mixing import mixed
 from strandline.operators.open_windows.arrays import Batch, Key, State
 from strandline.operators.open_windows.byte_arena import compare_bytes
 from strandline.operators.open_windows.prefetch import fetch_soon
-from strandline.operators.open_windows.record import BY_START, KEY, KEY_AT, LAYOUT, LINK, START
+from strandline.operators.open_windows.record import BY_START, KEY, KEY_AT, LAYOUT, LINK, SEED, START
 from strandline.operators.open_windows.trace import Trace, touch_bucket, touch_record
 
 NO_START = 0
 """In the place of a start where windows are found by their key alone."""
-_MIX = -7046029254386353131  # 2**64 divided by the golden ratio
-_MIX_START = -4417276706812531889  # some other odd number
+_MIX_START = -4417276706812531889  # some odd number
 _AHEAD = 8
 """How many tuples ahead a record is sent for: enough for memory to answer, few enough to stay in the cache."""
 
 
 @njit(inline="always", _nrt=False)
-def bucket_of(key: int, start: int, mask: int) -> int:
+def bucket_of(key: int, start: int, seed: int, mask: int) -> int:
     """Returns the bucket of a key's word and a start."""
-    mixed = (key ^ (start * _MIX_START)) * _MIX
-    return (mixed ^ (mixed >> 32)) & mask
+    return np.int64(mixed(key ^ (start * _MIX_START), seed)) & mask  # type: ignore[return-value]
 
 
 @njit(inline="always", _nrt=False)
@@ -52,7 +51,7 @@ def same_key(state: State, batch: Batch, word_key: bool, slot: int, key: Key) ->
 def look_ahead(state: State, batch: Batch, row: int, start: int, mask: int) -> None:
     """Sends for the record that a tuple a little further on will want: records lie anywhere in memory."""
     if row + _AHEAD < len(batch.keys):
-        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], start, mask)]
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], start, state.header[SEED], mask)]
         fetch_soon(state.records, np.int64(slot), np.int64(KEY))  # type: ignore[call-arg]
 
 
@@ -65,7 +64,7 @@ def start_in_hash(state: State, slot: int) -> int:
 @njit(_nrt=False)
 def link(state: State, trace: Trace, slot: int, start: int) -> None:
     """Puts a record into its bucket; `start` is NO_START where windows are found by their key alone."""
-    bucket = bucket_of(state.records[slot, KEY], start, len(state.buckets) - 1)
+    bucket = bucket_of(state.records[slot, KEY], start, state.header[SEED], len(state.buckets) - 1)
     touch_bucket(trace, bucket)
     state.records[slot, LINK] = state.buckets[bucket]
     state.buckets[bucket] = slot
@@ -75,7 +74,7 @@ def link(state: State, trace: Trace, slot: int, start: int) -> None:
 def relink(state: State, trace: Trace, slot: int, start: int, following: int) -> None:
     """Replaces a record in its bucket by `following`: the bucket, or the record before it, leads there instead."""
     records = state.records
-    bucket = bucket_of(records[slot, KEY], start, len(state.buckets) - 1)
+    bucket = bucket_of(records[slot, KEY], start, state.header[SEED], len(state.buckets) - 1)
     here = state.buckets[bucket]
     if here == slot:
         touch_bucket(trace, bucket)

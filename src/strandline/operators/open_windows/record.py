@@ -79,6 +79,8 @@ OPENINGS_HEAD: Final = 12
 OPENINGS_TAIL: Final = 13
 PASSED: Final = 14
 """Entries of the queue before this ticket were looked at: their windows were not slow then, or have gone since."""
+SEED: Final = 15
+"""By which keys go to buckets."""
 HEADER_WORDS: Final = 16
 
 BY_KEY: Final = 0

@@ -21,6 +21,7 @@ from strandline.operators.open_windows.record import (
     NONE,
     OPENED,
     POS,
+    SEED,
     START,
     TICKET,
     USED,
@@ -109,7 +110,9 @@ def rebuild(state: State, larger_state: State) -> None:
     mask = len(larger_state.buckets) - 1
     for slot in range(used):
         if larger_state.records[slot, OPENED] != FREE and not (is_list and larger_state.records[slot, NEWER] >= 0):
-            bucket = bucket_of(larger_state.records[slot, KEY], start_in_hash(larger_state, slot), mask)
+            bucket = bucket_of(
+                larger_state.records[slot, KEY], start_in_hash(larger_state, slot), larger_state.header[SEED], mask
+            )
             larger_state.records[slot, LINK] = larger_state.buckets[bucket]
             larger_state.buckets[bucket] = slot
     for place in range(state.header[TIMER_COUNT]):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
+from strandline.operators.key_mixing import new_seed
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
 from strandline.operators.open_windows.byte_arena import bytes_wanted, keep_bytes
 from strandline.operators.open_windows.record import (
@@ -24,6 +25,7 @@ from strandline.operators.open_windows.record import (
     PASSED,
     QUEUE_HEAD,
     QUEUE_TAIL,
+    SEED,
     START,
     TIMERS,
     USED,
@@ -66,7 +68,7 @@ class WindowState:
     def empty(cls, width: int, layout: int, *, timed: bool, room: int = ROOM_MIN) -> WindowState:
         """No window, room for some, which will be found as `layout` says."""
         header = np.zeros(HEADER_WORDS, np.int64)
-        header[FREE_HEAD], header[LAYOUT] = -1, layout
+        header[FREE_HEAD], header[LAYOUT], header[SEED] = -1, layout, new_seed()
         return cls(_arrays(width, room, room if timed else 0, room, 0, header), timed=timed)
 
     @classmethod
