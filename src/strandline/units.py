@@ -41,6 +41,10 @@ END_OF_TIME = (1 << 63) - 1
 """The boundary of a stream that is finished: after every time and every offset there can be. To be compared with, not
 to be added to."""
 
+TIME_MAX = 1 << 62
+"""Entry points let in times up to this far from 1970 (numbers: from 0), and every operator takes them: what it adds to
+them fits 64 bits."""
+
 
 def duration_us(value: Duration, option: str) -> int:
     """Microseconds of "10 s", "5 minutes", a timedelta, or a plain number (for integer time columns)."""

@@ -16,10 +16,13 @@ from pyspark import cloudpickle
 from strandline.errors import InputError, OptionError, SchemaError
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
+from strandline.operators.join.join_windows import _BAND_MAX as BAND_MAX
 from strandline.operators.join.join_windows import JoinWindows, join_windows
+from strandline.operators.join.plain_join import PlainJoin
 from strandline.operators.join.trail_join_kernels import take_in_trails
 from strandline.operators.open_windows.payloads import CHUNKS_MAX
 from strandline.operators.operator import Limits
+from strandline.units import END_OF_TIME, TIME_MAX
 
 SECOND = 1_000_000
 
@@ -197,7 +200,7 @@ def test_what_comes_out_unmatched_comes_before_what_follows_it() -> None:
 
 def test_times_at_the_edge_of_64_bits_are_refused_or_set_aside() -> None:
     d = JoinDefinition.of(ORDERS, PAYMENTS, join_windows(within=5))
-    left = orders((0, 1, 10, 1.0), (1, 2, (1 << 62), 2.0))
+    left = orders((0, 1, 10, 1.0), (1, 2, TIME_MAX + 1, 2.0))
     with pytest.raises(InputError, match="edge of what 64 bits hold") as refused:
         results(d.fresh(), left, payments())
     assert refused.value.where == "left input, place 1"
@@ -210,6 +213,20 @@ def test_times_at_the_edge_of_64_bits_are_refused_or_set_aside() -> None:
     assert not any(column.null_count for column in table.columns), "none that has no values"
     assert join.aside.nbytes > 0
     assert join.open_windows == 2
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+@pytest.mark.parametrize("within", [5, (-BAND_MAX, BAND_MAX), (-BAND_MAX, -BAND_MAX), (BAND_MAX, BAND_MAX)])
+def test_every_time_that_an_entry_point_lets_in_is_joined_as_the_specification_says(how: str, within: Any) -> None:
+    d = JoinDefinition.of(ORDERS, PAYMENTS, join_windows(within=within, how=how))
+    times = [-TIME_MAX, -TIME_MAX + 5, -TIME_MAX + BAND_MAX, 0, TIME_MAX - BAND_MAX, TIME_MAX - 5, TIME_MAX]
+    left = orders(*((2 * n, 1, time, 1.0) for n, time in enumerate(times)))
+    right = payments(*((2 * n + 1, 1, time, "x") for n, time in enumerate(times)))
+    tuples = [(side, row) for side, table in enumerate((left, right)) for row in table.to_pylist()]
+    for boundary in (TIME_MAX, END_OF_TIME):
+        plain = PlainJoin(d)
+        expected = [*plain.feed(sorted(tuples, key=lambda one: one[1]["_offset"])), *plain.advance(boundary)]
+        assert results(d.fresh(), left, right, boundary) == [tuple(row.values()) for row in expected]
 
 
 def test_arrays_of_another_join_are_refused() -> None:

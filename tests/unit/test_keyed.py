@@ -10,6 +10,8 @@ import pytest
 
 import strandline as sl
 from strandline.errors import InputError, OptionError, SchemaError
+from strandline.operators.keyed.keyed_function import EXPIRE_MAX
+from strandline.units import TIME_MAX
 
 SCHEMA = "device long, at timestamp, value double, name string, note string"
 
@@ -37,6 +39,11 @@ def sessions(state: Any, row: Any, out: Any) -> int:
     if row.name == "stop":
         out.n = -state.n
         return sl.EMIT + sl.CLOSE
+    return 0
+
+
+def counts_up(state: Any, row: Any, out: Any) -> int:
+    state.n += 1
     return 0
 
 
@@ -291,6 +298,23 @@ def test_a_number_without_a_unit_says_nothing_of_timestamps() -> None:
     made = sl.keyed(state="n long", output="n long", expire=5)(lambda state, row, out: 0)
     raises("expire=5 has no unit", made)
     sl.testing.stream("device long, at long", key="device", time="at", lateness=1).apply(made)
+
+
+def test_every_time_that_an_entry_point_lets_in_is_taken() -> None:
+    readings = sl.testing.stream("device long, at long", key="device", time="at", partitions=1, lateness=EXPIRE_MAX)
+    counting = sl.keyed(state="n long", output="n long", expire=EXPIRE_MAX, on_expire=gone)(counts_up)
+    run = sl.testing.run(readings.apply(counting))
+    readings.add([{"device": n, "at": at} for n, at in enumerate((-TIME_MAX, 0, TIME_MAX))])
+    run.step()
+    readings.finish()
+    run.step()
+    found = run.results
+    assert found.column("time").to_pylist() == [at + 2 * EXPIRE_MAX for at in (-TIME_MAX, 0, TIME_MAX)]
+
+
+def test_keys_that_expire_behind_the_end_of_64_bits_are_refused() -> None:
+    late = sl.testing.stream("device long, at long", key="device", time="at", lateness=EXPIRE_MAX + 1)
+    raises("lateness", sl.keyed(state="n long", output="n long", expire=1, on_expire=gone)(counts_up), on=late)
 
 
 def test_keys_of_a_stream_without_lateness_would_never_expire() -> None:

@@ -20,12 +20,11 @@ from strandline.log.log_state import LogState
 from strandline.log.reason import AHEAD, KEY, LATE, TIME
 from strandline.log.spec import StreamSpec
 from strandline.operators.open_windows.record import LENGTH_MAX
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, TIME_MAX
 
 REASONS = (LATE, AHEAD, TIME, KEY)
 """In the order in which they follow each other in the side log."""
 _MEMORY = 64
-_NUMBER_MAX = 1 << 62
 _YEAR_1_US, _YEAR_10000_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 _UTC_PLUS_14_US = 14 * 3_600_000_000
 
@@ -51,7 +50,7 @@ class EntryLimits:
         if max_ahead is not None:
             # A time without a zone may be of any: it is not ahead while it is not ahead of the earliest of them.
             latest = min(now_us + max_ahead + (0 if spec.time_kind == "timestamp" else _UTC_PLUS_14_US), END_OF_TIME)
-        low, high = (_YEAR_1_US, _YEAR_10000_US - 1) if spec.time_is_timestamp else (-_NUMBER_MAX, _NUMBER_MAX)
+        low, high = (_YEAR_1_US, _YEAR_10000_US - 1) if spec.time_is_timestamp else (-TIME_MAX, TIME_MAX)
         # As operators write keys out: a length before what has one, eight bytes or less for the others.
         written = sum(5 if name in long_keys(spec) else 21 for name in spec.key)
         return cls(base.boundaries, latest, low, high, LENGTH_MAX - written)

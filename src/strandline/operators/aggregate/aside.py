@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from strandline.errors import InputError
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.tuples import Columns
-from strandline.operators.aggregate.windows import TIME_MAX
 from strandline.operators.arrow_words import BYTES, arrow_type, whole, words_of
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET
+from strandline.units import TIME_MAX
 
 Rows = npt.NDArray[np.int64]
 

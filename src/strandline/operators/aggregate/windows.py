@@ -13,8 +13,6 @@ from strandline.wording import exact_duration
 
 WindowKind = Literal["count", "time", "session"]
 OVERLAP_MAX = 10_000
-TIME_MAX = 1 << 62
-"""Times beyond it, before or after 1970, are in no window: where a window ends would not fit 64 bits."""
 _SIZE_MAX = 1 << 60
 
 

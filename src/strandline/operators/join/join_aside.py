@@ -19,8 +19,9 @@ from strandline.operators.join.definition import (
     SIDE_COLUMN,
     JoinDefinition,
 )
-from strandline.operators.join.join_windows import NAMES, TIME_MAX
+from strandline.operators.join.join_windows import NAMES
 from strandline.operators.operator import OFFSET, OnError
+from strandline.units import TIME_MAX
 
 VALUE: Final = "value"
 """The reason of tuples that cannot be computed before the join."""

@@ -24,9 +24,8 @@ LEFT: Final = 0
 RIGHT: Final = 1
 SIDES: Final = (LEFT, RIGHT)
 NAMES: Final = ("left", "right")
-TIME_MAX: Final = 1 << 61
-"""Times beyond it, before or after 1970, are in no band: where it ends would not fit 64 bits."""
 _BAND_MAX: Final = 1 << 60
+"""So that a time, and twice that, still fits 64 bits."""
 _SIZE_MAX: Final = 1 << 31
 
 

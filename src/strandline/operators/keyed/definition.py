@@ -18,7 +18,7 @@ from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.kernel_arrays import Int64s
 from strandline.operators.key_codec import KeyCodec
 from strandline.operators.keyed.compiled_program import Program
-from strandline.operators.keyed.keyed_function import KeyedFunction, UserFunction, keyed
+from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import Columns, stored_kind
 from strandline.operators.keyed.returned import EMIT
 from strandline.operators.one_table import INPUT_NAME
@@ -86,6 +86,12 @@ class KeyedDefinition:
             raise OptionError(
                 f"{function.name}: keys of a stream in which nothing is ever late would never expire",
                 todo='create the stream with lateness=, for example lateness="10 s"',
+            )
+        if function.on_expire is not None and (given.lateness or 0) > EXPIRE_MAX:
+            raise OptionError(
+                f"{function.name}: keys that expire after a lateness of {given.lateness} would do so behind the end "
+                "of 64 bits",
+                todo=f"create the stream with a lateness of at most {EXPIRE_MAX} (microseconds)",
             )
         read = function.main.use.columns["row"]
         return cls(

@@ -16,11 +16,10 @@ from strandline.operators.key_codec import BYTES_A_PART
 from strandline.operators.keyed.definition import RESULT_TIME, KeyedDefinition
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET, TAKEN_IN, OnError
+from strandline.units import TIME_MAX
 
 FUNCTION: Final = "function"
 """The reason of tuples and keys for which a function raised, or returned what it must not."""
-TIME_MAX: Final = 1 << 61
-"""Times lie that near to 1970, so that what is added to them fits 64 bits."""
 
 
 class KeyedAside(AsideTables):

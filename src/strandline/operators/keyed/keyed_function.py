@@ -23,7 +23,7 @@ PARAMETERS: Final = ("state", "row", "out")
 EXPIRY_PARAMETERS: Final = ("state", "out")
 COLUMNS_MAX: Final = 256
 _RESERVED: Final = ("is_new", "is_null", "set_null")
-_EXPIRE_MAX: Final = 1 << 58
+EXPIRE_MAX: Final = 1 << 58
 """So far apart may times be that a key waits for another tuple: some thousand years."""
 
 
@@ -150,7 +150,7 @@ def keyed(
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise OptionError(f"keyed: {option}={value!r}", todo=f"use a number from {least} to {most}")
     reach = None if expire is None else duration_us(expire, "expire")
-    if reach is not None and not 0 < reach <= _EXPIRE_MAX:
+    if reach is not None and not 0 < reach <= EXPIRE_MAX:
         raise OptionError(f"keyed: expire={expire!r}", todo='use a duration like "1 hour"')
     if on_expire is not None and reach is None:
         raise OptionError("keyed: on_expire without expire", todo='say when keys expire: keyed(expire="1 hour", …)')
