@@ -13,7 +13,7 @@ from rich.console import Console
 import strandline as sl
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli import inspect_parts
-from strandline.errors import CorruptManifestError, StorageError, StrandlineWarning
+from strandline.errors import CollectedError, CorruptManifestError, StorageError, StrandlineWarning
 from strandline.log import block_sequence, loss_record
 from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
@@ -234,6 +234,76 @@ def test_an_operator_whose_loss_record_cannot_be_read_goes_on_and_losses_shows_t
     case.output.storage.put(lost.record, whole)
     assert case.losses() == [*before, newest], "a record that comes back closes the hole"
     assert verify(case.output).is_good
+
+
+def operator_with_losses(many: int) -> Case:
+    case = Case()
+    for _ in range(many):
+        case.go_on(none(), 1)
+        case.crash()
+    case.go_on(none(), 2)
+    return case
+
+
+def test_records_of_losses_that_no_standing_leads_to_are_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_record, "LOSSES_MAX", 2)
+    case = operator_with_losses(5)
+    output, before = case.output, case.losses()
+    loss_record.add(output.storage, "crashed", None, [loss(1)])
+    live = set(loss_record.records(output.storage, output.state.standings[0].losses))
+    every = {listed.key for listed in output.storage.list("losses")}
+    assert len(live) == 3, "two of them are full"
+    case.clock.advance(1)
+    report = verify(output)
+    assert report.unreferenced is not None
+    assert every - live <= set(report.unreferenced.names)
+    assert set(collect(output, grace_us=0)) >= every - live
+    assert {listed.key for listed in output.storage.list("losses")} == live
+    assert case.losses() == before
+    assert verify(output).is_good
+
+
+def test_no_record_of_losses_is_collected_while_one_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss_record, "LOSSES_MAX", 1)
+    case = operator_with_losses(3)
+    storage, newest = case.output.storage, case.output.state.standings[0].losses
+    assert newest is not None
+    whole, before = storage.read(newest.record), case.losses()
+    storage.put(newest.record, flipped(whole, 100))
+    case.clock.advance(1)
+    assert not any(key.startswith("losses/") for key in collect(case.output, grace_us=0))
+    storage.put(newest.record, whole)
+    assert case.losses() == before
+
+
+def test_a_step_whose_record_of_losses_was_collected_is_not_published() -> None:
+    case = operator_with_losses(1)
+    standing = case.output.state.standings[0]
+    base = case.output.state
+    slow = loss_record.add(case.output.storage, "slow", standing.losses, [loss(1)])
+    case.clock.advance(1)
+    collect(Log.open(case.output.storage, case.clock), grace_us=0)
+    assert not case.output.storage.exists(slow.record)
+    with pytest.raises(CollectedError, match=slow.record):
+        case.output.append([], base=base, standings=[replace(standing, losses=slow)], boundaries=base.boundaries)
+
+
+def test_a_record_of_losses_that_is_published_while_the_collector_looks_is_kept() -> None:
+    case = operator_with_losses(1)
+    standing, collector = case.output.state.standings[0], Log.open(case.output.storage, case.clock)
+    slow = loss_record.add(case.output.storage, "slow", standing.losses, [loss(1)])
+    case.clock.advance(1)
+    publish = collector.publish
+
+    def publish_late(*args: Any, **options: Any) -> Any:
+        collector.publish = publish  # type: ignore[method-assign]
+        state = case.output.state
+        case.output.append([], standings=[replace(standing, losses=slow)], boundaries=state.boundaries)
+        return publish(*args, **options)
+
+    collector.publish = publish_late  # type: ignore[method-assign]
+    collect(collector, grace_us=0)
+    assert case.output.storage.exists(slow.record)
 
 
 def test_a_loss_record_that_the_storage_does_not_give_is_no_hole() -> None:

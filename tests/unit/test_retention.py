@@ -1,20 +1,23 @@
 """What is dropped and what is deleted, and who may object."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from strandline.cli.collect import collect as collect_command
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError
+from strandline.log.audit.stream_audit import verify
 from strandline.log.compaction import compact
 from strandline.log.consumer_registry import register, unregister
 from strandline.log.grace import GRACE, GRACE_US
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
 from strandline.log.retention import apply_retention, collect, truncate
+from strandline.log.spec import StreamSpec
 from strandline.spark import housekeeping
 from strandline.spark.stream import Stream
 from strandline.testing import MemoryStorage
@@ -164,12 +167,30 @@ def test_compacted_and_truncated_blocks_are_collected(log: Log, clock: ManualClo
 def test_leftovers_of_writes_are_collected_but_never_a_commit_or_a_consumer(log: Log, clock: ManualClock) -> None:
     register(log, "billing", [0, 0])
     stray = ["commits/.tmp-1", "consumers/.tmp-2", "blocks/p00000/.tmp-3", "snapshots/.tmp-4", "staging/run/part-0"]
-    for key in stray:
+    stray += [".tmp-5", "losses/.tmp-6", "milestones/.tmp-7", "late/.tmp-8", "blocks/p00009/of-another-life.parquet"]
+    others = ["notes.txt", "spark_checkpoint/.tmp-9", "spark_checkpoint/offsets/0"]
+    for key in [*stray, *others]:
         log.storage.create(key, b"")
     clock.advance(1)
+    report = verify(log)
+    assert report.unreferenced is not None
+    assert sorted(report.unreferenced.names) == sorted(stray)
     assert sorted(collect(log, grace_us=0)) == sorted(stray)
+    assert all(log.storage.exists(key) for key in others), "what Strandline did not write is not touched"
     assert log.storage.exists(commit_key(0))
     assert log.storage.exists("consumers/billing.json")
+
+
+def test_the_work_of_collect_and_verify_goes_with_the_partitions_not_with_their_square(clock: ManualClock) -> None:
+    def asked(work: Callable[[Log], object], partitions: int) -> int:
+        log = Log.create(MemoryStorage(clock), item_spec(partitions), clock)
+        append_items(log, {p: [(p, 0, 0)] for p in range(partitions)}, "all")
+        with mock.patch.object(StreamSpec, "folder", autospec=True, side_effect=StreamSpec.folder) as folder:
+            work(log)
+        return int(folder.call_count)
+
+    for work in (collect, verify):
+        assert asked(work, 40) <= 2 * asked(work, 20) + 10
 
 
 def test_a_collector_that_died_half_way_is_finished_by_the_next(log: Log, clock: ManualClock) -> None:

@@ -323,8 +323,6 @@ class Log:
             for m in seen:
                 if m.kind in ("append", "schema"):
                     raise log_errors.second_writer(m.seq, m.writer, self.storage.url)
-                if m.kind == "collect" and (gone := {b.file for b in blocks}.intersection(m.files)):
-                    raise log_errors.collected(gone, self.storage.url)
             ends = list(base.ends)
             for b in blocks:
                 ends[b.partition] = max(ends[b.partition], b.end)
@@ -349,6 +347,8 @@ class Log:
                 outage=outage,
                 retention=None if self.retention == self.spec.retention else self.retention,
             )
+            if gone := appended.named.intersection(file for m in seen for file in m.files):
+                raise log_errors.collected(gone, self.storage.url)
             return require_forward(base, appended)
 
         failpoint("before-manifest")

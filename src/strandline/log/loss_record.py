@@ -1,8 +1,8 @@
 """The record of losses: small files beside the commits, each with the newest losses and the name of the file before it.
 
-A standing names the newest. So a loss counts from the commit on that has the first results after it, and a record of an
-attempt that was not accepted is a file that nothing leads to. Blocks may be compacted and truncated, commits dropped:
-records stay, for they tell what is in no block. A full record is continued in a new file, so that neither a standing
+A standing names the newest. So a loss counts from the commit on that has the first results after it. A record of an
+attempt that was not accepted, or whose losses a newer one repeats, is a file that nothing leads to, and is collected.
+Blocks may be compacted and truncated, commits dropped: all other records stay, for they tell what is in no block. A full record is continued in a new file, so that neither a standing
 nor the writing of one more loss grows with history. If a record is gone or rotten, the next loss begins a new file that
 names it: the operator goes on, and the hole shows until the file is restored.
 
@@ -11,7 +11,7 @@ names it: the operator goes on, and the hole shows until the file is restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from strandline.errors import CorruptManifestError, KeyMissingError
@@ -84,6 +84,20 @@ def records(storage: Storage, losses: Losses | None) -> Iterator[str]:
             return
         yield record
         record = before
+
+
+def live_records(storage: Storage, every: Iterable[Losses | None]) -> set[str] | None:
+    """Returns the keys of all records of these partitions; None if one cannot be read: it may name any other."""
+    found: set[str] = set()
+    for losses in every:
+        record = losses and losses.record
+        while record:
+            found.add(record)
+            try:
+                record, _ = _read(storage, record)
+            except CorruptManifestError:
+                return None
+    return found
 
 
 def on_record(storage: Storage, losses: Losses | None) -> OnRecord:

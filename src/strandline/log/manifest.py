@@ -104,6 +104,11 @@ class Manifest:
     checksum: str = field(default="", compare=False)
     """Of its file, once there is one."""
 
+    @property
+    def named(self) -> set[str]:
+        """The keys of the blocks and records of losses that it names: none of them may be announced for deletion."""
+        return {b.file for b in self.blocks} | {s.losses.record for s in self.standings if s.losses is not None}
+
 
 def commit_key(seq: int) -> str:
     """Where the manifest of a commit lies."""

@@ -8,21 +8,20 @@ announced cannot publish it any more, because it has to read the announcement fi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from strandline.errors import ConsumerError, OptionError
-from strandline.log import consumer_registry, milestone
+from strandline.log import consumer_registry, loss_record, milestone
 from strandline.log.grace import GRACE_US
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
 from strandline.log.manifest import Manifest
-from strandline.log.milestone import is_mark
 from strandline.log.reason import AHEAD, TIME
-from strandline.log.storage.storage import is_temporary
+from strandline.log.unreferenced import IsLive, always, partition_of, unreferenced
 from strandline.units import earlier
 
-_FOLDERS = ("blocks", "late", "snapshots", milestone.FOLDER, "staging", "consumers")
 _FILES_PER_COMMIT = 10_000
 
 Progress = Callable[[str, int], None]
@@ -233,17 +232,16 @@ def collect(log: Log, *, grace_us: int = GRACE_US, commits: bool = True, progres
 
     Safe while writers and readers run. Files are announced when they have been unreferenced and untouched for
     `grace_us`, and deleted `grace_us` after that, so the first call of an idle stream may delete nothing. The folder of
-    commits, which may hold many files and hardly any garbage, is looked at only with `commits`.
+    commits, which may hold many files and hardly any garbage, and the stream's own are looked at only with `commits`.
     """
     log.reload()  # an older snapshot's index would take the newer one's files for unreferenced
     base_seq = log.state.seq
     announced = {file for m in log.commits.some(log.state.announced) for file in m.files}
     cutoff_us = log.clock.now_us() - grace_us
     fresh: list[str] = []
-    folders = (*_FOLDERS, "commits") if commits else _FOLDERS
-    for key in _unreferenced(log, folders, cutoff_us):
-        if key not in announced:
-            fresh.append(key)
+    for listed in unreferenced(log.storage, partial(_is_live_in, log), commits=commits):
+        if listed.modified_us <= cutoff_us and listed.key not in announced:
+            fresh.append(listed.key)
         if len(fresh) == _FILES_PER_COMMIT:
             _announce(log, fresh, base_seq)
             fresh = []
@@ -274,19 +272,13 @@ def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> li
     return deleted
 
 
-def _unreferenced(log: Log, folders: Sequence[str], cutoff_us: int) -> Iterator[str]:
-    """Files older than the cutoff that no manifest names, one folder's live files in memory at a time."""
-    live: set[str] = set()
-    folder = ""
-    for top in folders:
-        for listed in log.storage.list(top):
-            parent = listed.key.rpartition("/")[0]
-            if parent != folder:
-                folder, live = parent, _live(log, parent)
-            if is_mark(listed.key) or (top in ("commits", "consumers") and not is_temporary(listed.key)):
-                continue
-            if listed.key not in live and listed.modified_us <= cutoff_us:
-                yield listed.key
+def _is_live_in(log: Log, folder: str) -> IsLive:
+    if folder in ("commits", "consumers"):
+        return always
+    if folder == loss_record.FOLDER:
+        records = loss_record.live_records(log.storage, (s.losses for s in log.state.standings))
+        return always if records is None else records.__contains__
+    return _live(log, folder).__contains__
 
 
 def _live(log: Log, folder: str) -> set[str]:
@@ -295,10 +287,8 @@ def _live(log: Log, folder: str) -> set[str]:
         # one that has a mark, which may be the one before.
         of_index, of_newest = log.index_files(), log.commits.files(log.state.milestone)
         return {"snapshots/root.json", *of_index, *of_newest, *log.commits.marked_files()}
-    for partition in range(log.spec.partitions + 1):
-        if folder == log.spec.folder(partition):
-            return {b.file for b in log.blocks(partition)}
-    return set()
+    partition = partition_of(folder, log.spec)
+    return set() if partition is None else {b.file for b in log.blocks(partition)}
 
 
 def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: int = -1) -> None:
@@ -307,7 +297,7 @@ def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: in
 
     def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
         # Whatever was published since we looked is referenced now.
-        named = {b.file for m in seen for b in m.blocks}
+        named = {file for m in seen for file in m.named}
         if any(m.kind == "milestone" for m in seen):
             named |= {file for file in doomed if file.startswith(f"{milestone.FOLDER}/")}
         return Manifest(

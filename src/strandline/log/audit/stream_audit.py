@@ -14,7 +14,7 @@ from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
 from strandline.errors import DroppedError, KeyMissingError, StrandlineError
-from strandline.log import milestone, spec
+from strandline.log import loss_record, milestone, spec
 from strandline.log.audit import consumer_audit
 from strandline.log.audit.block_audit import BlockAudit
 from strandline.log.audit.history import History
@@ -26,16 +26,15 @@ from strandline.log.block import Block
 from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
 from strandline.log.log import Log
 from strandline.log.manifest import commit_key
-from strandline.log.milestone import is_mark
 from strandline.log.spec import StreamSpec
-from strandline.log.storage.storage import Storage, is_temporary
+from strandline.log.storage.storage import Storage
+from strandline.log.unreferenced import IsLive, always, partition_of, unreferenced
 from strandline.wording import plural
 
 Progress = Callable[[int, int, int], None]
 """Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
 
 UNREFERENCED_NAMED = 100
-_FOLDERS = ("blocks", "late", "snapshots", milestone.FOLDER, "staging", "commits", "consumers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,40 +309,32 @@ class _Verification:
         files, size_bytes, names = 0, 0, list[str]()
         with contextlib.suppress(StrandlineError):  # the newest one may not be marked yet
             self._milestone_files |= self._log.commits.files(self._history.state.milestone)
-        live: set[str] = set()
-        folder = ""
-        for top in _FOLDERS:
-            for listed in self._storage.list(top):
-                parent = listed.key.rpartition("/")[0]
-                if parent != folder:
-                    folder, live = parent, self._live_files(parent)
-                if self._is_needed(top, listed.key):
-                    continue
-                # What was written since we began may have been published since.
-                if listed.key in live or listed.modified_us > began_us:
-                    continue
-                files += 1
-                size_bytes += listed.size_bytes
-                if len(names) < UNREFERENCED_NAMED:
-                    names.append(listed.key)
+        for listed in unreferenced(self._storage, self._is_live_in):
+            if listed.modified_us > began_us:
+                continue  # what was written since we began may have been published since
+            files += 1
+            size_bytes += listed.size_bytes
+            if len(names) < UNREFERENCED_NAMED:
+                names.append(listed.key)
         return Unreferenced(files, size_bytes, tuple(names))
 
-    def _is_needed(self, folder: str, key: str) -> bool:
-        """Whether a file is of use by its name alone."""
-        if is_mark(key):
-            return True
-        if folder == "commits" and not is_temporary(key):
-            number = key.removeprefix("commits/").removesuffix(".json")
-            return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
-        return folder == "consumers" and not is_temporary(key)
-
-    def _live_files(self, folder: str) -> set[str]:
+    def _is_live_in(self, folder: str) -> IsLive:
+        if folder == "consumers":
+            return always
+        if folder == "commits":
+            return self._is_live_commit
+        if folder == loss_record.FOLDER:
+            records = loss_record.live_records(self._storage, (s.losses for s in self._history.state.standings))
+            return always if records is None else records.__contains__
         if folder in ("snapshots", milestone.FOLDER):
-            return self._index_files | self._milestone_files
-        for partition, live in enumerate(self._history.live):
-            if folder == self._log.spec.folder(partition):
-                return {b.file for b in live}
-        return set()
+            return (self._index_files | self._milestone_files).__contains__
+        partition = partition_of(folder, self._log.spec)
+        live = () if partition is None else self._history.live[partition]
+        return {b.file for b in live}.__contains__
+
+    def _is_live_commit(self, key: str) -> bool:
+        number = key.removeprefix("commits/").removesuffix(".json")
+        return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
 
 
 def _root_problem(what: str) -> Problem:
