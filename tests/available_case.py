@@ -22,6 +22,7 @@ from strandline.log.manifest import Writer
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.tentative_results import changes
 from strandline.processing.element import Element
+from strandline.processing.since import begun
 from strandline.recovery.stream_definition import output_spec
 from strandline.spark import available_job, available_task, lost_inputs, operator_job
 from strandline.spark.available_job import AvailableJob
@@ -44,8 +45,14 @@ def counted(*streams: sl.Stream) -> Any:
 class Case:
     """Two inputs in folders, an operator over them, a clock that stands still unless it is told."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, over: Callable[..., Any] | None = None) -> None:
-        """`over` makes the operator of the inputs; it counts them if there is none."""
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        over: Callable[..., Any] | None = None,
+        since: int | None = None,
+    ) -> None:
+        """`over` makes the operator of the inputs; it counts them if there is none. `since` is as in `start`."""
         monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
         self.clock = ManualClock(1_000_000)
         for module in (available_job, operator_job):
@@ -61,7 +68,9 @@ class Case:
         operator = (over or counted)(*streams)
         self.definition, self.policy = operator.definition, operator.policy
         self.place = Place(str(folder / "results"))
-        Log.create(self.place.storage(), output_spec(self.definition, self.inputs[0].spec, None), self.clock)
+        spec = output_spec(self.definition, self.inputs[0].spec, None)
+        element = Element(self.definition, self.policy)
+        Log.create(self.place.storage(), begun(spec, since, self.inputs, element), self.clock)
         self.reports: list[Any] = []
         self.limit_s = PATIENT_S
         """How long an answer of the second input's store is waited for."""
@@ -87,7 +96,8 @@ class Case:
         inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
         output = Log.open(self.place.storage(), self.clock)
         kind = OperatorJob if promise is None else AvailableJob
-        job = kind(CONTEXT, Element(self.definition, self.policy), inputs, (self.place, output), HOUSEKEEPING)
+        element = Element(self.definition, self.policy, begins=output.spec.begins)
+        job = kind(CONTEXT, element, inputs, (self.place, output), HOUSEKEEPING)
         if isinstance(job, AvailableJob) and promise is not None:
             job.promises(promise, frozenset(unopened))
         return job

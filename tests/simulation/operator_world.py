@@ -462,7 +462,7 @@ class World:
     def _register(self) -> None:
         """As the driver does."""
         for number, log in enumerate(self.inputs):
-            needs = OperatorInputs((), self.inputs).needs(number, self.output.state.standings)
+            needs = OperatorInputs((), self.inputs).needs(number, self.output)
             consumer_registry.register(log, CONSUMER, needs)
 
     def _tidy_up(self) -> None:

@@ -50,6 +50,7 @@ SHARES = {
     "tests/spark/test_set_aside.py": Share(3, 4),
     "tests/spark/test_shaped.py": Share(2, 2),
     "tests/spark/test_shared_source.py": Share(2, 2),
+    "tests/spark/test_since.py": Share(1, 2),
     "tests/spark/test_spark_checkpoint.py": Share(3, 5),
     "tests/spark/test_tables.py": Share(2, 2),
     "tests/spark/test_tentative_reading.py": Share(2, 4),

@@ -9,6 +9,7 @@ import xxhash
 
 from strandline.errors import NotAStreamError, StreamError, StreamMismatchError, TruncatedError
 from strandline.log import spec as spec_
+from strandline.log.beginning import since_text
 from strandline.log.log import Log
 from strandline.log.operator_words import operator_text
 from strandline.log.replica_group import compared
@@ -145,13 +146,20 @@ def _difference(spec: StreamSpec, other: StreamSpec) -> str | None:
     if spec.partitions != other.partitions:
         return f"they have {spec.partitions} and {other.partitions} partitions"
     if compared(spec.operator) != compared(other.operator):
-        ours, theirs = (operator_text(o.operator or {}, is_timestamp=o.time_is_timestamp) for o in (spec, other))
-        more = "" if ours != theirs else f", which differ in {_words(spec, other)}"
-        return f"they are made by {ours}, and by {theirs}{more}"
+        mine, its = (operator_text(o.operator or {}, is_timestamp=o.time_is_timestamp) for o in (spec, other))
+        more = "" if mine != its else f", which differ in {_words(spec, other)}"
+        return f"they are made by {mine}, and by {its}{more}"
+    ours, theirs = (None if one.begins is None else one.begins.decides for one in (spec, other))
+    if ours != theirs:
+        return f"they begin at other places in their inputs: {_since(spec)}, and {_since(other)}"
     for name in ("schema", "key", "time"):
         if getattr(spec, name) != getattr(other, name):
             return f"their {name} differs: {getattr(spec, name)}, and {getattr(other, name)}"
     return None
+
+
+def _since(spec: StreamSpec) -> str:
+    return f"since {since_text(spec.begins, is_timestamp=spec.time_is_timestamp)}"
 
 
 def _words(spec: StreamSpec, other: StreamSpec) -> str:

@@ -125,7 +125,7 @@ class Operation:
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
         base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
-        marks = marks_of(self.inputs, base, self.element.replicas, self.unreadable)
+        marks = marks_of(self.inputs, base, self.element.replicas, self.unreadable, self.element.begins)
         taken = taken_in_until(base.standings)
         watch, sights = look(self.inputs, marks, watch, self.unreadable)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)

@@ -135,6 +135,8 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     if o.aggregates:
         facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
     facts.add_row("inputs" if o.inputs else "input", _inputs(s, o))
+    if o.since != "earliest":
+        facts.add_row("since", Text(o.since))
     if o.outage is not None:
         facts.add_row("state", _outage(o.outage))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"

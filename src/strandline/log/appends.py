@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from strandline.errors import DroppedError
 from strandline.log.log import Log
@@ -27,3 +27,23 @@ def appends_after(log: Log, seq: int) -> Iterator[Manifest]:
             return
         except DroppedError:
             continue  # while they were read; by now there are cuts of them
+
+
+def before_append_at(log: Log, offsets: Sequence[int]) -> int:
+    """The number of a commit after which the next append ends at these offsets, or before them in some partitions.
+
+    It is the last such append among the commits that are kept; -1 if none is. Few commits are read, by bisection.
+    """
+    low, high, found = log.kept, log.state.seq, -1
+    while low <= high:
+        middle = (low + high) // 2
+        last = next((m for m in log.before(middle + 1) if m.kind == "append" or m.seq <= low), None)
+        if last is None:
+            return found  # dropped in this instant
+        if last.kind == "append" and any(end > offset for end, offset in zip(last.ends, offsets, strict=False)):
+            high = last.seq - 1
+            continue
+        if last.kind == "append":
+            found = last.seq - 1
+        low = middle + 1
+    return found

@@ -284,3 +284,16 @@ def _changed_line(name: str, before: str, now: str) -> str:
 
 def _listed(aggregates: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={text}" for name, text in aggregate_texts(aggregates).items())
+
+
+def schema_difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """What a DataFrame's columns, by name and type, have otherwise than those of a stream, for people."""
+    found: list[str] = []
+    found += [f"{name!r} is missing" for name in ours if name not in theirs]
+    found += [f"{name!r} is not in the stream" for name in theirs if name not in ours]
+    found += [
+        f"{name!r} is {theirs[name]}, in the stream {ours[name]}"
+        for name in ours
+        if name in theirs and ours[name] != theirs[name]
+    ]
+    return "; ".join(found) or f"the order is {', '.join(theirs)}, in the stream {', '.join(ours)}"

@@ -16,8 +16,14 @@ _NOT_COMPARED = ("expressions", "footprints")
 
 
 def group_of(spec: StreamSpec) -> str:
-    """A checksum of the operator that writes a stream, its inputs and its partitions."""
-    body = [compared(spec.operator), [origin.stream for origin in origins_of(spec.upstream)], spec.partitions]
+    """A checksum of the operator that writes a stream, its inputs, its partitions and where it began."""
+    body: list[Any] = [
+        compared(spec.operator),
+        [origin.stream for origin in origins_of(spec.upstream)],
+        spec.partitions,
+    ]
+    if spec.begins is not None:
+        body += spec.begins.decides
     return f"xxh3:{xxhash.xxh3_64_hexdigest(json.dumps(body, sort_keys=True).encode())}"
 
 

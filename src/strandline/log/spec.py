@@ -18,8 +18,16 @@ from strandline.errors import (
     SchemaError,
     StreamMismatchError,
 )
+from strandline.log.beginning import Beginning
 from strandline.log.column_types import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
-from strandline.log.operator_words import VERSIONED, differences, origin_text, rekey_advice, version_advice
+from strandline.log.operator_words import (
+    VERSIONED,
+    differences,
+    origin_text,
+    rekey_advice,
+    schema_difference,
+    version_advice,
+)
 from strandline.log.reason import ending
 from strandline.log.upstream import origins_of
 from strandline.times import TimeKind
@@ -33,7 +41,9 @@ SEVERAL_FORMAT = 4
 """That of the stream of an operator over several inputs: whoever knows of one only would look for it in vain."""
 REPLICAS_FORMAT = 5
 """That of the stream of an operator over replicas: others would take offsets of one for those of another."""
-_READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT, REPLICAS_FORMAT)
+SINCE_FORMAT = 6
+"""That of the stream of an operator that does not begin with all that its inputs hold: others would."""
+_READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT, REPLICAS_FORMAT, SINCE_FORMAT)
 KEY = "stream.json"
 RESTORE_KEY = "restore.json"
 """At a place where a stream is being restored; stream.json follows when all else is there."""
@@ -65,6 +75,8 @@ class StreamSpec:
     upstream: Mapping[str, Any] | None = None
     operator: Mapping[str, Any] | None = None
     """What computes this stream: window, aggregates, and the columns in which footprints keep their state."""
+    begins: Beginning | None = None
+    """Where its operator began in its inputs; None: with all that they held."""
     format: int = FORMAT
     added: int = 0
     """So many of the last columns came later, by commits: older blocks do not have them. stream.json has none."""
@@ -161,6 +173,8 @@ class StreamSpec:
         }
         if self.operator is not None:
             body["operator"] = self.operator
+        if self.begins is not None:
+            body["begins"] = self.begins.to_json()
         if self.added:  # on its way to a task
             body["added"] = self.added
         return json.dumps({**body, "checksum": _checksum(body)}, indent=2).encode() + b"\n"
@@ -206,6 +220,7 @@ class StreamSpec:
                 created_us=body["created_us"],
                 upstream=body["upstream"],
                 operator=body.get("operator"),
+                begins=Beginning.from_json(body["begins"]) if "begins" in body else None,
                 format=version,
                 added=body.get("added", 0),
             )
@@ -252,7 +267,7 @@ class StreamSpec:
         theirs = {f["name"]: type_name(f["type"]) for f in fields_of(asked.schema)}
         if list(ours.items()) != list(theirs.items()):
             raise SchemaError(
-                f"the DataFrame's schema differs from the stream's: {_difference(ours, theirs)}",
+                f"the DataFrame's schema differs from the stream's: {schema_difference(ours, theirs)}",
                 where=where,
                 todo="select and cast the columns to the stream's schema, or write to a new stream"
                 + self._way_on(asked),
@@ -381,19 +396,3 @@ def _nullable(kind: Any) -> Any:
         key, value = _nullable(kind["keyType"]), _nullable(kind["valueType"])
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     return kind
-
-
-def _difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-    found: list[str] = []
-    found += [f"{name!r} is missing" for name in ours if name not in theirs]
-    found += [f"{name!r} is not in the stream" for name in theirs if name not in ours]
-    found += [
-        f"{name!r} is {theirs[name]}, in the stream {ours[name]}"
-        for name in ours
-        if name in theirs and ours[name] != theirs[name]
-    ]
-    return "; ".join(found) or f"the order is {_names(theirs)}, in the stream {_names(ours)}"
-
-
-def _names(columns: Mapping[str, str] | Sequence[str]) -> str:
-    return ", ".join(columns)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from strandline.errors import DroppedError
+from strandline.log.beginning import since_text
 from strandline.log.column_types import fields_of, type_name
 from strandline.log.consumer_registry import Consumer, consumers
 from strandline.log.entries import Entries, Histogram, PartitionSummary
@@ -73,6 +74,8 @@ class OperatorSummary:
     """What is done to the tuples before, in words."""
     aggregates: Mapping[str, str]
     input: str
+    since: str
+    """Where it began in its inputs: "earliest", "latest", a time, or offsets by partition."""
     mode: str
     """How a recovery goes: eventual (footprints), instant (whole checkpoints), partial (the same without a replay), or
     none."""
@@ -214,13 +217,14 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
     last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
     kinds = ("g_open", "g_check")
     inputs = opened_inputs(log, open_input)
+    is_timestamp = any(isinstance(one, Log) and one.spec.time_is_timestamp for one in inputs)
     lags = input_lags(inputs, standings)
     if len(lags) == 1:  # results of windows that go by count have other times than their input
-        is_timestamp = isinstance(inputs[0], Log) and inputs[0].spec.time_is_timestamp
         waits = waits_for_results(lags[0], is_timestamp=is_timestamp)
     else:
         waits = waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp)
     return OperatorSummary(
+        since=since_text(log.spec.begins, is_timestamp=is_timestamp),
         window=operator.get("window", {}),
         windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
         shape="; ".join(filter(None, [shapes_text(operator.get("shapes", ())), shape_text(operator.get("shape", ()))])),

@@ -16,7 +16,8 @@ import pyarrow as pa
 from strandline.clock import Clock
 from strandline.errors import StrandlineError
 from strandline.failpoint import failpoint
-from strandline.log.appends import appends_after
+from strandline.log.appends import appends_after, before_append_at
+from strandline.log.beginning import Beginning, firsts_of
 from strandline.log.block import Block
 from strandline.log.block_sequence import BlockSequence
 from strandline.log.column_types import KIND, OFFSET
@@ -52,10 +53,15 @@ class Taken:
     """The largest time in the input."""
 
 
-def next_commits(input_: Log, output: LogState, tuples_max: int) -> Taken | None:
+def next_commits(input_: Log, output: LogState, tuples_max: int, begins: Beginning | None = None) -> Taken | None:
     """The next commits to take in, so many that about `tuples_max` tuples come together; None if there are none."""
-    done = output.standings[0].commit if output.standings else -1
-    before = tuple(s.input for s in output.standings) or input_.state.starts[: input_.spec.partitions]
+    before = tuple(s.input for s in output.standings) or firsts_of(
+        begins, input_.state.starts[: input_.spec.partitions]
+    )
+    if output.standings:
+        done = output.standings[0].commit
+    else:
+        done = -1 if begins is None else before_append_at(input_, before)
     taken: Taken | None = None
     for m in appends_after(input_, done):
         found = Taken(m.seq, m.checksum, m.ends[: input_.spec.partitions], m.boundaries, m.finished, m.time_max)
@@ -72,7 +78,8 @@ def steps_of(
     """One step a partition."""
     state, tuples_max = output.state, element.tuples_max
     name = attempt or uuid.uuid4().hex
-    stands = [s.input for s in state.standings] or input_.state.starts[: input_.spec.partitions]
+    firsts = firsts_of(element.begins, input_.state.starts[: input_.spec.partitions])
+    stands = [s.input for s in state.standings] or firsts
     waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
     # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
     timed = element.definition.has_times
@@ -82,8 +89,8 @@ def steps_of(
             before=state.standings[p] if state.standings else None,
             output_end=state.ends[p],
             output_boundary=state.boundaries[p],
-            input_start=input_.state.starts[p],
-            input_end=max(taken.ends[p], input_.state.starts[p]),
+            input_start=firsts[p],
+            input_end=max(taken.ends[p], input_.state.starts[p] if state.standings else firsts[p]),
             # In proportion to what waits, so that all get through together.
             tuples_max=max(1, -(-tuples_max * waiting[p] // max(1, sum(waiting)))),
             boundary=taken.boundaries[p] if timed else None,
@@ -219,7 +226,7 @@ def next_batch(element: Element, inputs: Sequence[Log], output: LogState) -> Nex
     """What to take in next; None if nothing is new."""
     if element.is_serialised:
         return next_slices(inputs, output, element)
-    taken = next_commits(inputs[0], output, element.tuples_max)
+    taken = next_commits(inputs[0], output, element.tuples_max, element.begins)
     return None if taken is None else WholeCommits(inputs[0], taken)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.checkpoint.policy import Policy
+from strandline.log.beginning import Beginning
 from strandline.log.storage.storage import Durability
 from strandline.operators.operator import Definition, OnError
 
@@ -23,6 +24,8 @@ class Element:
     durability: Durability = "fsync"
     replicas: frozenset[int] = frozenset()
     """The numbers of inputs that are several replicas: offsets mean nothing in another of them."""
+    begins: Beginning | None = None
+    """Where its output begins; None: with all that the inputs hold."""
 
     @property
     def is_serialised(self) -> bool:

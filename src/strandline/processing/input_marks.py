@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from strandline.errors import ConflictError
+from strandline.log.beginning import Beginning
 from strandline.log.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.log import Log
 from strandline.log.result_ordinals import first_kept_result, offset_of_result, results_between
@@ -33,24 +34,28 @@ def last_seen(log: Log) -> Seen:
     return Seen(-1, "")  # dropped, or there is none
 
 
-def fresh_marks(inputs: Sequence[Log], replicas: Set[int] = frozenset()) -> list[Marks]:
-    """Where an operator stands that has never worked: at what each input still has, per partition.
+def fresh_marks(
+    inputs: Sequence[Log], replicas: Set[int] = frozenset(), begins: Beginning | None = None
+) -> list[Marks]:
+    """Where an operator stands that has never worked: at what each input still has, or where it `begins`.
 
     `replicas` are the numbers of inputs that are several replicas, of which these are chosen.
     """
-    begin = Position(0, None)
-    return [
-        Marks(begin, begin, tuple(_fresh(log, p, is_replica=n in replicas) for n, log in enumerate(inputs)))
-        for p in range(inputs[0].spec.partitions)
-    ]
+    found = []
+    for p in range(inputs[0].spec.partitions):
+        begin = Position(0, None if begins is None else begins.time(p))
+        marks = (_fresh(log, p, begin.bound, is_replica=n in replicas) for n, log in enumerate(inputs))
+        found.append(Marks(begin, begin, tuple(marks)))
+    return found
 
 
-def _fresh(log: Log, partition: int, *, is_replica: bool) -> InputMark:
+def _fresh(log: Log, partition: int, bound: int | None, *, is_replica: bool) -> InputMark:
     start = log.state.starts[partition]
+    first = first_needed(log, partition, bound, start)
     if not is_replica:
-        return InputMark(start, start)
-    results = first_kept_result(log, partition) if start else 0
-    return InputMark(start, start, replica=ReplicaMark(log.spec.id, results, results))
+        return InputMark(first, first)
+    results = (first_kept_result(log, partition) if start else 0) + results_between(log, partition, start, first)
+    return InputMark(first, first, replica=ReplicaMark(log.spec.id, results, results))
 
 
 def in_logs(marks: Marks, inputs: Sequence[Log], partition: int, but: Set[int] = frozenset()) -> Marks:

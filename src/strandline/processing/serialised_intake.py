@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from strandline.log.beginning import Beginning
 from strandline.log.guesses import Guesses
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
@@ -19,12 +20,12 @@ from strandline.recovery.intake import Intake, Piece, StreamIntake, Stretch
 
 
 def intake_of(
-    definition: Definition, inputs: Sequence[Log], standings: Sequence[Standing]
+    definition: Definition, inputs: Sequence[Log], standings: Sequence[Standing], begins: Beginning | None = None
 ) -> StreamIntake | SerialisedIntake:
-    """The intake of an operator over these inputs that stands so, in whichever partition."""
+    """The intake of an operator over these inputs that stands so, in whichever partition, and began there."""
     if are_serialised(standings):
         return SerialisedIntake(definition, tuple(inputs))
-    return StreamIntake(definition, inputs[0])
+    return StreamIntake(definition, inputs[0], begins)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
 from strandline.log import loss_record
+from strandline.log.beginning import Beginning
 from strandline.log.block import Block
 from strandline.log.input_mark import Marks, Position
 from strandline.log.kinds import Kind
@@ -125,7 +126,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     recovered_s = stopwatch_s()
     first = operator.input_end
     output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
-    boundary, taken = _feed(operator, step, logs.inputs, output, edges)
+    boundary, taken = _feed(operator, step, _pieces(operator, step, logs.inputs, element.begins), output, edges)
     time = boundary if step.marks is None else edges.last.bound
     for columns in operator.aside.closed:
         output.add(Kind.CLOSED, columns)
@@ -190,11 +191,11 @@ def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) ->
 
 
 def _feed(
-    operator: Operator, step: Step, inputs: Sequence[Log], output: StepOutput, edges: Edges
+    operator: Operator, step: Step, pieces: Iterator[Piece], output: StepOutput, edges: Edges
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
     first, boundary, taken = operator.input_end, step.closed_until, 0
-    for piece in _pieces(operator, step, inputs):
+    for piece in pieces:
         for columns in operator.feed(piece.tables):
             output.add(Kind.RESULT, columns)
         operator.input_end = piece.end
@@ -213,13 +214,13 @@ def _feed(
     return boundary, taken
 
 
-def _pieces(operator: Operator, step: Step, inputs: Sequence[Log]) -> Iterator[Piece]:
+def _pieces(operator: Operator, step: Step, inputs: Sequence[Log], begins: Beginning | None) -> Iterator[Piece]:
     """What there is to take in, in pieces that are no larger than the step has to be."""
     definition, rows = operator.definition, min(operator.rows_at_once, max(step.tuples_max, ROWS_MIN))
     if step.marks is not None:
         return SerialisedIntake(definition, tuple(inputs)).ahead(step.partition, step.marks, step.until, rows)
     assert step.input_end is not None
-    one = StreamIntake(definition, inputs[0])
+    one = StreamIntake(definition, inputs[0], begins)
     return one.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)
 
 
@@ -294,7 +295,7 @@ def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[
     open_s = stopwatch_s() - began_s
     stand = Stand(step.partition, before, step.output_end, step.output_boundary)
     if before.replays:
-        intake: Intake = intake_of(definition, inputs, [before])
+        intake: Intake = intake_of(definition, inputs, [before], element.begins)
         if before.marks is not None:
             intake = EdgeKeeping(intake, edges)
         operator, done = recover(output, intake, definition, stand, element.on_error)

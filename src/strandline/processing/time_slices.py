@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from strandline.errors import StrandlineError
+from strandline.log.beginning import Beginning
 from strandline.log.input_mark import Marks
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
@@ -19,19 +20,23 @@ from strandline.units import END_OF_TIME
 
 
 def marks_of(
-    inputs: Sequence[Log], output: LogState, replicas: Set[int] = frozenset(), but: Set[int] = frozenset()
+    inputs: Sequence[Log],
+    output: LogState,
+    replicas: Set[int] = frozenset(),
+    but: Set[int] = frozenset(),
+    begins: Beginning | None = None,
 ) -> list[Marks]:
     """Where the operator stands in its inputs, per partition; those with the numbers `replicas` are one of several.
 
-    Of these, those `but` cannot be read: marks are as they are noted.
+    Of these, those `but` cannot be read: marks are as they are noted. A new output `begins` there.
     """
     found = [in_logs(s.marks, inputs, p, but) for p, s in enumerate(output.standings) if s.marks is not None]
-    return found or fresh_marks(inputs, replicas)
+    return found or fresh_marks(inputs, replicas, begins)
 
 
 def next_slices(inputs: Sequence[Log], output: LogState, element: Element) -> TimeSlices | None:
     """The next tuples to take in, about as many as the element's `tuples_max`; None if nothing is new."""
-    marks = marks_of(inputs, output, element.replicas)
+    marks = marks_of(inputs, output, element.replicas, begins=element.begins)
     bounds = next_bounds(inputs, marks, element.tuples_max)
     if all(bound is None for bound in bounds):
         return None

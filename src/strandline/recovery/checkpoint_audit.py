@@ -40,7 +40,8 @@ def audit(log: Log, intake_of: IntakeOf) -> CheckpointAudit:
     """Rebuilds the eventual checkpoint of every partition and, where inputs can be read, replays what came since."""
     inputs = _inputs_of(log)
     definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
-    intake = intake_of(definition, inputs, log.state.standings) if inputs and definition.can_compute else None
+    can_replay = inputs and definition.can_compute
+    intake = intake_of(definition, inputs, log.state.standings, log.spec.begins) if can_replay else None
     windows, replayed = 0, 0
     problems: list[Problem] = []
     for partition, standing in enumerate(log.state.standings):

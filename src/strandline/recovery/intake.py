@@ -14,7 +14,9 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from strandline.log.beginning import Beginning
 from strandline.log.block import Block
 from strandline.log.input_mark import InputMark, Position
 from strandline.log.kinds import only_results
@@ -99,8 +101,9 @@ class Intake(Protocol):
         """Tuples that were taken in before, about `rows` at a time; raises if they are not there any more."""
 
 
-IntakeOf = Callable[[Definition, Sequence[Log], Sequence[Standing]], Intake]
-"""Makes the intake of an operator over these inputs, of which some standing says whether they are serialised."""
+IntakeOf = Callable[[Definition, Sequence[Log], Sequence[Standing], Beginning | None], Intake]
+"""Makes the intake of an operator over these inputs, of which some standing says whether they are serialised, and which
+begins there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,8 @@ class StreamIntake:
 
     definition: Definition
     log: Log
+    begins: Beginning | None = None
+    """Where the operator began: what came later with a time before that is left out, too."""
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
         """Tuples that were taken in before."""
@@ -116,18 +121,34 @@ class StreamIntake:
 
     def ahead(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
         """The tuples [first, end); behind them, nothing before the boundary follows."""
-        return pieces(self.log, self.definition, partition, first, end, boundary, rows)
+        since = None if self.begins is None else self.begins.time(partition)
+        return pieces(self.log, self.definition, partition, first, end, boundary, rows, since)
 
 
 def pieces(
-    log: Log, definition: Definition, partition: int, first: int, end: int, boundary: int | None, rows: int
+    log: Log,
+    definition: Definition,
+    partition: int,
+    first: int,
+    end: int,
+    boundary: int | None,
+    rows: int,
+    since: int | None = None,
 ) -> Iterator[Piece]:
-    """The input tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows."""
+    """The input tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows.
+
+    Tuples with a time before `since` are left out.
+    """
     if first >= end:
         return
     is_timed = definition.has_times and boundary is not None
-    later = _Later(listed(log, partition, first, end)) if is_timed else None
-    for table in log.read(partition, first, end, list(definition.reads[0])):
+    blocks = listed(log, partition, first, end) if is_timed or since is not None else []
+    later = _Later(blocks) if is_timed else None
+    columns = list(definition.reads[0])
+    if since is not None and all(block.time_min >= since for block in blocks):
+        since = None
+    read = columns if since is None or log.spec.time in columns else [*columns, log.spec.time]
+    for table in log.read(partition, first, end, read):
         behind = first + table.num_rows
         least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
         many = piece_rows(table.num_rows, table.nbytes, rows)
@@ -137,8 +158,14 @@ def pieces(
             known = boundary
             if least is not None and boundary is not None and first + until < end:
                 known = min(boundary, int(least[until]))
-            yield Piece((only_results(part),), first + until, known)
+            results = only_results(part) if since is None else _not_before(only_results(part), log.spec.time, since)
+            yield Piece((results if read is columns else results.drop_columns(log.spec.time),), first + until, known)
         first = behind
+
+
+def _not_before(table: pa.Table, time: str, since: int) -> pa.Table:
+    """The tuples with a time that is not before this one."""
+    return table.filter(pc.greater_equal(table.column(time).cast(pa.int64()), since))
 
 
 def piece_rows(tuples: int, nbytes: float, rows: int) -> int:

@@ -16,6 +16,7 @@ from strandline.errors import (
     TruncatedError,
 )
 from strandline.failpoint import failpoint
+from strandline.log.beginning import Beginning
 from strandline.log.input_mark import InputMark, Marks, Position
 from strandline.log.log import Log
 from strandline.log.loss import Loss
@@ -221,7 +222,9 @@ def _older_checkpoint(
             rotten += _rotten(another)
     is_all_there = output.kept == 0 and stand.standing.losses is None
     is_whole = is_all_there and (definition.replays_versions or version_in(definition.revised) == 1)
-    return _Checkpoint(definition.fresh("set_aside"), _beginning(stand.standing)) if is_whole else None
+    if not is_whole:
+        return None
+    return _Checkpoint(definition.fresh("set_aside"), beginning(stand.standing, output.spec.begins, partition))
 
 
 def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:
@@ -230,10 +233,15 @@ def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:
         yield problem.offsets
 
 
-def _beginning(standing: Standing) -> Standing:
-    """Where the operator stood before its first batch, if its inputs still hold all that they ever had."""
-    begin = Position(0, None)
-    marks = standing.marks and Marks(begin, begin, tuple(InputMark(0, 0) for _ in standing.marks.inputs))
+def beginning(standing: Standing, begins: Beginning | None, partition: int) -> Standing:
+    """Where the operator stood before its first batch, if its inputs still hold all that they had from there on."""
+    if standing.marks is None:
+        first = 0 if begins is None else begins.first(partition)
+        return Standing(input=first, commit=-1, open=0, oldest=first, extent=0, replay=0)
+    begin = Position(0, None if begins is None else begins.time(partition))
+    numbers = range(len(standing.marks.inputs))
+    firsts = [0 if begins is None else begins.first(partition, number) for number in numbers]
+    marks = Marks(begin, begin, tuple(InputMark(first, first) for first in firsts))
     return Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0, marks=marks)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from strandline.errors import OptionError, TruncatedError
-from strandline.log.input_mark import InputMark, Position
+from strandline.log.input_mark import Position
 from strandline.log.log import Log
 from strandline.log.standing import Standing
 from strandline.operators.operator import Definition, Operator
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.intake import Intake, IntakeOf, Stretch
-from strandline.recovery.recover import Stand, recover, repeat
+from strandline.recovery.recover import Stand, beginning, recover, repeat
 from strandline.recovery.stream_definition import definition_of, require_inputs
 from strandline.recovery.without_replay import last_empty
 
@@ -33,7 +33,7 @@ def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.
     """
     require_inputs(log, inputs)
     definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
-    intake = intake_of(definition, inputs, log.state.standings)
+    intake = intake_of(definition, inputs, log.state.standings, log.spec.begins)
     operators = []
     for p, standing in enumerate(log.state.standings):
         if standing.lets_go:
@@ -46,13 +46,14 @@ def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.
 
 def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, standing: Standing) -> Operator:
     """Without a checkpoint: everything since the operator last had no window open, taken in again."""
-    empty = last_empty(standing)
+    begins = beginning(standing, log.spec.begins, partition)
+    empty = last_empty(standing, begins.input)
     boundary = log.state.boundaries[partition] if standing.marks is None else standing.stands.bound
-    begin = Position(empty if standing.marks is None else 0, None)
+    begin = Position(empty, None) if standing.marks is None else begins.stands
     operator = definition.fresh("set_aside")
     operator.input_end = empty
     operator.begin()
-    needs = () if standing.marks is None else tuple(InputMark(0, 0) for _ in standing.marks.inputs)
+    needs = () if begins.marks is None else begins.marks.inputs
     try:
         repeat(operator, intake, Stretch(partition, empty, begin, standing.stands, boundary, needs))
     except TruncatedError as gone:

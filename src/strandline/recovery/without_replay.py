@@ -27,7 +27,7 @@ from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
 from strandline.operators.operator import TAKEN_IN, Definition, OnError, Operator, Saved
 from strandline.recovery.eventual_checkpoint import part_of
-from strandline.recovery.recover import Recovery, Stand
+from strandline.recovery.recover import Recovery, Stand, beginning
 
 
 def recover_without_replay(
@@ -42,7 +42,7 @@ def recover_without_replay(
         operator = salvage.loaded(operator)
     failpoint("during-recovery")
     operator.input_end = standing.input
-    first = standing.oldest if standing.is_whole else last_empty(standing)
+    first = standing.oldest if standing.is_whole else last_empty(standing, _begin(output, stand))
     has_gap = bool(salvage.missing) or (standing.input > first if standing.is_whole else standing.open > 0)
     incomplete = _pass_time(operator, stand, has_gap=has_gap)
     aside = dict(operator.aside.tables)
@@ -63,10 +63,14 @@ def recover_without_replay(
     return operator, done
 
 
-def last_empty(standing: Standing) -> int:
+def last_empty(standing: Standing, begin: int) -> int:
     """An offset of the input at which no window was open: where a failure took them all, or the beginning."""
     last = standing.recovered
-    return int(last["at_input"]) if last is not None and not last["extent"] and not last["replayed"] else 0
+    return int(last["at_input"]) if last is not None and not last["extent"] and not last["replayed"] else begin
+
+
+def _begin(output: Log, stand: Stand) -> int:
+    return beginning(stand.standing, output.spec.begins, stand.partition).input
 
 
 def _pass_time(operator: Operator, stand: Stand, *, has_gap: bool) -> pa.Table | None:

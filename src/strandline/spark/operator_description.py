@@ -12,11 +12,13 @@ from strandline.log.storage.storage import Durability
 from strandline.operators.operator import Definition, OnError
 from strandline.processing.element import TUPLES_MAX, Element
 from strandline.processing.serialisable import require_time
+from strandline.processing.since import SinceOption, since_of
 from strandline.recovery.stream_definition import continued, output_spec
 from strandline.spark.housekeeping import checked_choice
 from strandline.spark.place import Place
 from strandline.spark.processing_element import Input, ProcessingElement, QueryOptions, ReplicatedInput
 from strandline.spark.query import Query
+from strandline.spark.time_zone import session_zone
 from strandline.spark.trigger import Trigger, plain_trigger
 from strandline.units import Duration, duration_us
 
@@ -111,6 +113,7 @@ class OperatorDescription(Generic[D]):
         spark: SparkSession,
         path: str,
         *,
+        since: SinceOption = None,
         trigger: Trigger = None,
         name: str | None = None,
         max_tuples_per_batch: int | None = None,
@@ -124,7 +127,11 @@ class OperatorDescription(Generic[D]):
     ) -> Query:
         """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
 
-        Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine. `trigger` is an interval
+        Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine.
+        `since` says where a new output begins: at a time, exactly (`since="2026-11-16 14:00"`, on the clock of the
+        session's time zone), with what is "latest", or at offsets of its input, such as `offsets()` returns. By default
+        it begins with the "earliest" tuple that the inputs still hold. A stream keeps where it began: a start that says
+        another `since` is refused, one that says none goes on. `trigger` is an interval
         ("200 ms"), "available-now", or None for as fast as it goes; PySpark's dict(availableNow=True) does as well.
         `max_tuples_per_batch` bounds how much input one batch takes in when there is much to catch up with.
         `compaction="off"` leaves small blocks as they are.
@@ -154,8 +161,10 @@ class OperatorDescription(Generic[D]):
         )
         tuples_max = max_tuples_per_batch or TUPLES_MAX
         element = Element(definition, self._policy, on_error, tuples_max, durability, self._replicas)
+        inputs = [input_.input_spec for input_ in self._inputs]
+        begins = since_of(since, inputs, session_zone(spark), is_serialised=element.is_serialised)
         spec = output_spec(definition, self._inputs[0].input_spec, kept)
-        return ProcessingElement(element, self._inputs, place, spec, query).start(spark)
+        return ProcessingElement(element, self._inputs, place, spec, query, begins).start(spark)
 
 
 def _require_replay(policy: Policy) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from strandline.errors import NoAccessError, StorageError, StrandlineError
 from strandline.log import consumer_registry, index
+from strandline.log.beginning import firsts_of
 from strandline.log.block import Block
 from strandline.log.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
 from strandline.log.listing import listed
@@ -102,12 +103,12 @@ class OperatorInputs:
         shown = [{n: v for n, v in asdict(lag).items() if n != "problem"} for lag in found]
         return {"inputs": shown, **({"waits_for": waits} if waits else {})}
 
-    def needs(self, number: int, standings: Sequence[Standing]) -> list[int]:
-        """What one of the inputs has to keep, per partition."""
-        log = self.logs[number]
+    def needs(self, number: int, output: Log) -> list[int]:
+        """What one of the inputs has to keep for the operator of an output, per partition."""
+        log, standings = self.logs[number], output.state.standings
         starts = log.state.starts[: log.spec.partitions]
         if not standings:
-            return list(starts)
+            return list(firsts_of(output.spec.begins, starts, number))
         marks = [s.marks for s in standings if s.marks is not None]
         oldest = needs(marks, number) if marks else [s.oldest for s in standings]
         return [max(first, start) for first, start in zip(oldest, starts, strict=True)]
@@ -136,7 +137,7 @@ class OperatorInputs:
         if output.state.finished:
             consumer_registry.unregister(log, name)
         else:
-            needed = self.needs(number, output.state.standings)
+            needed = self.needs(number, output)
             consumer_registry.register(log, name, needed, writes=writes, label=label)
 
     def _warn(self, log: Log, place: Place, refused: NoAccessError) -> None:
@@ -159,7 +160,7 @@ class OperatorInputs:
             return next_batch(element, self.logs, ours) is not None
         (log,) = self.logs
         now, partitions = log.state, log.spec.partitions
-        taken = tuple(s.input for s in ours.standings) or now.starts[:partitions]
+        taken = tuple(s.input for s in ours.standings) or firsts_of(element.begins, now.starts[:partitions])
         if now.ends[:partitions] != taken:
             return False
         if now.finished != ours.finished:

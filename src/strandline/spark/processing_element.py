@@ -23,6 +23,7 @@ from strandline.errors import (
     StreamError,
     StreamNotFoundError,
 )
+from strandline.log.beginning import Since
 from strandline.log.log import Log
 from strandline.log.spec import REPLICAS_FORMAT, StreamSpec
 from strandline.log.standing import Standing
@@ -31,6 +32,7 @@ from strandline.operators.shape import Shape
 from strandline.processing.batch import require_same_inputs
 from strandline.processing.element import Element
 from strandline.processing.kernel_warm_up import Kernels
+from strandline.processing.since import begun, require_same_beginning
 from strandline.spark.available_job import AvailableJob
 from strandline.spark.housekeeping import Housekeeping
 from strandline.spark.kernel_shipping import KernelShipping
@@ -139,13 +141,21 @@ class ProcessingElement:
     """An operator, its inputs, its output and how its query runs; `start` sets it going."""
 
     def __init__(
-        self, element: Element, inputs: Sequence[Input], place: Place, spec: StreamSpec, query: QueryOptions
+        self,
+        element: Element,
+        inputs: Sequence[Input],
+        place: Place,
+        spec: StreamSpec,
+        query: QueryOptions,
+        since: Since | None = None,
     ) -> None:
         self.place = place
         self.query = query
         self._element = element
         self._inputs = tuple(inputs)
         self._spec = spec
+        self._since = since
+        """Where a new output begins; None: with all that the inputs hold, and one that exists where it did."""
 
     def start(self, spark: SparkSession) -> Query:
         """Starts the query, or joins one that persists its input; the output stream is created if there is none."""
@@ -243,7 +253,11 @@ class ProcessingElement:
         """Raises if there is a stream already and it is not this operator's over these inputs."""
         self._require_another_place()
         with contextlib.suppress(StreamNotFoundError):
-            self.place.open().spec.require_same(self._spec_over(input_ids), self.place.url)
+            self._require_same(self.place.open().spec, self._spec_over(input_ids))
+
+    def _require_same(self, found: StreamSpec, asked: StreamSpec) -> None:
+        found.require_same(asked, self.place.url)
+        require_same_beginning(self._since, found, self._inputs[0].input_spec, self.place.url)
 
     def _require_another_place(self) -> None:
         if any(self.place.url == place.url for input_ in self._inputs for place in _places_of(input_)):
@@ -276,7 +290,8 @@ class ProcessingElement:
         places = [input_.input_place.within(self._answer_s) for input_ in self._inputs]
         for number, member in members.items():
             places[number] = member.places[member.input.current or 0]
-        output = Log.create(self.place.storage(), self._spec_over([log.spec.id for log in logs]))
+        output = self._output(logs)
+        element = replace(self._element, begins=output.spec.begins)
         promise = self._promise()
         if promise is None:
             require_same_inputs(logs, output.state, unopened)
@@ -296,7 +311,7 @@ class ProcessingElement:
         alone = OperatorInputs(places, logs, bears_failures=bears)
         job = kind(
             spark.sparkContext,
-            self._element,
+            element,
             ReplicaInputs(places, logs, members, output, bears_failures=bears) if members else alone,
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
@@ -307,6 +322,16 @@ class ProcessingElement:
             job.promises(promise, unopened - members.keys())  # replicas are looked for by who chooses
         job.register()
         return job
+
+    def _output(self, logs: Sequence[Log]) -> Log:
+        """The output stream; one that is made now keeps for good where it begins in these inputs."""
+        storage, spec = self.place.storage(), self._spec_over([log.spec.id for log in logs])
+        try:
+            found = Log.open(storage)
+        except StreamNotFoundError:
+            found = Log.create(storage, begun(spec, self._since, logs, self._element))
+        self._require_same(found.spec, spec)
+        return found
 
     def _promise(self) -> Promise | None:
         """Its promise, if there is anybody to keep it: a query that takes in what is there and ends waits for none."""

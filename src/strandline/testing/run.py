@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from strandline.processing import batch as batches_
 from strandline.processing import step
 from strandline.processing.element import TUPLES_MAX, Element
 from strandline.processing.live_operators import LIVE
+from strandline.processing.since import SinceOption, begun, since_of
 from strandline.processing.state_cache import StateCache
 from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
@@ -40,10 +42,11 @@ class Run(MemoryStream):
         clock: HandClock,
         on_error: OnError,
         tuples_max: int,
+        since: SinceOption = None,
     ) -> None:
         self._sources = tuple(sources)
         self.clock = clock
-        self._element = Element(operator.definition, operator.policy, on_error, tuples_max)
+        element = Element(operator.definition, operator.policy, on_error, tuples_max)
         self._steps = 0
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
         """Where the state lies between two steps; goes with this object."""
@@ -51,7 +54,11 @@ class Run(MemoryStream):
         """How often the state of a partition was recovered."""
         spec = output_spec(operator.definition, sources[0].input_spec)
         upstream = upstream_of([Origin(s.input_spec.id, s.input_place.url) for s in sources])
-        super().__init__(Log.create(MemoryStorage(clock), replace(spec, upstream=upstream), clock))
+        inputs = [source.input_spec for source in sources]
+        asked = since_of(since, inputs, dt.UTC, is_serialised=element.is_serialised)
+        spec = begun(replace(spec, upstream=upstream), asked, self._inputs, element)
+        self._element = replace(element, begins=spec.begins)
+        super().__init__(Log.create(MemoryStorage(clock), spec, clock))
 
     def step(self) -> pa.Table:
         """Takes in all that the source has, and returns the results that came of it.
@@ -121,13 +128,20 @@ class Run(MemoryStream):
 
 
 def run(
-    operator: OperatorDescription[Any], *, on_error: OnError = "stop", max_tuples_per_batch: int | None = None
+    operator: OperatorDescription[Any],
+    *,
+    since: SinceOption = None,
+    on_error: OnError = "stop",
+    max_tuples_per_batch: int | None = None,
 ) -> Run:
-    """The operator, ready for `step`; it has to stand on streams of `sl.testing`. Options are those of `start`."""
+    """The operator, ready for `step`; it has to stand on streams of `sl.testing`. Options are those of `start`.
+
+    Times without a zone are UTC.
+    """
     sources = [source for source in operator.inputs if isinstance(source, Feed | Run)]
     if len(sources) < len(operator.inputs):
         raise OptionError(
             "this operator does not stand on a stream of sl.testing",
             todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
         )
-    return Run(operator, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX)
+    return Run(operator, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX, since)
