@@ -8,12 +8,20 @@ take first, so it is not enough to make it: it must turn out to be ours.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from strandline.errors import UnsafeFolderError
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def is_plain_name(text: object) -> bool:
+    """Returns whether a value out of a file is one short name: as a part of a path it leads to no other folder."""
+    return isinstance(text, str) and _PLAIN_NAME.fullmatch(text) is not None
 
 
 def private_folder(path: Path, mode: int = 0o700) -> Path:

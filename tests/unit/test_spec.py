@@ -172,3 +172,13 @@ def test_every_flipped_bit_of_stream_json_is_noticed() -> None:
         except StrandlineError:
             continue
         assert found == item_spec(), "only white space may change without a word"
+
+
+@pytest.mark.parametrize(
+    "name", ["../elsewhere", "a/b", "/etc", ".", "..", ".hidden", "", "a\0b", "a\n", "a b", "a" * 101, 7, None, ["a"]]
+)
+def test_an_id_that_is_no_plain_name_is_refused(name: Any) -> None:
+    with pytest.raises(CorruptManifestError, match="the id of a stream") as refused:
+        StreamSpec.from_json(spec(id=name).to_json(), "here/stream.json")
+    assert refused.value.where == "here/stream.json"
+    assert refused.value.todo

@@ -134,6 +134,17 @@ def test_nothing_is_found_before_anything_was_left(tmp_path: Path) -> None:
     assert StateCache(tmp_path / "nowhere").open("a0") is None
 
 
+@pytest.mark.parametrize("way", ["../elsewhere/a0", "x/../../elsewhere/a0"])
+def test_the_name_of_an_attempt_leads_to_no_other_folder(tmp_path: Path, way: str) -> None:
+    (tmp_path / "here" / "x").mkdir(parents=True)
+    elsewhere = Chain(tmp_path / "elsewhere", COUNT)
+    elsewhere.step("a0")
+    here = StateCache(tmp_path / "here")
+    assert here.open(way) is None
+    assert here.open_over(way, here) is None
+    elsewhere.check()
+
+
 def test_what_was_opened_can_be_changed_without_changing_it_for_others(chain: Chain) -> None:
     chain.step("a0")
     chain.check()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from strandline.errors import UnsafeFolderError
+from strandline.errors import CorruptManifestError, UnsafeFolderError
 from strandline.processing import state_folders
-from strandline.processing.state_folders import FOLDER_VARIABLE, default_folder
+from strandline.processing.state_folders import FOLDER_VARIABLE, default_folder, fork_folder
 
 STREAM = str(uuid.UUID(int=1))
 OTHER = str(uuid.UUID(int=2))
@@ -71,6 +71,19 @@ def test_where_nothing_can_be_kept_the_folder_is_one_that_cannot_be(
     monkeypatch.setattr(tempfile, "tempdir", f"{os.devnull}/nowhere")
     with pytest.raises(OSError, match="directory"):
         default_folder(STREAM, 3).mkdir()
+
+
+@pytest.mark.parametrize("stream", ["../elsewhere", "elsewhere/..", "..", ".", "", f"{STREAM}/..", "\0"])
+def test_no_id_of_a_stream_leads_out_of_the_folder(given: Path, tmp_path: Path, stream: str) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    given.mkdir(mode=0o755)
+    (given / STREAM).mkdir(mode=0o755)
+    for folder in (default_folder, fork_folder):
+        with pytest.raises(CorruptManifestError, match="the id of a stream"):
+            folder(stream, 3)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (given, given.parent / "elsewhere")} == {0o755}
+    assert [path.name for path in given.iterdir()] == [STREAM]
+    assert not list((given / STREAM).iterdir())
 
 
 # ---------------------------------------------------------------------- streams that are gone

@@ -29,6 +29,7 @@ from strandline.log.operator_words import (
     version_advice,
 )
 from strandline.log.reason import ending
+from strandline.log.stream_id import checked_id
 from strandline.log.upstream import origins_of
 from strandline.times import TimeKind
 from strandline.wording import exact_duration
@@ -209,7 +210,7 @@ class StreamSpec:
             )
         try:
             return cls(
-                id=body["id"],
+                id=checked_id(body["id"], where),
                 schema=body["schema"],
                 key=tuple(body["key"]),
                 time=body["time"],

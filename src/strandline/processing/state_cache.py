@@ -24,7 +24,7 @@ from pathlib import Path
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.operators.operator import StateImage
-from strandline.private_folder import private_folder
+from strandline.private_folder import is_plain_name, private_folder
 from strandline.processing import state_file
 from strandline.processing.live_operators import LIVE, LiveOperator
 from strandline.processing.state_file import Arrays
@@ -62,7 +62,7 @@ class StateCache:
         Whoever works on it holds that other state: `base` is to be closed.
         """
         try:
-            meta, changes = state_file.read_changes(self._folder / f"{attempt}.delta")
+            meta, changes = state_file.read_changes(self._file(attempt, "delta"))
             arrays = base.open(meta["parent"])
             if arrays is None:
                 return None
@@ -95,9 +95,9 @@ class StateCache:
         try:
             private_folder(self._folder)  # somebody may have cleaned up
             if whole or state.changed is None or not parent:
-                size = state_file.write_whole(self._folder / f"{attempt}.whole", attempt, state.arrays)
+                size = state_file.write_whole(self._file(attempt, "whole"), attempt, state.arrays)
             else:
-                size = state_file.write_changes(self._folder / f"{attempt}.delta", attempt, parent, state)
+                size = state_file.write_changes(self._file(attempt, "delta"), attempt, parent, state)
         except OSError:
             return 0
         finally:
@@ -120,6 +120,12 @@ class StateCache:
             os.close(self._lock)
             self._lock = None
 
+    def _file(self, attempt: str, ending: str) -> Path:
+        """Returns the path of what an attempt left; raises ValueError if its name, out of a manifest, is no name."""
+        if not is_plain_name(attempt):
+            raise ValueError(f"{attempt!r} cannot be the name of an attempt")
+        return self._folder / f"{attempt}.{ending}"
+
     # ------------------------------------------------------------------ the base file
 
     def _tag(self) -> str | None:
@@ -131,14 +137,14 @@ class StateCache:
 
     def _redo(self, attempt: str) -> bool:
         try:
-            os.replace(self._folder / f"{attempt}.whole", self._base)
+            os.replace(self._file(attempt, "whole"), self._base)
         except FileNotFoundError:
             return self._redo_changes(attempt)
         self._sweep()
         return True
 
     def _redo_changes(self, attempt: str) -> bool:
-        changes = self._folder / f"{attempt}.delta"
+        changes = self._file(attempt, "delta")
         try:
             meta, arrays = state_file.read_changes(changes)
         except FileNotFoundError:

@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 
 from strandline.clock import SYSTEM_CLOCK
+from strandline.log.stream_id import checked_id
 from strandline.private_folder import private_folder, temporary_folder
 from strandline.processing import state_file
 from strandline.processing.state_cache import BASE
@@ -28,7 +29,10 @@ _FILE = re.compile(rf"{BASE}|holder|.*\.(whole|delta|tmp)")
 
 
 def default_folder(stream: str, partition: int) -> Path:
-    """Where the state of a partition lies on this machine; raises UnsafeFolderError if somebody else made it."""
+    """Returns where the state of a partition lies on this machine.
+
+    Raises UnsafeFolderError if another user made the folder, CorruptManifestError if the id of the stream is no name.
+    """
     return _folder(stream, f"p{partition:05d}")
 
 
@@ -38,7 +42,8 @@ def fork_folder(stream: str, partition: int) -> Path:
 
 
 def _folder(stream: str, name: str) -> Path:
-    folder = _root() / stream / name
+    root = _root()
+    folder = root / checked_id(stream, f"the local state of a stream, in {root}") / name
     with contextlib.suppress(OSError):  # a disk that cannot be written costs recoveries, not batches
         private_folder(folder.parent)
         if not folder.exists():
