@@ -2,9 +2,10 @@
 
 A standing names the newest. So a loss counts from the commit on that has the first results after it. A record of an
 attempt that was not accepted, or whose losses a newer one repeats, is a file that nothing leads to, and is collected.
-Blocks may be compacted and truncated, commits dropped: all other records stay, for they tell what is in no block. A full record is continued in a new file, so that neither a standing
-nor the writing of one more loss grows with history. If a record is gone or rotten, the next loss begins a new file that
-names it: the operator goes on, and the hole shows until the file is restored.
+Blocks may be compacted and truncated, commits dropped: all other records stay, for they tell what is in no block. A
+full record is continued in a new file, so that neither a standing nor the writing of one more loss grows with history.
+If a record is gone or rotten, the next loss begins a new file that names it: the operator goes on, and the hole shows
+until the file is restored.
 
     losses/<attempt>.json   {"before": "losses/<attempt>.json" or null, "losses": [oldest, ..., newest]}
 """
