@@ -161,6 +161,35 @@ def test_a_rotten_block_costs_the_windows_in_it_and_is_on_record(monkeypatch: py
     assert [(row["k"], row["window_start"]) for row in behind] == [(1, 4), (3, 2)], "what the other block has is used"
 
 
+def test_a_window_whose_result_is_in_a_rotten_block_does_not_come_back() -> None:
+    case = Case()
+    case.go_on(SELDOM, 1, 1, 1, 2)
+    before = case.output.state.ends[0]
+    case.go_on(SELDOM, 1)
+    (block,) = case.output.blocks(0, before)
+    as_written = case.output.storage.read(block.file)
+    rot(case.output, before)
+    case.crash()
+    case.go_on(SELDOM, 1, 1, 1, 1, 2, 2, 2, 2)
+    assert case.losses() == [skipped(5, 5, windows=1, reason="footprints rotten"), skipped(4, 5, windows=0)]
+    case.output.storage.put(block.file, as_written)
+    assert case.firsts() == [(1, 0), (1, 5), (2, 9)], "which of the two had closed, only the rotten block could tell"
+
+
+def test_time_closes_again_what_closed_in_a_rotten_block() -> None:
+    case = Case("sliding time")
+    case.go_on(SELDOM, *range(1, 9))
+    before = case.output.state.ends[0]
+    case.go_on(SELDOM, *[1] * 12)
+    assert case.output.state.ends[0] > before
+    windows = case.output.state.standings[0].open
+    rot(case.output, before)
+    case.crash()
+    case.go_on(SELDOM, 1)
+    assert windows > 0
+    assert [loss["reason"] for loss in case.losses()] == ["skipped"], "open windows are as they were saved"
+
+
 def test_records_outlive_blocks_and_commits() -> None:
     case = Case()
     for _ in range(5):

@@ -177,6 +177,10 @@ class Definition(Protocol):
         """Whether windows that no footprint holds are got back by the replay; else every open window has one."""
 
     @property
+    def closes_early(self) -> bool:
+        """Whether tuples close windows, so that only results and closings tell which are over; else time tells it."""
+
+    @property
     def replays_versions(self) -> bool:
         """Whether tuples that an earlier version of the operator has taken in may be replayed by this one."""
 

@@ -3,9 +3,10 @@
 The operator starts from its last whole checkpoint, or from nothing, and goes on where it stood. What it took in between
 is in the results that were published, and in no window that is still open. Nothing has to be guessed of it: the
 standing says from where to where the gap reaches, and the output since the checkpoint says which windows have closed.
-Those are let go of, so no window has two results. What is due by the time that has passed, as far as the state with
-the gap knows (a session whose later tuples are lost), comes out, and is set aside as incomplete: the boundary of the
-results has gone past it, and nobody shall take it for more than it is.
+Those are let go of, so no window has two results. Where a block that cannot be read has results, and tuples close
+windows, any window saved before it may have closed: all of these are let go of. What is due by the time that has
+passed, as far as the state with the gap knows (a session whose later tuples are lost), comes out, and is set aside as
+incomplete: the boundary of the results has gone past it, and nobody shall take it for more than it is.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def _losses(
 ) -> Iterator[Loss]:
     standing, marks = stand.standing, stand.standing.marks
     gone = max(0, standing.open - operator.open_windows)
-    commit, rotten = output.state.seq, salvage.missing
-    if rotten:
+    commit, rotten = output.state.seq, min(salvage.missing, gone)
+    if salvage.missing:
         yield Loss(stand.partition, standing.input, standing.input, rotten, 0, 0, commit, "footprints rotten")
     if standing.input == first:
         return
@@ -146,6 +147,8 @@ class _Salvage:
                 table = part_of(self.output, block, (first, end), columns)
             except (CorruptBlockError, KeyMissingError):
                 self._is_torn = True
+                if self.definition.closes_early and any(block.rows.get(kind) for kind in ("result", "closed")):
+                    return  # any window that was saved before may have closed here
                 continue
             closed = is_closed(table)
             footprints = table.filter(is_footprint(table))

@@ -61,6 +61,7 @@ class AggregateDefinition:
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
     lives_in_process: ClassVar[bool] = False
+    result_time: ClassVar[str] = END
     window: Window
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
@@ -180,9 +181,8 @@ class AggregateDefinition:
         return replace(self, window=window, shape=AS_IS, more_times=(), before=UNSHAPED), [types]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Compiled kernels stay behind: whoever gets the plan has its own.
         own = (self.window, self.key, self.time, self.accumulators, self.shape, self.more_times, self.before)
-        return AggregateDefinition, own
+        return AggregateDefinition, own  # without compiled kernels, which every process has of its own
 
     # ------------------------------------------------------------------ columns
 
@@ -224,9 +224,9 @@ class AggregateDefinition:
         return self.window.has_times
 
     @property
-    def result_time(self) -> str:
-        """The column that is the time of a result."""
-        return END
+    def closes_early(self) -> bool:
+        """Whether tuples end windows."""
+        return not self.has_times
 
     @property
     def hidden(self) -> frozenset[str]:

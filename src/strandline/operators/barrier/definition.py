@@ -54,6 +54,7 @@ class BarrierDefinition:
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
+    closes_early: ClassVar[bool] = True
     replays_versions: ClassVar[bool] = True
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True

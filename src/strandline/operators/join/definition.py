@@ -51,6 +51,7 @@ class JoinDefinition:
     hidden: ClassVar[frozenset[str]] = frozenset()
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
+    closes_early: ClassVar[bool] = False
     replays_versions: ClassVar[bool] = True
     can_compute: ClassVar[bool] = True
     lives_in_process: ClassVar[bool] = False

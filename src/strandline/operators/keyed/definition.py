@@ -47,6 +47,7 @@ class KeyedDefinition:
     kind: ClassVar[str] = "keyed"
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = False
+    closes_early: ClassVar[bool] = True
     replays_versions: ClassVar[bool] = False
     lives_in_process: ClassVar[bool] = False
     result_time: ClassVar[str] = RESULT_TIME

@@ -53,6 +53,7 @@ class PartitionWideDefinition:
     kind: ClassVar[str] = "partition_wide"
     needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = False
+    closes_early: ClassVar[bool] = False
     replays_versions: ClassVar[bool] = False
     lives_in_process: ClassVar[bool] = True
     has_times: ClassVar[bool] = True
