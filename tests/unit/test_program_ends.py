@@ -68,6 +68,29 @@ inner()
     ]
 
 
+def test_a_session_that_cannot_start_says_so_without_a_traceback():
+    code, _, lines = output(run("sl.session()", JAVA_HOME="/nonsense"))
+    assert code == 1
+    assert [line.partition(": ")[2] for line in lines] == [
+        "StrandlineError: Spark does not start: JAVA_HOME is /nonsense, where there is no bin/java",
+        "set JAVA_HOME to the folder of a Java 17 or newer, or unset it",
+    ]
+
+
+def test_ctrl_c_while_a_session_starts_is_one_line():
+    program = """
+from strandline.spark import session
+def interrupted(*_):
+    raise KeyboardInterrupt
+session._require_java, session._started = lambda: None, interrupted
+sl.session()
+"""
+    code, _, lines = output(run(program))
+    assert code == -signal.SIGINT
+    line = QUERY.count(chr(10)) + 6
+    assert lines == [f"<string>, line {line}: interrupted while sl.session() was starting Spark"]
+
+
 @pytest.mark.parametrize(
     ("program", "environment"),
     [

@@ -30,7 +30,7 @@ def install() -> None:
 def _tell(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
     if isinstance(problem, KeyboardInterrupt):
         if not running.any_left():  # else the exit hook says what becomes of them
-            print(f"{_place(trace)}interrupted", file=sys.stderr)
+            print(f"{_place(trace)}{str(problem) or 'interrupted'}", file=sys.stderr)
         return
     found = problem if isinstance(problem, StrandlineError) else _within(problem)
     if found is None:

@@ -63,6 +63,7 @@ def session(master: str | None = None, app_name: str = "strandline", **config: s
     asked = {name if "." in name else name.replace("_", "."): str(value) for name, value in config.items()}
     if SparkContext._active_spark_context is not None:
         return _as_it_is(master, asked)
+    last_words.install()
     _find_java()
     _require_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -70,7 +71,6 @@ def session(master: str | None = None, app_name: str = "strandline", **config: s
     try:
         spark = _started(app_name, {**_SETTINGS, **_shuffle_partitions(master), **asked, "spark.master": master})
         spark.sparkContext.setLogLevel(os.environ.get("STRANDLINE_SPARK_LOG_LEVEL", "ERROR"))
-        last_words.install()
         register(spark)
     except KeyboardInterrupt:
         # Of the place in py4j that was interrupted a user learns nothing: it is left out.
