@@ -27,7 +27,7 @@ from strandline.log.reason import INCOMPLETE
 from strandline.log.standing import Standing
 from strandline.operators.kernel_cache import TALLY
 from strandline.operators.operator import TAKEN_IN, Definition, OnError, Operator, Saved
-from strandline.recovery.eventual_checkpoint import part_of
+from strandline.recovery.eventual_checkpoint import load_into, part_of, require_taken_in
 from strandline.recovery.recover import Recovery, Stand, beginning
 
 
@@ -130,7 +130,7 @@ class _Salvage:
         """The operator with the windows that are left; a fresh one if it can make nothing of a part of them."""
         saved = self.stand.standing.saved
         try:
-            operator.load(self._newest_first())
+            load_into(operator, self.output, self.stand.partition, self._newest_first())
         except (CorruptionError, TruncatedError):
             self.missing = saved
             return self.definition.fresh("set_aside")
@@ -152,6 +152,7 @@ class _Salvage:
                 continue
             closed = is_closed(table)
             footprints = table.filter(is_footprint(table))
+            require_taken_in(footprints, standing)
             footprints = footprints.filter(pc.equal(footprints.column(TAKEN_IN), standing.oldest))
             self._rows += footprints.num_rows
             yield Saved(table.filter(closed), footprints)

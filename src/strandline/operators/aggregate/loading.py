@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.footprint_soundness import require_sound_windows
 from strandline.operators.aggregate.session_loading import fill_sessions, load_sessions, newest_of_sessions
 from strandline.operators.aggregate.tuples import closed_records, footprint_records
 from strandline.operators.kernel_arrays import Int64s
@@ -16,6 +17,7 @@ from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.footprint_loading import fill, load
 from strandline.operators.open_windows.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
 from strandline.operators.open_windows.window_state import WindowState
+from strandline.operators.open_windows.windows_of_a_key import require_few
 from strandline.operators.operator import OFFSET, Saved
 
 
@@ -24,12 +26,14 @@ def loaded(definition: AggregateDefinition, newest_first: Iterable[Saved]) -> Wi
     met = WindowState.empty(definition.width, BY_LIST if definition.is_session else BY_START, timed=False)
     for saved in newest_first:
         if saved.closed.num_rows:
-            records = closed_records(definition, saved.closed, held_bytes(met.arrays))
-            _load(met, definition, *records, is_closed=True)
+            records, batch = closed_records(definition, saved.closed, held_bytes(met.arrays))
+            _load(met, definition, records, batch, is_closed=True)
         if saved.footprints.num_rows:
             order = pc.sort_indices(saved.footprints, [(OFFSET, "descending")])
-            records = footprint_records(definition, saved.footprints.take(order), held_bytes(met.arrays))
-            _load(met, definition, *records, is_closed=False)
+            table = saved.footprints.take(order)
+            records, batch = footprint_records(definition, table, held_bytes(met.arrays))
+            require_sound_windows(definition, table, records)
+            _load(met, definition, records, batch, is_closed=False)
     return _ordered(met, definition)
 
 
@@ -52,6 +56,9 @@ def _ordered(met: WindowState, definition: AggregateDefinition) -> WindowState:
         records = records[newest == 1]
     records = records[records[:, OPENED] >= 0]
     records = records[np.argsort(records[:, POS], kind="stable")]
+    if not definition.window.has_times:
+        fits_word = definition.key_codec.fits_word
+        require_few(records, definition.window.overlap, fits_word=fits_word, held=met.arrays.bytes)
     room = int(len(records) * 1.25)
     state = WindowState.empty(
         definition.width, definition.layout, timed=definition.window.has_times, room=max(room, 256)

@@ -26,6 +26,8 @@ DENSE_WORDS = 1 + REGISTERS // 8
 COARSE = 45
 """By how many bits the values of a percentile are cut first, when there are too many: 128 buckets from 1 to 2."""
 BUCKETS_MAX = 2048
+BITS_MAX = 53
+"""They are never cut by more: so few bits are left of each that there are no more buckets than there may be."""
 FNV_OFFSETS = (0xCBF29CE484222325, 0x84222325CBF29CE4)
 FNV_PRIMES = (0x100000001B3, 0x9E3779B97F4A7C15)
 MIX = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
@@ -34,6 +36,7 @@ _OFFSET_1, _OFFSET_2 = (np.uint64(x) for x in FNV_OFFSETS)
 _PRIME_1, _PRIME_2 = (np.uint64(x) for x in FNV_PRIMES)
 _MIX_1, _MIX_2 = (np.uint64(x) for x in MIX)
 _33, _1, _0 = np.uint64(33), np.uint64(1), np.uint64(0)
+_KEY_MIN, _KEY_MAX = np.int64(-(1 << 63)), np.int64((1 << 63) - 1)
 _INDEX_SHIFT, _RANK_BITS = np.uint64(64 - INDEX_BITS), 64 - INDEX_BITS
 
 
@@ -222,6 +225,43 @@ def fold_counts(bound, old_sketches, elements, folded):
             out[cursor + 1 : cursor + 1 + end] = one[:end]
             cursor += 1 + end
         ends[group] = cursor
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def first_unsound(bound, key_words, has_counts, words, starts, rows):
+    """Returns the number of the first sketch that no values can have made, -1 if there is none.
+
+    The sketches are of windows with so many rows. All that the other loops rely on is checked: what the first word
+    says, the length, the order of elements, counts, by how many bits values are cut, and the registers.
+    """
+    stride = 2 if has_counts else key_words
+    for i in range(len(starts) - 1):
+        first, end = starts[i], starts[i + 1]
+        if end == first:
+            continue
+        head = words[first]
+        if not has_counts and head == DENSE:
+            if end - first != DENSE_WORDS:
+                return i
+            for at in range(first + 1, end):
+                for b in range(8):
+                    if (words[at] >> (8 * b)) & 255 > _RANK_BITS + 1:
+                        return i
+            continue
+        if head != EXACT and not (has_counts and COARSE <= head <= BITS_MAX):
+            return i
+        many = (end - first - 1) // stride
+        if many == 0 or many * stride != end - first - 1 or many > (bound if head == EXACT else BUCKETS_MAX):
+            return i
+        left = rows[i]
+        for at in range(first + 1, end, stride):
+            if at > first + 1 and compare(words, at - stride, words, at, key_words) >= 0:
+                return i
+            count = words[at + 1] if has_counts else 1
+            if count < 1 or count > left or (head > 0 and not _KEY_MIN >> head <= words[at] <= _KEY_MAX >> head):
+                return i
+            left -= count
+    return -1
 
 
 @njit(cache=True, nogil=True, _nrt=False)

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from strandline.operators.aggregate import sketch_kernels as kernels
 from strandline.operators.aggregate.aggregates import Accumulator, Read
-from strandline.operators.kernel_arrays import Bytes, Float64s, Int64s
+from strandline.operators.arrow_words import bytes_of
+from strandline.operators.kernel_arrays import Bytes, Float64s, Int64s, sealed
 
 _WORDS_AT_ONCE = 1 << 22
 """Words of sketches that are worked on together: bounds what that needs beside the state."""
@@ -89,6 +90,21 @@ def folded(
         ends.append(found + ends[-1][-1])
         first = last
     return np.concatenate(parts) if parts else np.empty(0, np.int64), np.concatenate(ends)
+
+
+def first_unsound(a: Accumulator, column: pa.ChunkedArray, rows: Int64s) -> int:
+    """Returns the number of the first of these sketches, as footprints have them, that no values can have made.
+
+    -1 if there is none. `rows` says how many tuples each window has.
+    """
+    starts, data, _ = bytes_of(column, "binary")
+    is_whole = np.diff(starts) % 8 == 0
+    if not is_whole.all():
+        return int(np.argmin(is_whole))
+    words = sealed(data[starts[0] : starts[-1]].copy().view(np.int64))
+    options, places = dict(a.aggregate.options), sealed((starts - starts[0]) // 8)
+    has_counts = a.function == "percentile"
+    return int(kernels.first_unsound(options["exact_up_to"], key_words(a), has_counts, words, places, sealed(rows)))
 
 
 # ---------------------------------------------------------------------- results

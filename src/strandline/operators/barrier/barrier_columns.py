@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 
 from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, in_order, portions, stacked
-from strandline.operators.arrow_words import whole
+from strandline.operators.arrow_words import validity, whole
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import TIME, BarrierDefinition
 from strandline.operators.barrier.matching import BYTES_END, Incoming
 from strandline.operators.barrier.waiting_state import WaitingState
 from strandline.operators.kernel_arrays import Int64s, sealed
 from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.unsound_footprint import require_sound, require_values
 
 
 def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table]) -> Incoming:
@@ -135,6 +136,18 @@ def closed_of(
     return [columns[f.name] if f.name in columns else nothing[f.type] for f in definition.output_schema]
 
 
+def _require_sound(definition: BarrierDefinition, footprints: pa.Table, written: Int64s) -> None:
+    """Raises UnsoundFootprintError if a footprint is not of one tuple, or of one that was not taken in yet."""
+    require_values(footprints, [TAKEN_IN])
+    ats = np.stack([pc.fill_null(footprints.column(name), -1).to_numpy() for name in definition.at_columns])
+    require_sound((ats >= 0).sum(axis=0) == 1, "the footprint is not of one tuple", written)
+    is_taken = ats.max(axis=0) < footprints.column(TAKEN_IN).to_numpy()
+    require_sound(is_taken, "the tuple was not taken in yet", written)
+    for i, one in enumerate(definition.inputs):
+        time = footprints.column(definition.payload_names(i)[definition.takes[i].index(one.time)])
+        require_sound((ats[i] < 0) | (validity(time) == 1), "the tuple has no time", written)
+
+
 def loaded_tuples(
     definition: BarrierDefinition, footprints: pa.Table, consumed: Consumed
 ) -> tuple[list[pa.Table], Int64s]:
@@ -144,6 +157,7 @@ def loaded_tuples(
     """
     tables, places, offsets = [], [], []
     written = footprints.column(OFFSET).to_numpy()
+    _require_sound(definition, footprints, written)
     for i, name in enumerate(definition.at_columns):
         at = pc.fill_null(footprints.column(name), -1).to_numpy()
         place, newest = np.unique(at, return_index=True)

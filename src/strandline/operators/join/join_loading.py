@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.arrow_rows import in_order, portions, rows_of, sizes_at
-from strandline.operators.arrow_words import words_of
+from strandline.operators.arrow_words import validity, words_of
 from strandline.operators.join.definition import ORDINAL_COLUMN, SIDE_COLUMN, JoinDefinition
 from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.tuple_record import HEAD, SAVED, TAIL
-from strandline.operators.operator import OFFSET, Saved
+from strandline.operators.operator import OFFSET, TAKEN_IN, Saved
+from strandline.operators.unsound_footprint import require_sound, require_values
 
 if TYPE_CHECKING:
     from strandline.operators.join.join_operator import JoinOperator
@@ -32,6 +33,7 @@ def load(join: JoinOperator, newest_first: Iterable[Saved]) -> None:
     newest = newest_footprints(newest_first)
     if newest is None:
         return
+    _require_sound(join.definition, newest)
     places = newest.select([SIDE_COLUMN, ORDINAL_COLUMN, OFFSET])
     sides = [places.filter(pc.equal(places.column(SIDE_COLUMN), side)) for side in SIDES]
     sizes = sizes_at(rows_of(newest), np.arange(len(newest)))
@@ -47,6 +49,23 @@ def load(join: JoinOperator, newest_first: Iterable[Saved]) -> None:
             join.loaded[side] = int(ordinals[-1])
         found.append((numbers, positions[np.searchsorted(ordinals, ring.read(numbers)[0])]))
     join.groups.set_loaded(found, join.definition.group)
+
+
+def _require_sound(definition: JoinDefinition, newest: pa.Table) -> None:
+    """Raises UnsoundFootprintError if a footprint is of no side, of no tuple, or of one that was not taken in yet."""
+    require_values(newest, [SIDE_COLUMN, ORDINAL_COLUMN, TAKEN_IN])
+    sides, ordinals, taken_in, at = (
+        newest.column(name).to_numpy() for name in (SIDE_COLUMN, ORDINAL_COLUMN, TAKEN_IN, OFFSET)
+    )
+    require_sound(np.isin(sides, SIDES), "the tuple is of no side", at)
+    require_sound((ordinals >= 0) & (ordinals < taken_in), "the tuple was not taken in yet", at)
+    for side in SIDES:
+        column = newest.column(definition.names[side][_time_place(definition, side)])
+        require_sound((sides != side) | (validity(column) == 1), "the tuple has no time", at)
+
+
+def _time_place(definition: JoinDefinition, side: int) -> int:
+    return [column for column, _ in definition.columns[side]].index(definition.times[side])
 
 
 def newest_footprints(newest_first: Iterable[Saved]) -> pa.Table | None:

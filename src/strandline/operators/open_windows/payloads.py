@@ -69,7 +69,8 @@ class Payloads:
         self._chunks = [_Chunk(*row) for row in rows]
         self._room_in_table = CHUNKS_MAX if table is None else len(table)
         self._read: dict[int, Rows] = {}
-        if self._arena.shape[1:] != (ROW_BYTES,) or any(c.at + c.size > len(self._arena) for c in self._chunks):
+        is_inside = all(c.rows > 0 and 0 <= c.at <= len(self._arena) - c.size for c in self._chunks)
+        if self._arena.shape[1:] != (ROW_BYTES,) or not is_inside:
             raise ValueError("payloads out of bounds")
         self.begin()
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from strandline.operators.arrow_words import arrow_type
-from strandline.operators.operator import TAKEN_IN, Saved
+from strandline.operators.operator import OFFSET, TAKEN_IN, Saved
 from strandline.operators.partition_wide.definition import (
     BYTES,
     CHECKSUM,
@@ -20,7 +20,8 @@ from strandline.operators.partition_wide.definition import (
     VERSION,
     PartitionWideDefinition,
 )
-from strandline.operators.partition_wide.state_values import State, StateRow, require_whole
+from strandline.operators.partition_wide.state_values import State, StateRow, first_unsound, require_whole
+from strandline.operators.unsound_footprint import UnsoundFootprintError, require_values
 
 _ARRAY_BYTES_MAX = 1 << 30
 """An Arrow array of bytes holds no more than twice that."""
@@ -75,15 +76,22 @@ def _bytes(rows: State) -> pa.Array | pa.ChunkedArray:
 
 
 def loaded(definition: PartitionWideDefinition, newest_first: Iterable[Saved]) -> SavedState | None:
-    """The state that these footprints hold; None if there are none. Raises CorruptManifestError if some are missing."""
+    """Returns the state that these footprints hold; None if there are none.
+
+    Raises CorruptManifestError if some are missing, UnsoundFootprintError if they hold what cannot be a state.
+    """
     tables = [saved.footprints for saved in newest_first if saved.footprints.num_rows]
     if not tables:
         return None
     table = pa.concat_tables(tables[::-1])
+    require_values(table, [TAKEN_IN, VERSION, ROW, ROWS, CHECKSUM, BYTES, definition.result_time])
     numbers, many, sums = (table.column(name).to_pylist() for name in (ROW, ROWS, CHECKSUM))
     values = zip(*(table.column(name).to_pylist() for name in (NAME, TYPE, BYTES)), strict=True)
     found = [(n, s, StateRow(*row)) for n, s, row in zip(numbers, sums, values, strict=True)]
     taken_in, version = int(table.column(TAKEN_IN)[0].as_py()), int(table.column(VERSION)[0].as_py())
     state = require_whole(found, many[0], f"{definition.of.name}, the state at input offset {taken_in}")
+    unsound = first_unsound(state)
+    if unsound is not None:
+        raise UnsoundFootprintError(f"{unsound!r} is no value", table.column(OFFSET)[0].as_py())
     latest = int(table.column(definition.result_time).cast(pa.int64())[0].as_py())
     return SavedState(state, taken_in, version, latest)

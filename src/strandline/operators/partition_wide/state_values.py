@@ -11,6 +11,7 @@ A value is its bytes, in pieces of bounded size, beside a word about its type in
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from strandline.errors import CorruptManifestError, InputError
 CELL_BYTES_MAX = 1 << 20
 """A row has so many bytes of a value at most."""
 _PLAIN_DTYPES = "biufcmMSU"
+_PLAIN_TYPES = ("boolean", "integer", "double", "string", "bytes")
+_DIMENSIONS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,28 @@ def decoded(state: State) -> dict[str, Any]:
             pieces.setdefault(row.name, []).append(row.data)
             kinds[row.name] = row.kind
     return {name: _value(json.loads(kinds[name]), b"".join(found)) for name, found in pieces.items()}
+
+
+def first_unsound(state: State) -> str | None:
+    """Returns the name of the first value that `decoded` could not make of its bytes; None if there is none.
+
+    The bytes are of a file: what NumPy and Arrow would believe is checked here, large arrays without a copy.
+    """
+    pieces: dict[str, list[bytes]] = {}
+    kinds: dict[str, set[str]] = {}
+    for row in state:
+        if (row.name is None or row.kind is None) and len(state) > 1:
+            return str(row.name)
+        if row.name is not None and row.kind is not None:
+            pieces.setdefault(row.name, []).append(row.data)
+            kinds.setdefault(row.name, set()).add(row.kind)
+    for name, found in pieces.items():
+        try:
+            (kind,) = kinds[name]
+            _require_sound(json.loads(kind), found)
+        except (ValueError, TypeError, KeyError, IndexError, struct.error, pa.ArrowException, OSError, RecursionError):
+            return name
+    return None
 
 
 def require_whole(found: Sequence[tuple[int, int, StateRow]], rows: int, where: str) -> State:
@@ -156,6 +181,23 @@ def _type(value: Any) -> str:
 # ---------------------------------------------------------------------- and back
 
 
+def _require_sound(kind: Any, pieces: Sequence[bytes]) -> None:
+    """Raises any of several errors if these bytes are no such value."""
+    if kind in (*_PLAIN_TYPES, {"arrow": "array"}, {"arrow": "chunked"}):
+        _value(kind, b"".join(pieces))
+        return
+    if "number" in kind:
+        kind = {"numpy": kind["number"], "shape": [], "order": "C"}
+    dtype, shape = np.dtype(kind["numpy"]), kind["shape"]
+    is_shape = len(shape) <= _DIMENSIONS_MAX and all(type(n) is int and n >= 0 for n in shape)
+    if dtype.kind not in _PLAIN_DTYPES or not is_shape or kind["order"] not in ("C", "F"):
+        raise ValueError(kind)
+    if sum(map(len, pieces)) != math.prod(shape) * dtype.itemsize:
+        raise ValueError(kind)
+    if dtype.kind == "b" and any(np.frombuffer(piece, np.uint8).max(initial=0) > 1 for piece in pieces):
+        raise ValueError("NumPy counts on truth values that are 0 or 1")
+
+
 def _value(kind: Any, data: bytes) -> Any:
     if isinstance(kind, Mapping):
         return _array(kind, data)
@@ -170,7 +212,9 @@ def _value(kind: Any, data: bytes) -> Any:
 
 def _array(kind: Mapping[str, Any], data: bytes) -> Any:
     if "arrow" in kind:
-        column = pa.ipc.open_stream(data).read_all().column(0)
+        table = pa.ipc.open_stream(data).read_all()
+        table.validate(full=True)  # Arrow believes what a stream says of places in its bytes
+        (column,) = table.columns
         return column if kind["arrow"] == "chunked" else _one(column)
     if "number" in kind:
         return np.frombuffer(data, kind["number"])[0]
