@@ -37,10 +37,12 @@ SECOND_US = 1_000_000
 class Case:
     """Two inputs with a tuple every unit of time; windows have ten. A tick is a second, the bound three of them."""
 
-    def __init__(self, folder: Path, promise: Promise | None = None, definition: Definition = PLAN) -> None:
+    def __init__(
+        self, folder: Path, promise: Promise | None = None, definition: Definition = PLAN, partitions: int = 1
+    ) -> None:
         self._folder = folder
         self.definition = definition
-        self.streams = UnionStreams(definition, 2, lambda p: StateCache(folder / f"stable{p}"))
+        self.streams = UnionStreams(definition, 2, lambda p: StateCache(folder / f"stable{p}"), partitions)
         self.promise = promise or Promise(3 * SECOND_US)
         self.watch = Watch.fresh(2)
         self.tuples_max = TUPLES_MAX
@@ -264,6 +266,24 @@ def test_a_stream_with_all_of_it_verifies(case: Case) -> None:
     case.feed(1, 15, 45)
     case.tick()
     assert not verify(case.streams.output).problems
+
+
+def test_a_program_without_a_bound_undoes_the_guesses_of_every_partition_be_they_one(tmp_path: Path) -> None:
+    case = Case(tmp_path, partitions=4)
+    guesses = (1, 0, 2, 1)
+    row = {"k": 1, "s": "a", "v": 0, "x": 1.0}
+    rows = {p: [{**row, "t": 10 * n} for n in range(many)] for p, many in enumerate(guesses)}
+    case.streams.append(0, rows)
+    quiet.pass_time(case.streams.inputs[0], 20, "run")
+    for _ in range(4):
+        case.tick()
+    assert tuple(fork.tuples for fork in case.outage.forks) == guesses
+    end_outage(case.streams.output)
+    log = case.streams.output
+    for p, many in enumerate(guesses):
+        kinds = [row["_kind"] for table in changes(log, p, columns=[]) for row in table.to_pylist()]
+        assert kinds == ["tentative"] * many + ["undo"] * (many > 0)
+    assert not verify(log).problems
 
 
 def test_a_program_without_a_bound_undoes_what_is_tentative_before_it_goes_on(case: Case) -> None:

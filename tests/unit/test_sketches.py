@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -15,7 +17,7 @@ from strandline.errors import OptionError, SchemaError, StreamMismatchError
 from strandline.log.log import Log
 from strandline.operators.aggregate import aggregate_operator as operator_module
 from strandline.operators.aggregate import aggregates as agg
-from strandline.operators.aggregate import sketches
+from strandline.operators.aggregate import plain_sketches, sketches
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window, session_window
 from strandline.operators.open_windows import window_state
@@ -175,6 +177,55 @@ def test_what_sketches_leave_behind_is_dropped_within_a_step(monkeypatch: pytest
     operator.begin()
     list(operator.feed([rows_table([row(i) for i in range(2_000)])]))
     assert operator.state.arrays.header[BYTES_END] < 50_000, "200 pieces have left a sketch of four kilobytes each"
+
+
+PARTS = {
+    "exact": [1.0, 2.0],
+    "others, exact": [2.0, 3.5],
+    "in buckets": [1.0 + i / 7 for i in range(40)],
+    "in coarse buckets": [math.exp(i / 10) * sign for i in range(-2_000, 2_000, 3) for sign in (1, -1)],
+    "negative": [-1.0 - i / 9 for i in range(30)],
+    "none": [],
+}
+
+
+def folded_once(a: agg.Accumulator, *parts: bytes, added: Sequence[float] = ()) -> bytes:
+    """Returns one sketch of several, and of these values."""
+    starts = np.cumsum([0, *(len(part) // 8 for part in parts)])
+    elements = sketches.elements(a, np.array(added, np.float64).view(np.int64), 0, np.empty(0, np.uint8))
+    groups = np.zeros(len(parts), np.int64)
+    words = np.frombuffer(b"".join(parts), np.int64)
+    found, ends = sketches.folded(a, words, starts, groups, elements, np.zeros(len(added), np.int64), 1)
+    return found[: ends[-1]].tobytes()
+
+
+@pytest.mark.parametrize("aggregate", [agg.percentile("x", 0.5, exact_up_to=4), agg.count_distinct("x", exact_up_to=4)])
+def test_sketches_that_were_cut_by_other_bits_are_joined_to_that_of_all_values(aggregate: agg.Aggregate) -> None:
+    (a,) = plan(count_window(2), ["k"], one=aggregate).accumulators
+    alone = {name: folded_once(a, added=values) for name, values in PARTS.items()}
+    heads = [int.from_bytes(sketch[:8], "little") for sketch in alone.values() if sketch]
+    assert heads == ([0, 0, 45, 52, 45] if aggregate.function == "percentile" else [0, 0, 1, 1, 1])
+    for chosen in permutations(PARTS, 3):
+        *two, last = chosen
+        values = plain_sketches.Values(plain_sketches.element(a, x) for name in chosen for x in PARTS[name])
+        expected = plain_sketches.encoded(a, values)
+        assert folded_once(a, *(alone[name] for name in chosen)) == expected, chosen
+        assert folded_once(a, *(alone[name] for name in two), added=PARTS[last]) == expected, chosen
+
+
+@pytest.mark.parametrize("larger_first", [True, False])
+def test_sessions_that_become_one_have_the_sketch_of_all_their_values(larger_first: bool) -> None:
+    p = plan(session_window(5), ["k"], median=agg.percentile("x", 0.5, exact_up_to=3))
+    few, many = [1.0, 2.0], [1.0 + i / 7 for i in range(40)]
+    first, second = (many, few) if larger_first else (few, many)
+    operator = p.fresh()
+    operator.begin()
+    for rows in ([row(0, x, 0) for x in first], [row(0, x, 8) for x in second], [row(0, 0.25, 4)]):
+        list(operator.feed([rows_table(rows, operator.input_end)]))
+    assert operator.open_windows == 1
+    (a,) = p.accumulators
+    values = plain_sketches.Values(plain_sketches.element(a, x) for x in (*few, *many, 0.25))
+    assert operator.save(0, Limits()).opened[-1].to_pylist() == [plain_sketches.encoded(a, values)]
 
 
 def test_recoveries_and_cuts_change_nothing(tmp_path: Path) -> None:
