@@ -17,6 +17,7 @@ from tests.simulation import (
     availability_world,
     chain_world,
     lossy_world,
+    lost_file_world,
     operator_world,
     replica_input_world,
     replicas_world,
@@ -87,6 +88,7 @@ RIGHT = "results are those of a run without failures"
 ONCE = "every result is read once, whichever replicas fail"
 _ALL = (
     Simulation("log", "a log keeps what was published, whatever its processes and its disk do", run_log, 30),
+    Simulation("lost-file", "a log that has lost a file raises an error or shows the truth", lost_file_world.run, 30),
     Simulation("one", RIGHT, partial(run_operator, "one"), 8),
     Simulation("several", RIGHT, partial(run_operator, "several"), 8),
     Simulation("keyed", RIGHT, partial(run_operator, "keyed"), 4),

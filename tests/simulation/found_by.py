@@ -13,6 +13,7 @@ FOUND_BY: dict[str, int] = {
     "a fork stops a moment early": 21,
     "a fork that is made anew says all again": 61,
     "a fork writes into the stable state": 25,
+    "a lost commit is taken for the end": 4,
     "a lost disk goes unnoticed": 29,
     "a replay begins behind the place that it needs": 37,
     "a replay begins one tuple too late": 37,

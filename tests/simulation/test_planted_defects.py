@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from strandline.log.commits import Commits
 from strandline.log.loss import Loss
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
@@ -158,6 +159,15 @@ def test_a_planted_defect_is_found(name: str) -> None:
 def run_of(simulation: str) -> Callable[[int], None]:
     """Returns a function that runs a seed; whatever goes wrong is an `AssertionError`."""
     return lambda seed: run_seeds(SIMULATIONS[simulation], [seed])
+
+
+def test_a_log_that_takes_a_lost_commit_for_the_end_is_found() -> None:
+    name = "a lost commit is taken for the end"
+    require_found(name, lambda: mock.patch.object(Commits, "has_later", _no_later), run_of("lost-file"), range(FEW))
+
+
+def _no_later(_commits: Commits, _seq: int, **_options: bool) -> bool:
+    return False
 
 
 def _half_a_state(self: Running, state: dict[str, Any]) -> None:

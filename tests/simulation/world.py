@@ -7,7 +7,7 @@ from random import Random
 from unittest import mock
 
 from strandline.clock import ManualClock
-from strandline.log import cuts, index, manifest, milestone
+from strandline.log import commits, cuts, index, manifest, milestone
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
 from strandline.log.log import Log
@@ -40,7 +40,8 @@ def small_index(rng: Random) -> Iterator[None]:
         "LEAF_ENTRIES_MAX": rng.choice([1, 4, 1000]),
     }
     few = mock.patch.multiple(cuts, TUPLES_MAX=3, TUPLES_MAX_PER_PARTITION=0, _NUMBERS_MAX=40)
-    with mock.patch.multiple(index, **sizes), few, mock.patch.object(manifest, "decode", _decode):
+    near = mock.patch.object(commits, "PROBES", (1, 2))  # each is a turn, of which a run has some hundred
+    with mock.patch.multiple(index, **sizes), few, near, mock.patch.object(manifest, "decode", _decode):
         yield
 
 
@@ -51,10 +52,15 @@ _decode = lru_cache(maxsize=10_000)(manifest.decode)
 class World:
     """The disk, the clock, the processes."""
 
+    disk_type: type[Disk] = Disk
+    process_type: type[Process] = Process
+    always: tuple[str, ...] = ("writer", "reader")
+    others_min = 3
+
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
         self.clock = ManualClock(1_000_000)
-        self.disk = Disk(self.clock, Ledger(Batches(seed)))
+        self.disk = self.disk_type(self.clock, Ledger(Batches(seed)))
         self.faulty = FaultyStorage(self.disk, rng, clock=self.clock)
         self.is_long = rng.random() < 0.1
         self.baton = Baton(rng, LONG_TURNS if self.is_long else TURNS)
@@ -94,8 +100,8 @@ class World:
             "dropper": lambda: actors.drop_commits,
             "other dropper": lambda: actors.drop_commits,
         }
-        others = sorted(set(steps) - {"writer", "reader"})
-        chosen = ["writer", "reader", *self.rng.sample(others, self.rng.randint(3, len(others)))]
+        others = sorted(set(steps).difference(self.always))
+        chosen = [*self.always, *self.rng.sample(others, self.rng.randint(self.others_min, len(others)))]
         if self.is_long:  # and few: then somebody who is frozen misses much
             chosen = ["writer", "late zombie", "dropper"]
         self.baton.run({name: partial(self._live, steps[name]) for name in chosen})
@@ -111,7 +117,8 @@ class World:
             runner.boots = self.baton.boots
             storage = SharedStorage(self.faulty.other_process(self.plan), self.baton, runner)
             name = f"{runner.name.replace(' ', '-')}-{lives}"
-            process = Process(name, storage, self.disk, self.clock, self.rng, flips=self.plan.flip_on_read > 0)
+            flips = self.plan.flip_on_read > 0
+            process = self.process_type(name, storage, self.disk, self.clock, self.rng, flips=flips)
             with suppress(Crash):
                 process.live(step())
             if self.loses_power and self._power_is_lost_in is None and self.rng.random() < 0.3:

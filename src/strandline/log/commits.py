@@ -25,6 +25,10 @@ from strandline.log.storage.storage import Storage
 PROBES = tuple(1 << power for power in range(11))
 """How far behind a missing commit a later one is looked for. A listing would show it, too, but a stream of small
 batches keeps hundreds of thousands of commits. So a hole of n commits is found if n commits or more follow it."""
+LOCAL_PROBES = (*range(1, 65), *(step for step in PROBES if step > 64))
+"""The same on a file system, where a question costs microseconds: a hole of up to 64 is found if one commit follows."""
+POLLS = 64
+"""After so many polls without news it is asked whether the commit that is waited for is lost."""
 
 
 class Commits:
@@ -34,6 +38,8 @@ class Commits:
         self._storage = storage
         self._stream = stream
         self._newest: Milestone | None = None
+        self._polls = 0
+        self._probes = PROBES if storage.local_path(commit_key(0)) is None else LOCAL_PROBES
 
     @property
     def kept(self) -> int:
@@ -59,6 +65,15 @@ class Commits:
             low, high = (middle, high) if self._storage.exists(mark_key(middle)) else (low, middle)
         self.note(self._mark(low))
 
+    def _look_at_first(self) -> None:
+        """Notes the milestone for which commits were dropped, even if its mark, or one before it, is lost.
+
+        The file of the first commit says it since the first of them was dropped.
+        """
+        key = commit_key(0)
+        with contextlib.suppress(KeyMissingError, CorruptManifestError, KeyError):
+            self.note(read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}"))
+
     def _mark(self, number: int) -> Milestone:
         key = mark_key(number)
         # What a mark says is acted upon, so it must not be taken back by a power loss.
@@ -78,6 +93,10 @@ class Commits:
             self.require_kept(seq)
             raise
         self.require_kept(seq)
+        self._polls = 0 if found else self._polls + 1
+        if self._polls == POLLS:
+            self._polls = 0
+            self.has_later(seq)
         return found
 
     def some(self, seqs: Sequence[int]) -> list[Manifest]:
@@ -101,12 +120,14 @@ class Commits:
                 todo="this process stood still for very long: start it again, it goes on from what is published",
             )
 
-    def has_later(self, seq: int) -> bool:
-        """Returns whether there are commits from `seq` on; raises `CorruptManifestError` if `seq` is lost among them.
+    def has_later(self, seq: int, *, is_near: bool = False) -> bool:
+        """Returns whether there are commits after `seq`; raises `CorruptManifestError` if there are and `seq` is lost.
 
-        A commit is created after the one before it, so a later one that is there proves that `seq` was.
+        A commit is created after the one before it, so a later one that is there proves that `seq` was. If `is_near`,
+        only the next one is asked for: enough for one lost file, and cheap enough for every publication.
         """
-        later = next((seq + step for step in PROBES if self._storage.exists(commit_key(seq + step))), None)
+        probes = (1,) if is_near else self._probes
+        later = next((seq + step for step in probes if self._storage.exists(commit_key(seq + step))), None)
         if later is None:
             return False
         if not self._storage.exists(commit_key(seq)):
@@ -167,6 +188,7 @@ class Commits:
         return {milestone.file, *of_index, *(file["file"] for file in body["cuts"])}
 
     def _body(self) -> dict[str, Any] | None:
+        self._look_at_first()
         self.look()
         while (milestone := self._newest) is not None:
             try:

@@ -202,7 +202,7 @@ def _delete(log: Log, deletes_max: int | None) -> int:
     _mark(log, milestone)
     # The first commit's number stays taken: a Strandline that knows no milestones would take the stream for empty.
     mark = write_mark(milestone, log.spec.id)
-    if storage.read(commit_key(0)) != mark:
+    if not storage.exists(commit_key(0)) or storage.read(commit_key(0)) != mark:
         storage.put(commit_key(0), mark)
     gone = bisect.bisect_left(range(1, milestone.kept), True, key=lambda seq: storage.exists(commit_key(seq)))
     seqs = range(1, milestone.kept)[gone:][:deletes_max]

@@ -57,7 +57,7 @@ class Log:
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
         self._tail = Tail()
         self.state = self._told = self._snapshot.state
-        self._has_published = False
+        self._published: int | None = None  # the newest commit of this handle
 
     @property
     def spec(self) -> StreamSpec:
@@ -359,7 +359,7 @@ class Log:
     def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
         """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
         while True:
-            while not self._has_published and self.commits.has_later(self.state.seq + 1):
+            while self.commits.has_later(self.state.seq + 1, is_near=self._published == self.state.seq):
                 self.refresh()  # a lost commit would be taken for the next one, and filled
             state = self.state
             data = manifest.encode(replace(make(state, self.since(since)), before=state.tip))
@@ -375,7 +375,7 @@ class Log:
             # Was it the next number, or one that is free again since its commit was dropped?
             self.commits.require_kept(m.seq)
             self._apply(m, after)
-            self._has_published = True
+            self._published = m.seq
             if len(self._tail) >= index.FOLD_EVERY:
                 self.fold(at_least=index.FOLD_EVERY)
             return m
