@@ -5,7 +5,9 @@
 All of them count and average the same items by the same rule. The program dies by SIGKILL, and what its tasks had left
 on the machine is gone, too. Started again, the operator under `cec` gives what it would have given without the kill.
 The others do not: under `partial` the windows that were open lack what came since the last save, under `none` they are
-lost. Each says by how much. (With a folder as its argument, the example leaves its streams there.)
+lost. Each says by how much. A window of twenty items begins where the one before it ended. So one lost item shifts all
+later windows of its key, and more results differ than items were lost. (With a folder as its argument, the example
+leaves its streams there.)
 """
 
 import os
@@ -88,9 +90,12 @@ def main(folder: str) -> None:
         found = results(folder, name)
         losses = sl.stream(f"{folder}/{name}").losses().to_pylist()
         tuples, windows = (sum(loss[what] for loss in losses) for what in ("tuples", "windows"))
-        others = len(expected - set(found))
-        print(f"{name}: {len(found):,} results, {others:,} of those above missing or different")
+        others = expected - set(found)
+        print(f"{name}: {len(found):,} results, {len(others):,} of those above missing or different")
         print(f"    on record as lost: {tuples:,} tuples, {windows:,} windows")
+        if others:
+            keys = len({key for key, *_ in others})
+            print(f"    which shifts all later windows of their keys: {keys:,} keys, {len(others):,} windows")
         for loss in losses:
             print(f"    partition {loss['partition']}: input {loss['from']} to {loss['until']}, {loss['reason']}")
     spark.stop()

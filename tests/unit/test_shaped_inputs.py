@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -177,11 +178,13 @@ def test_three_streams_are_joined_by_two_joins_whose_sides_all_have_a_column_tim
     assert sent.results.column_names == ["id", "time", "left_time", "amount", "paid", "ordered", "right_time", "weight"]
 
 
-def test_the_example_of_three_streams_in_the_documentation_prints_what_it_says(
-    capsys: pytest.CaptureFixture[str],
+EXAMPLES = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "joins.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_the_examples_of_the_documentation_of_joins_print_what_they_say(
+    code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "joins.md").read_text()
-    code = text.partition("```python\n")[2].partition("```")[0]
     exec(compile(code, "docs/joins.md", "exec"), {})
     assert capsys.readouterr().out == code.rstrip().rpartition("# ")[2] + "\n"
 
