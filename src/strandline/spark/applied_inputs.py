@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from strandline.errors import OptionError
 from strandline.log.column_types import fields_of
 from strandline.operators.given_input import GivenInput
 from strandline.operators.input_shapes import InputShapes
 from strandline.spark.aggregation import require_columns
+from strandline.spark.optional_columns import with_nulls
 from strandline.spark.processing_element import Input, ReplicatedInput
 
 
 class AppliedInputs:
     """The inputs, and what the operator may know of them."""
 
-    def __init__(self, input_: Input, what: str, call: str) -> None:
-        """Raises OptionError for a shape between a union and `what`, which is applied by `call`."""
-        spec, self.members = input_.input_spec, input_.members
-        if len(self.members) > 1 and input_.shape:
+    def __init__(
+        self, input_: Input, what: str, call: str, optional: Sequence[str] = (), reads: Set[str] = frozenset()
+    ) -> None:
+        """Raises OptionError for a shape between a union and `what`, which is applied by `call`.
+
+        Of the columns that it `reads`, those that are `optional` are null in the streams of a union that lack them.
+        """
+        if len(input_.members) > 1 and input_.shape:
             raise OptionError(
                 f"where(…) or select(…) between a union and {what}",
                 todo=f"put it before: sl.union(a.where(…), b.where(…)).apply({call})",
             )
+        self.members = with_nulls(input_.members, optional, reads)
+        spec = self.members[0].input_spec if len(self.members) > 1 else input_.input_spec
         is_serialised = len(self.members) > 1 or isinstance(input_.bare, ReplicatedInput)
         lateness = 0 if is_serialised else spec.lateness  # tuples of several come in the order of their times
         columns = {f["name"]: f["type"] for f in fields_of(spec.schema)}

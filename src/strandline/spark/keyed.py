@@ -27,7 +27,9 @@ class Keyed(OperatorDescription[KeyedDefinition]):
 
 def applied(input_: Input, function: Any) -> Keyed:
     """The function over the keys of the input; raises OptionError or SchemaError if it cannot be."""
-    inputs = AppliedInputs(input_, "a keyed function", "f")
+    is_one = isinstance(function, KeyedFunction)
+    reads = function.main.use.columns["row"] if is_one else frozenset()
+    inputs = AppliedInputs(input_, "a keyed function", "f", function.optional if is_one else (), reads)
     given = inputs.given
     if len(inputs.members) > 1:
         if INPUT_NAME in given.columns and isinstance(function, KeyedFunction) and function.names(INPUT_NAME):

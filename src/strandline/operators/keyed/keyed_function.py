@@ -101,6 +101,9 @@ class KeyedFunction:
     version: int = 1
     expire_has_unit: bool = field(default=True, compare=False)
     """Whether `expire` was written with a unit of time; a plain number means one only over integer times."""
+    optional: tuple[str, ...] = field(default=(), compare=False)
+    """Columns that some streams of a union need not have: they are null there. What that makes of each stream is part
+    of the operator, see `InputShapes`."""
 
     @property
     def name(self) -> str:
@@ -133,6 +136,7 @@ def keyed(
     on_expire: Function | None = None,
     emit: int = 1,
     version: int = 1,
+    optional: str = "",
 ) -> Callable[[Function], KeyedFunction]:
     """Makes an operator of a function `f(state, row, out)`, which is compiled and called once a tuple.
 
@@ -140,8 +144,10 @@ def keyed(
     `sl.CLOSE` if the state of the key is to be forgotten, their sum, or 0; with `emit=2` it sets `out[0].…` and
     `out[1].…` and returns `2 * sl.EMIT`. With `expire` a key of which nothing comes for so long is closed, and
     `on_expire(state, out)` may return `sl.EMIT` then. A function that was changed is refused over a stream that the old
-    one has made, unless a later `version` says that the change is meant. Raises OptionError or SchemaError if the
-    function cannot be one; whether it compiles is known when it is applied to a stream, whose columns it reads.
+    one has made, unless a later `version` says that the change is meant. `optional="price, pieces"` names columns that
+    some streams of a union do not have: they are null in the tuples of those, `row.is_null("price")`.
+    Raises OptionError or SchemaError if the function cannot be one; whether it compiles is known when it is applied to
+    a stream, whose columns it reads.
     """
     names = _columns(state, "state"), _columns(output, "output")
     if not names[1]:
@@ -149,6 +155,7 @@ def keyed(
     for option, value, least, most in (("emit", emit, 1, EMIT_MAX), ("version", version, 1, 1 << 31)):
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             raise OptionError(f"keyed: {option}={value!r}", todo=f"use a number from {least} to {most}")
+    may_lack = _names(optional)
     reach = None if expire is None else duration_us(expire, "expire")
     if reach is not None and not 0 < reach <= EXPIRE_MAX:
         raise OptionError(f"keyed: expire={expire!r}", todo='use a duration like "1 hour"')
@@ -158,13 +165,23 @@ def keyed(
     def decorate(function: Function) -> KeyedFunction:
         main = UserFunction.of(function, PARAMETERS, "keyed")
         last = None if on_expire is None else UserFunction.of(on_expire, EXPIRY_PARAMETERS, "keyed: on_expire")
-        return KeyedFunction(main, *names, reach, last, emit, version, has_unit(expire))
+        return KeyedFunction(main, *names, reach, last, emit, version, has_unit(expire), may_lack)
 
     return decorate
 
 
 _TYPES_TODO = "use integers, floats, booleans, dates, timestamps, decimals of up to 18 digits, texts or binary"
 _COLUMNS_TODO = f'write it like "n long, mean double"; {_TYPES_TODO}'
+
+
+def _names(text: Any) -> tuple[str, ...]:
+    """The names of columns that a text lists."""
+    found = tuple(name.strip() for name in text.split(",")) if isinstance(text, str) and text.strip() else ()
+    if not isinstance(text, str) or not all(name.isidentifier() for name in found):
+        raise OptionError(
+            f"keyed: optional={text!r} does not name columns", todo='write their names: optional="price, pieces"'
+        )
+    return found
 
 
 def _columns(text: Any, option: str) -> Columns:
