@@ -65,7 +65,8 @@ def drop_commits(
 ) -> Dropped:
     """Makes a milestone if `every` commits were folded since the last one, and deletes commits that are not kept.
 
-    The newest `keep_commits` are kept, and what is younger than `keep_us`. Safe while writers and readers run.
+    The newest `keep_commits` are kept, and what is younger than `keep_us` by the clocks of its writers: after a clock
+    was set back, younger ones may go, which costs patience and not safety. Safe while writers and readers run.
     """
     log.reload()
     made: Milestone | None = None
