@@ -269,3 +269,25 @@ def test_sparks_log_is_a_private_file_and_old_ones_go(monkeypatch, tmp_path):
     assert spark_log.begin() is None
     monkeypatch.setenv("STRANDLINE_SPARK_LOG", str(tmp_path / "mine" / "spark.log"))
     assert spark_log.begin() == tmp_path / "mine" / "spark.log"
+
+
+def test_ctrl_c_while_the_jvm_starts_leaves_no_jvm_behind():
+    program = """
+import subprocess
+from strandline.spark import session
+import pyspark.java_gateway
+begun = []
+def launch(*_):
+    begun.append(pyspark.java_gateway.Popen([sys.executable, "-c", "import time; time.sleep(600)"]))
+    raise KeyboardInterrupt
+pyspark.java_gateway.launch_gateway = launch
+session._require_java = lambda: None
+try:
+    sl.session()
+except KeyboardInterrupt as interrupt:
+    print(interrupt, begun[0].wait())
+assert pyspark.java_gateway.Popen is subprocess.Popen
+"""
+    code, out, lines = output(run(program))
+    assert (code, lines) == (0, [])
+    assert out == [f"interrupted while sl.session() was starting Spark {-signal.SIGKILL}"]

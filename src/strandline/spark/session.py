@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,8 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
             try:
                 context: Any = SparkContext
                 launch: Any = launch_gateway
-                context._ensure_initialized(gateway=launch(conf, {"stderr": file}))
+                with _no_jvm_left_over():
+                    context._ensure_initialized(gateway=launch(conf, {"stderr": file}))
             except Exception as problem:
                 raise StrandlineError(
                     f"Spark does not start: {spark_log.last_line(log) or problem}",
@@ -124,6 +126,30 @@ def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
     spark = builder.getOrCreate()
     require_classic(spark)  # the environment may ask for another kind
     return spark
+
+
+@contextlib.contextmanager
+def _no_jvm_left_over() -> Iterator[None]:
+    """Kills a JVM whose start is interrupted: PySpark takes away the folder for its port, and it would never end."""
+    from pyspark import java_gateway
+
+    begun: list[Any] = []
+    launcher: Any = java_gateway
+    popen = launcher.Popen
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        begun.append(popen(*arguments, **options))
+        return begun[-1]
+
+    launcher.Popen = noted
+    try:
+        yield
+    except BaseException:
+        for process in begun:
+            process.kill()
+        raise
+    finally:
+        launcher.Popen = popen
 
 
 def _shuffle_partitions(master: str) -> dict[str, str]:
