@@ -113,11 +113,15 @@ def test_a_program_with_other_settings_is_told_which(
     ("changes", "way"),
     [
         ({"partitions": 3}, 'rekey("k", "new/path", partitions=3, start="earliest")'),
+        ({"key": ("t",)}, 'rekey("t", "new/path", start="earliest")'),
+        ({"key": ("k", "t")}, 'rekey(["k", "t"], "new/path", start="earliest")'),
         ({"lateness": 5}, 'rekey("k", "new/path", lateness=\'5 us\', start="earliest")'),
         ({"lateness": None}, 'rekey("k", "new/path", lateness=None, start="earliest")'),
     ],
 )
-def test_who_wants_other_partitions_or_another_lateness_is_told_the_way(changes: dict[str, Any], way: str) -> None:
+def test_who_wants_another_key_or_other_partitions_or_another_lateness_is_told_the_way(
+    changes: dict[str, Any], way: str
+) -> None:
     with pytest.raises(StreamMismatchError) as refused:
         spec().require_same(spec(**changes), "s3://bucket/stream")
     assert f"sl.stream(…).{way}" in refused.value.todo

@@ -73,14 +73,15 @@ def _call_text(operator: Mapping[str, Any]) -> str:
     return f"{operator['class']}({', '.join(f'{name}={value!r}' for name, value in operator['arguments'].items())})"
 
 
-def rekey_advice(key: Sequence[str], name: str, wanted: Any) -> str:
-    """Returns how to make a new stream of the tuples of an old one, with another `partitions` or `lateness`.
+def rekey_advice(key: Sequence[str], **changed: Any) -> str:
+    """Returns how to make a new stream of the tuples of an old one, with this key and other settings.
 
-    >>> rekey_advice(("k",), "partitions", 3)
+    >>> rekey_advice(("k",), partitions=3)
     ', or make a new stream of its tuples: sl.stream(…).rekey("k", "new/path", partitions=3, start="earliest")'
     """
-    old_key = json.dumps(key[0] if len(key) == 1 else list(key), ensure_ascii=False)
-    call = f'rekey({old_key}, "new/path", {name}={wanted!r}, start="earliest")'
+    columns = json.dumps(key[0] if len(key) == 1 else list(key), ensure_ascii=False)
+    options = "".join(f"{name}={value!r}, " for name, value in changed.items())
+    call = f'rekey({columns}, "new/path", {options}start="earliest")'
     return f", or make a new stream of its tuples: sl.stream(…).{call}"
 
 

@@ -278,12 +278,13 @@ class StreamSpec:
             if mine != wanted:
                 if name == "lateness" and self.time_is_timestamp:
                     mine, wanted = (None if us is None else exact_duration(us) for us in (mine, wanted))
-                is_rekeyed = self.operator is None and name in ("partitions", "lateness")
+                advice = ""
+                if self.operator is None and name != "time":
+                    advice = rekey_advice(wanted) if name == "key" else rekey_advice(self.key, **{name: wanted})
                 raise StreamMismatchError(
                     f"the stream was created with {name}={mine!r}, this program says {name}={wanted!r}",
                     where=where,
-                    todo=f"use {name}={mine!r}, or write to a new stream"
-                    + (rekey_advice(self.key, name, wanted) if is_rekeyed else ""),
+                    todo=f"use {name}={mine!r}, or write to a new stream{advice}",
                 )
 
     def _way_on(self, asked: StreamSpec) -> str:
