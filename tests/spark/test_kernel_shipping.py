@@ -33,7 +33,7 @@ averages = sl.stream(items).window(sl.count_window(7)).aggregate(mean=sl.avg("x"
 query = averages.start(spark, str(folder / "averages"), trigger="available-now")
 query.await_termination()
 output = sl.stream(str(folder / "averages"))
-kernels = Kernels(averages.definition, (sl.stream(items).input_spec,))
+kernels = Kernels(averages.definition, (sl.stream(items)._input_spec,))
 print(json.dumps({"names": kernels.names, "recovery": output.recovery(), "results": output.read(spark).count()}))
 spark.stop()
 """

@@ -32,7 +32,7 @@ def test_a_table_reads_a_stream(spark, replayed, stream_path, name):
     assert sum(map(len, replayed(spark.readStream.option("start", "latest").table(name)))) == 0
     # What is read from a table goes into a stream as if it had been read from anywhere else.
     copy, other = (
-        sl.persist(df, stream_path, key="k", time="at").input_spec
+        sl.persist(df, stream_path, key="k", time="at")._input_spec
         for df in (spark.readStream.table(name), sl.stream(stream_path).read_stream(spark))
     )
     assert copy.schema == other.schema

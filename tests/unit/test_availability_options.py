@@ -112,7 +112,7 @@ def test_a_report_says_why_a_fork_has_ended(tmp_path: Path) -> None:
 
 def test_inputs_that_cannot_be_read_end_a_look_only_without_a_bound(tmp_path: Path) -> None:
     a, b = stream(tmp_path, "a"), stream(tmp_path, "b")
-    places, logs = [a.input_place, b.input_place], [a.input_place.open(), b.input_place.open()]
+    places, logs = [a._input_place, b._input_place], [a._input_place.open(), b._input_place.open()]
     path = tmp_path / "b"
     path.rename(tmp_path / "hidden")
     path.symlink_to(path)

@@ -124,11 +124,11 @@ def test_kernels_of_an_operator_over_sources_are_compiled_while_these_are_persis
             self._place = Place(str(tmp_path / name))
 
         @property
-        def input_spec(self) -> StreamSpec:
+        def _input_spec(self) -> StreamSpec:
             return spec
 
         @property
-        def input_place(self) -> Place:
+        def _input_place(self) -> Place:
             return self._place
 
         def start_with(self, spark: Any, operator: Any) -> Any:

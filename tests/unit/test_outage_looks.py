@@ -91,7 +91,7 @@ def test_an_operator_over_one_input_says_that_this_has_only_tentative_tuples(
     fail(case)
     first = sl.stream(case.place.url)
     second = first.window(sl.time_window(20)).aggregate(most=sl.max("n"))
-    log = first.input_place.open()
+    log = first._input_place.open()
     upstream = upstream_of([Origin(log.spec.id, case.place.url)])
     spec = replace(output_spec(second.definition, log.spec, None), upstream=upstream)
     Log.create(LocalStorage(tmp_path / "second"), spec)

@@ -101,7 +101,7 @@ def test_what_is_no_set_of_replicas_is_refused(tmp_path: Path) -> None:
 
 def test_operators_are_built_on_replicas_as_on_a_stream(tmp_path: Path) -> None:
     found = sl.replicas(written(tmp_path / "a", [10]), written(tmp_path / "b", [10, 20]))
-    assert found.input_spec.id == found.group
+    assert found._input_spec.id == found.group
     operator = found.where(pc.field("window_end") > 10).window(sl.time_window(100)).aggregate(n=sl.count_all())
     assert operator.inputs == (found,)
     assert repr(operator).startswith(f"Aggregation({tmp_path}/a or {tmp_path}/b, ")

@@ -164,6 +164,11 @@ def test_dir_has_the_names_of_the_api_and_no_others():
     assert {name for name in dir(sl) if not name.startswith("__")} == {*sl.__all__, "testing"} - {"__version__"}
 
 
+@pytest.mark.parametrize("kind", [sl.Stream, sl.Entry, sl.Union, sl.Shaped, sl.Replicas])
+def test_what_operators_ask_of_their_inputs_is_not_public(kind):
+    assert {"bare", "shape", "members", "opened", "input_spec", "input_place"}.isdisjoint(dir(kind))
+
+
 @pytest.mark.parametrize("name", ["source", "persist"])
 def test_help_shows_the_name_that_was_asked_for(name):
     function = getattr(sl, name)

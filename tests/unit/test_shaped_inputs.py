@@ -116,7 +116,7 @@ def test_another_shape_over_an_old_stream_is_refused(tmp_path: Path) -> None:
     a, b = readings(), readings()
 
     def spec(left: Any) -> Any:
-        return output_spec(left.join(b, within=4).definition, a.input_spec)
+        return output_spec(left.join(b, within=4).definition, a._input_spec)
 
     first = spec(a.where(POSITIVE))
     Log.create(LocalStorage(tmp_path), first)

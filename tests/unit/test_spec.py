@@ -152,8 +152,8 @@ def test_a_torn_stream_json_is_no_longer_to_be_trusted_wherever_it_was_cut() -> 
 
 
 def test_a_newer_format_is_named_and_so_is_the_remedy() -> None:
-    body = json.loads(item_spec().to_json()) | {"format": 6, "something": "new"}
-    with pytest.raises(FormatVersionError, match="version 6, this Strandline reads versions up to 5") as refused:
+    body = json.loads(item_spec().to_json()) | {"format": 7, "something": "new"}
+    with pytest.raises(FormatVersionError, match="version 7, this Strandline reads versions up to 6") as refused:
         StreamSpec.from_json(json.dumps(body).encode(), "here")
     assert refused.value.todo == "upgrade Strandline"
 

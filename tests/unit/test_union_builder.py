@@ -98,8 +98,8 @@ def test_a_number_without_a_unit_is_no_lateness_of_timestamps() -> None:
     with pytest.raises(OptionError, match="lateness=5 has no unit, and the times are timestamps") as caught:
         feed(lateness=5)
     assert '"5 us"' in caught.value.todo
-    assert feed(lateness="5 us").input_spec.lateness == feed("id long, at long", lateness=5).input_spec.lateness == 5
-    assert feed(lateness=0).input_spec.lateness == 0
+    assert feed(lateness="5 us")._input_spec.lateness == feed("id long, at long", lateness=5)._input_spec.lateness == 5
+    assert feed(lateness=0)._input_spec.lateness == 0
 
 
 def test_what_is_only_half_built_says_what_it_lacks() -> None:

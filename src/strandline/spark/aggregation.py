@@ -33,7 +33,7 @@ class Windowed(HalfBuilt):
             )
         if not window.size:
             raise OptionError(f"{window!r} is for a side of a join", todo="use windows of 1 or more tuples")
-        if window.has_times and not window.has_unit and input_.input_spec.time_is_timestamp:
+        if window.has_times and not window.has_unit and input_._input_spec.time_is_timestamp:
             raise OptionError(
                 f"{window!r} was given as a number without a unit, and the times are timestamps",
                 todo=f'write the unit, as in sl.{window.kind}_window("5 s")',
@@ -43,29 +43,29 @@ class Windowed(HalfBuilt):
         self._shape = shape
 
     def __repr__(self) -> str:
-        return builder_text("Windowed", self._input.members, self._window)
+        return builder_text("Windowed", self._input._input_members, self._window)
 
     def _repr_html_(self) -> str:
-        return builder_html("Windowed", self._input.members, self._window)
+        return builder_html("Windowed", self._input._input_members, self._window)
 
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
-        spec = self._input.input_spec
+        spec = self._input._input_spec
         if self._window.has_times and spec.lateness is None:
             raise OptionError(
                 f"{self._window.kind} windows over a stream in which nothing is ever late would never close",
-                where=self._input.input_place.url,
+                where=self._input._input_place.url,
                 todo='create the stream with lateness=, for example lateness="10 s"',
             )
-        inputs = self._input.members
+        inputs = self._input._input_members
         types = self._shape.types_over(_types(spec), spec.arrow)
-        times = [other.input_spec.time for other in inputs[1:]]
+        times = [other._input_spec.time for other in inputs[1:]]
         plan = AggregateDefinition.of(self._window, aggregates, types, spec.key, spec.time, self._shape, times)
         if len(inputs) > 1:
-            plan = replace(plan, before=InputShapes.of([one.shape for one in inputs]))
+            plan = replace(plan, before=InputShapes.of([one._input_shape for one in inputs]))
         for other, names in zip(inputs[1:], plan.takes[1:], strict=True):
             require_columns(inputs[0], plan.takes[0], other, names)
-        return Aggregation([one.bare for one in inputs], plan)
+        return Aggregation([one._bare_input for one in inputs], plan)
 
 
 def _types(spec: StreamSpec) -> dict[str, str]:
@@ -74,13 +74,13 @@ def _types(spec: StreamSpec) -> dict[str, str]:
 
 def require_columns(first: Input, columns: Sequence[str], other: Input, names: Sequence[str]) -> None:
     """Raises `SchemaError` unless the other input has what is read of the first, in the same types."""
-    ours, theirs = _types(first.input_spec), _types(other.input_spec)
+    ours, theirs = _types(first._input_spec), _types(other._input_spec)
     for column, name in zip(columns, names, strict=True):
         if theirs.get(name) != ours[column]:
             has = f"has {name} {theirs[name]}" if name in theirs else f"has no column {name!r}"
             raise SchemaError(
                 f"the operator reads {column} {ours[column]} of the first input of the union, another one {has}",
-                where=f"{first.input_place.url}, {other.input_place.url}",
+                where=f"{first._input_place.url}, {other._input_place.url}",
                 todo="columns that are read need the same names and types in all inputs",
             )
 

@@ -23,22 +23,22 @@ class AppliedInputs:
 
         Of the columns that it `reads`, those that are `optional` are null in the streams of a union that lack them.
         """
-        if len(input_.members) > 1 and input_.shape:
+        if len(input_._input_members) > 1 and input_._input_shape:
             raise OptionError(
                 f"where(…) or select(…) between a union and {what}",
                 todo=f"put it before: sl.union(a.where(…), b.where(…)).apply({call})",
             )
-        self.members = with_nulls(input_.members, optional, reads)
-        spec = self.members[0].input_spec if len(self.members) > 1 else input_.input_spec
-        is_serialised = len(self.members) > 1 or isinstance(input_.bare, ReplicatedInput)
+        self.members = with_nulls(input_._input_members, optional, reads)
+        spec = self.members[0]._input_spec if len(self.members) > 1 else input_._input_spec
+        is_serialised = len(self.members) > 1 or isinstance(input_._bare_input, ReplicatedInput)
         lateness = 0 if is_serialised else spec.lateness  # tuples of several come in the order of their times
         columns = {f["name"]: f["type"] for f in fields_of(spec.schema)}
         self.given = GivenInput(columns, spec.key, spec.time, lateness)
-        self.more_times = [other.input_spec.time for other in self.members[1:]]
-        self.before = InputShapes.of([one.shape for one in self.members])
+        self.more_times = [other._input_spec.time for other in self.members[1:]]
+        self.before = InputShapes.of([one._input_shape for one in self.members])
 
     def bare(self, takes: Sequence[Sequence[str]]) -> list[Input]:
         """The inputs without their shapes; raises SchemaError if they differ in the columns that are taken of each."""
         for other, names in zip(self.members[1:], takes[1:], strict=True):
             require_columns(self.members[0], takes[0], other, names)
-        return [one.bare for one in self.members]
+        return [one._bare_input for one in self.members]

@@ -47,15 +47,15 @@ def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrie
             todo=f"use {len(inputs) - 1} or more, or None for no bound",
         )
     found = require_several(inputs, "the barrier")
-    key = found[0].input_spec.key
-    types = {f["name"]: type_name(f["type"]) for f in fields_of(found[0].input_spec.schema)}
+    key = found[0]._input_spec.key
+    types = {f["name"]: type_name(f["type"]) for f in fields_of(found[0]._input_spec.schema)}
     own = tuple(_input(name, input_) for name, input_ in zip(inputs, found, strict=True))
-    shapes = InputShapes.of([one.shape for one in found])
+    shapes = InputShapes.of([one._input_shape for one in found])
     definition = BarrierDefinition(tuple((column, types[column]) for column in key), own, at_most, shapes)
-    return Barrier([one.bare for one in found], definition)
+    return Barrier([one._bare_input for one in found], definition)
 
 
 def _input(name: str, input_: Input) -> BarrierInput:
-    spec = input_.input_spec
+    spec = input_._input_spec
     columns = tuple((f["name"], f["type"]) for f in fields_of(spec.schema) if f["name"] not in spec.key)
     return BarrierInput(name, spec.time, columns)

@@ -110,12 +110,12 @@ class Entry(OperatorInput):
     # ------------------------------------------------------------------ as the input of an operator
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """What the stream will be."""
         return self._spec
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """Where the stream will be."""
         return self._place
 

@@ -46,9 +46,9 @@ def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> 
     inputs = require_several({"left": left, "right": right}, "the join")
     first, second = (_input(one) for one in inputs)
     definition = JoinDefinition.of(first, second, windows, group=GROUP if group is None else group)
-    return Join([one.bare for one in inputs], definition)
+    return Join([one._bare_input for one in inputs], definition)
 
 
 def _input(input_: Input) -> JoinInput:
-    spec = input_.input_spec
-    return JoinInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, input_.shape)
+    spec = input_._input_spec
+    return JoinInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, input_._input_shape)

@@ -36,7 +36,7 @@ class OperatorDescription(Generic[D]):
     ) -> None:
         self._inputs = tuple(inputs)
         for number in self._replicas:
-            require_time(repr(self._inputs[number]), self._inputs[number].input_spec)
+            require_time(repr(self._inputs[number]), self._inputs[number]._input_spec)
         self._definition = definition
         self._policy = policy or cec()
         self._promise = promise
@@ -102,7 +102,7 @@ class OperatorDescription(Generic[D]):
         if len(self._inputs) < 2 and not self._replicas:
             raise OptionError(
                 "availability: an operator over one input waits for nobody",
-                where=self._inputs[0].input_place.url,
+                where=self._inputs[0]._input_place.url,
                 todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
             )
         _require_replay(self._policy)
@@ -161,9 +161,9 @@ class OperatorDescription(Generic[D]):
         )
         tuples_max = max_tuples_per_batch or TUPLES_MAX
         element = Element(definition, self._policy, on_error, tuples_max, durability, self._replicas)
-        inputs = [input_.input_spec for input_ in self._inputs]
+        inputs = [input_._input_spec for input_ in self._inputs]
         begins = since_of(since, inputs, session_zone(spark), is_serialised=element.is_serialised)
-        spec = output_spec(definition, self._inputs[0].input_spec, kept)
+        spec = output_spec(definition, self._inputs[0]._input_spec, kept)
         return ProcessingElement(element, self._inputs, place, spec, query, begins).start(spark)
 
 
@@ -178,12 +178,13 @@ def _require_replay(policy: Policy) -> None:
 
 def _require_same_unit(policy: Policy, input_: Input) -> None:
     """Raises `OptionError` if spans in the time of the input have a unit and its times have none, or the reverse."""
-    slow, is_timestamp = policy.slow, input_.input_spec.time_is_timestamp
+    slow, is_timestamp = policy.slow, input_._input_spec.time_is_timestamp
     if slow is None or slow.has_unit == is_timestamp:
         return
-    times = f"the times of the input ({input_.input_spec.time}) are {'timestamps' if is_timestamp else 'whole numbers'}"
+    kind = "timestamps" if is_timestamp else "whole numbers"
+    times = f"the times of the input ({input_._input_spec.time}) are {kind}"
     raise OptionError(
         f"{policy!r}: slow= and every= are in the time of the input, and {times}",
-        where=input_.input_place.url,
+        where=input_._input_place.url,
         todo='write a unit, as in slow="1 min"' if is_timestamp else "write plain numbers, as in slow=1000",
     )

@@ -28,31 +28,31 @@ class OperatorInput:
     """A stream, or a DataFrame on its way into one: an `Input` with the methods by which operators are built on it."""
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """What the stream is, or will be."""
         raise NotImplementedError
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """Where it is, or will be."""
         raise NotImplementedError
 
     @property
-    def members(self) -> tuple[Input, ...]:
+    def _input_members(self) -> tuple[Input, ...]:
         """The streams that it is made of: itself, or those of a union."""
         return (self,)
 
-    def opened(self, limit_s: float | None = None) -> Log:
+    def _opened_input(self, limit_s: float | None = None) -> Log:
         """The stream, for somebody who waits for no longer than that for an answer of its store."""
-        return self.input_place.within(limit_s).open()
+        return self._input_place.within(limit_s).open()
 
     @property
-    def shape(self) -> Shape:
+    def _input_shape(self) -> Shape:
         """What is done to its tuples before an operator takes them in."""
         return AS_IS
 
     @property
-    def bare(self) -> Input:
+    def _bare_input(self) -> Input:
         """The same without that."""
         return self
 
@@ -81,7 +81,7 @@ class OperatorInput:
         `where=lambda left, right: …` or `.where(…)` says which pairs count. Both streams have the same key columns and
         partitions, and `lateness` set. `group` is how many tuples are saved at a time.
         """
-        if self.input_spec.time_is_timestamp:
+        if self._input_spec.time_is_timestamp:
             require_unit(within, "join: within")
         made = joined(self, other, join_windows(within, left, right, per, how), group)
         return made if where is None else made.where(where)

@@ -18,10 +18,10 @@ def with_nulls(members: Sequence[Input], optional: Sequence[str], reads: Set[str
     Raises SchemaError for an optional column that no stream has, or that is a key or time, and for any other column
     that only some of the streams have.
     """
-    fixed = {name for member in members for name in (*member.input_spec.key, member.input_spec.time)}
+    fixed = {name for member in members for name in (*member._input_spec.key, member._input_spec.time)}
     kinds: dict[str, pa.DataType] = {}
     for name in optional:
-        having = [member.input_spec.arrow for member in members if name in member.input_spec.columns]
+        having = [member._input_spec.arrow for member in members if name in member._input_spec.columns]
         if name in fixed:
             raise SchemaError(
                 f"the optional column {name!r} is the key or the time of a stream", todo="leave it out of optional="
@@ -29,18 +29,18 @@ def with_nulls(members: Sequence[Input], optional: Sequence[str], reads: Set[str
         if not having:
             raise SchemaError(
                 f"no stream of the union has a column {name!r}",
-                where=", ".join(member.input_place.url for member in members),
+                where=", ".join(member._input_place.url for member in members),
                 todo="leave it out of optional=, or correct its name",
             )
         if name in reads:
             kinds[name] = having[0].field(name).type
     found = tuple(_completed(member, kinds, reads) for member in members)
     for name in sorted(reads - fixed):
-        lacking = [member for member in found if name not in member.input_spec.columns]
+        lacking = [member for member in found if name not in member._input_spec.columns]
         if 0 < len(lacking) < len(found):
             raise SchemaError(
                 f"the operator reads {name!r}, and some streams of the union have no such column",
-                where=", ".join(member.input_place.url for member in lacking),
+                where=", ".join(member._input_place.url for member in lacking),
                 todo=f'let it be null in their tuples: @sl.keyed(…, optional="{name}"); or make it with select(…)',
             )
     return found
@@ -49,7 +49,7 @@ def with_nulls(members: Sequence[Input], optional: Sequence[str], reads: Set[str
 def _completed(member: Input, kinds: dict[str, pa.DataType], reads: Set[str]) -> Input:
     from strandline.spark.shaped import Shaped, shaped
 
-    spec = member.input_spec
+    spec = member._input_spec
     lacking = {name: pc.scalar(pa.scalar(None, kind)) for name, kind in kinds.items() if name not in spec.columns}
     if not lacking:
         return member

@@ -61,26 +61,26 @@ class Input(Protocol):
     """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """What the input stream is, or will be."""
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """Where it is, or will be."""
 
     @property
-    def shape(self) -> Shape:
+    def _input_shape(self) -> Shape:
         """What is done to its tuples before an operator takes them in."""
 
     @property
-    def bare(self) -> Input:
+    def _bare_input(self) -> Input:
         """The stream, or the entry point, without that: what is read."""
 
     @property
-    def members(self) -> Sequence[Input]:
+    def _input_members(self) -> Sequence[Input]:
         """The streams that it is made of: itself, or those of a union."""
 
-    def opened(self, limit_s: float | None = None) -> Log:
+    def _opened_input(self, limit_s: float | None = None) -> Log:
         """The stream, as Spark's tasks will find it; raises if they cannot. `limit_s`: see `Place.within`."""
 
 
@@ -182,7 +182,7 @@ class ProcessingElement:
         require_ready(spark, [self.place.url], query.name, checkpoint)
         self._require_another_place()
         # What has to be compiled is compiled while DataFrames are persisted.
-        kernels = self._kernels(spark, [input_.input_spec for input_ in self._inputs]) if entries else None
+        kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
         sources = Sources.start(spark, entries, query)
         try:
             return self._start_query(spark, checkpoint, sources, kernels)
@@ -223,14 +223,14 @@ class ProcessingElement:
             except (StorageError, StreamNotFoundError, NotAStreamError):
                 if promise is None or not standings:
                     raise
-                logs.append(Log(input_.input_place.within(self._answer_s).storage(), input_.input_spec))
+                logs.append(Log(input_._input_place.within(self._answer_s).storage(), input_._input_spec))
                 unopened.add(number)
         return Opened(logs, frozenset(unopened), members)
 
     def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
         """The stream of an input, or the replica of it that is read first; raises if there is none."""
         if member is None:
-            return self._inputs[number].opened(self._answer_s)
+            return self._inputs[number]._opened_input(self._answer_s)
         found = member.chosen(standings, number)
         if found is None:
             raise member.input.nobody()
@@ -257,7 +257,7 @@ class ProcessingElement:
 
     def _require_same(self, found: StreamSpec, asked: StreamSpec) -> None:
         found.require_same(asked, self.place.url)
-        require_same_beginning(self._since, found, self._inputs[0].input_spec, self.place.url)
+        require_same_beginning(self._since, found, self._inputs[0]._input_spec, self.place.url)
 
     def _require_another_place(self) -> None:
         if any(self.place.url == place.url for input_ in self._inputs for place in _places_of(input_)):
@@ -287,7 +287,7 @@ class ProcessingElement:
     ) -> OperatorJob:
         """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
         logs, unopened, members = opened.logs, opened.unopened, opened.members
-        places = [input_.input_place.within(self._answer_s) for input_ in self._inputs]
+        places = [input_._input_place.within(self._answer_s) for input_ in self._inputs]
         for number, member in members.items():
             places[number] = member.places[member.input.current or 0]
         output = self._output(logs)
@@ -339,11 +339,11 @@ class ProcessingElement:
 
 
 def _places_of(input_: Input) -> tuple[Place, ...]:
-    return input_.places if isinstance(input_, ReplicatedInput) else (input_.input_place,)
+    return input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
 
 
 def _origin_of(input_: Input, stream: str) -> Origin:
     """What stream.json says of an input: of the stream with this id, or of all replicas."""
     if not isinstance(input_, ReplicatedInput):
-        return Origin(stream, input_.input_place.url)
+        return Origin(stream, input_._input_place.url)
     return Origin(input_.group, input_.places[0].url, tuple(place.url for place in input_.places))

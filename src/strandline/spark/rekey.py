@@ -46,7 +46,7 @@ def rekeyed(
             where=str(path),
             todo="make a stream of them: sl.source(replicas.read_stream(spark), path, key=…, time=…, lateness=…)",
         )
-    spec = stream.input_spec
+    spec = stream._input_spec
     reading = {name: options[name] for name in _READING if name in options}
     writing = {name: value for name, value in options.items() if name not in _READING}
     if "lateness" not in writing and (why := _why_later(spec, options)):
@@ -59,11 +59,11 @@ def rekeyed(
     own = {"time": spec.time, "partitions": spec.partitions, "lateness": lateness, "max_ahead": None}
     given = {**own, **writing}
     entry = source(read_stream(_session(spark), **reading), path, key=key, **given)
-    known = shape.known_as(stored_expressions(entry.input_place.storage()))
+    known = shape.known_as(stored_expressions(entry._input_place.storage()))
     return entry.made_of(
         {
             "stream": spec.id,
-            "path": stream.input_place.url,
+            "path": stream._input_place.url,
             "shape": known.to_json(),
             "expressions": {formula.text: formula.arrow for formula in known.formulas},
         }

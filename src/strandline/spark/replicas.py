@@ -70,12 +70,12 @@ class Replicas(OperatorInput):
     # ------------------------------------------------------------------ as an input of operators
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """What all of them are; its id is what they have in common."""
         return replace(self._set.spec, id=self.group)
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """Where the first of them is."""
         return self._places[0]
 

@@ -177,7 +177,7 @@ def _address(input_: Input) -> str:
     """Where an input is; of replicas, where each of them is."""
     from strandline.spark.processing_element import ReplicatedInput
 
-    places = input_.places if isinstance(input_, ReplicatedInput) else (input_.input_place,)
+    places = input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
     return " or ".join(redacted_url(place.url) for place in places)
 
 
@@ -209,7 +209,7 @@ def builder_html(
     def make() -> str:
         facts = {
             "input": ", ".join(_address(input_) for input_ in of),
-            "key": ", ".join(of[0].input_spec.key),
+            "key": ", ".join(of[0]._input_spec.key),
             "window": repr(window),
             "results": ", ".join(_aggregates(plan)) or None,
             **(options or {}),
@@ -235,7 +235,7 @@ def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, op
     def make() -> str:
         facts = {
             "inputs": ", ".join(_address(i) for i in inputs),
-            "key": ", ".join(inputs[0].input_spec.key),
+            "key": ", ".join(inputs[0]._input_spec.key),
             **_words(inputs, definition),
             **options,
         }
@@ -248,7 +248,7 @@ def _words(inputs: Sequence[Input], definition: Definition) -> dict[str, str]:
     """What the operator does, and what is done to its inputs before."""
     body = definition.to_json()
     found = {"before": operator_words.shapes_text(body.get("shapes", ()))}
-    is_timestamp = inputs[0].input_spec.time_is_timestamp
+    is_timestamp = inputs[0]._input_spec.time_is_timestamp
     found["operator"] = operator_words.operator_text(body, is_timestamp=is_timestamp)
     return {name: text for name, text in found.items() if text}
 
@@ -259,9 +259,9 @@ def union_html(inputs: Sequence[Input]) -> str:
     def make() -> str:
         facts = {
             "inputs": ", ".join(_address(i) for i in inputs),
-            "key": ", ".join(inputs[0].input_spec.key),
-            "times": ", ".join(i.input_spec.time for i in inputs),
-            "partitions": inputs[0].input_spec.partitions,
+            "key": ", ".join(inputs[0]._input_spec.key),
+            "times": ", ".join(i._input_spec.time for i in inputs),
+            "partitions": inputs[0]._input_spec.partitions,
         }
         return card("Union", facts)
 

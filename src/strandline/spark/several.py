@@ -19,7 +19,7 @@ def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
             todo="give it two or more streams, one by one" if is_list else "give it two or more streams",
         )
     for name, input_ in inputs.items():
-        if not isinstance(input_, Input) or len(input_.members) > 1:
+        if not isinstance(input_, Input) or len(input_._input_members) > 1:
             raise OptionError(
                 f"{name} of {what} is {input_!r}, not a stream",
                 todo="give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); what an "
@@ -27,11 +27,11 @@ def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
             )
     urls: dict[str, str] = {}
     for name, input_ in inputs.items():
-        url = input_.input_place.url
+        url = input_._input_place.url
         if url in urls and not url.startswith("memory:"):
             raise OptionError(
                 f"{urls[url]} and {name} of {what} are the same stream", where=url, todo="give every stream once"
             )
         urls[url] = name
-    require_serialisable({name: input_.input_spec for name, input_ in inputs.items()})
+    require_serialisable({name: input_._input_spec for name, input_ in inputs.items()})
     return tuple(inputs.values())

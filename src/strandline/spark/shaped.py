@@ -38,7 +38,7 @@ class Shaped(HalfBuilt, OperatorInput):
     def __init__(self, input_: Input, shape: Shape) -> None:
         self._input = input_
         self._shape = shape
-        self._schema = shape.schema_over(input_.input_spec.arrow)
+        self._schema = shape.schema_over(input_._input_spec.arrow)
 
     def __repr__(self) -> str:
         return f"{self._input!r}, {shape_text(self._shape.to_json())}"
@@ -46,36 +46,36 @@ class Shaped(HalfBuilt, OperatorInput):
     # ------------------------------------------------------------------ as an input of operators
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """What the stream is, with the columns of what is left."""
-        spec = self._input.input_spec
+        spec = self._input._input_spec
         types = self._shape.columns_over({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.arrow)
         fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
         return replace(spec, schema={"type": "struct", "fields": fields}, added=0)
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """Where the stream is."""
-        return self._input.input_place
+        return self._input._input_place
 
     @property
-    def members(self) -> tuple[Input, ...]:
+    def _input_members(self) -> tuple[Input, ...]:
         """Itself; of a union, its streams."""
-        return (self,) if len(self._input.members) == 1 else tuple(self._input.members)
+        return (self,) if len(self._input._input_members) == 1 else tuple(self._input._input_members)
 
     @property
-    def shape(self) -> Shape:
+    def _input_shape(self) -> Shape:
         """What is done to the tuples."""
         return self._shape
 
     @property
-    def bare(self) -> Input:
+    def _bare_input(self) -> Input:
         """The stream as it is."""
         return self._input
 
-    def opened(self, limit_s: float | None = None) -> Log:
-        """The stream, see `OperatorInput.opened`."""
-        return self._input.opened(limit_s)
+    def _opened_input(self, limit_s: float | None = None) -> Log:
+        """The stream, see `OperatorInput._opened_input`."""
+        return self._input._opened_input(limit_s)
 
     # ------------------------------------------------------------------ building on it
 
@@ -85,7 +85,7 @@ class Shaped(HalfBuilt, OperatorInput):
 
     def select(self, *columns: str, **named: Any) -> Shaped:
         """Tuples of these columns: some by their names, others computed by pyarrow expressions."""
-        spec = self._input.input_spec
+        spec = self._input._input_spec
         keep = tuple(dict.fromkeys([*spec.key, spec.time]))
         return Shaped(self._input, self._shape.select(columns, named, self._schema, keep))
 
@@ -118,14 +118,14 @@ class Shaped(HalfBuilt, OperatorInput):
         return rekeyed(self._input, self.read_stream, key, path, spark, options, self._shape)
 
     def _stream(self, method: str) -> Any:
-        if len(self._input.members) > 1:
+        if len(self._input._input_members) > 1:
             raise OptionError(
                 f"{method}() of a union", todo="read its streams one by one, or the results of an operator over it"
             )
         if not hasattr(self._input, "read"):
             raise OptionError(
                 f"{method}() before the DataFrame is in its stream",
-                where=self._input.input_place.url,
+                where=self._input._input_place.url,
                 todo=f"start it, then sl.stream(…).where(…).{method}(spark)",
             )
         return self._input
@@ -133,7 +133,7 @@ class Shaped(HalfBuilt, OperatorInput):
     def _work(self, df: DataFrame) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        shape, stored, given = self._shape, self._input.input_spec.arrow, self._schema
+        shape, stored, given = self._shape, self._input._input_spec.arrow, self._schema
         if set(df.columns) != set(stored.names):
             raise OptionError(
                 "positions and late tuples are those of the stream itself", todo="read(positions=True) without where(…)"

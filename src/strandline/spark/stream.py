@@ -183,12 +183,12 @@ class Stream(ArrowReading, OperatorInput):
     # ------------------------------------------------------------------ operators
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """For operators: what this stream is."""
         return self._log.spec
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """For operators: where this stream is."""
         return self._place
 

@@ -30,19 +30,19 @@ class Union(HalfBuilt, OperatorInput):
         return union_html(self._members)
 
     @property
-    def members(self) -> tuple[Input, ...]:
+    def _input_members(self) -> tuple[Input, ...]:
         """The streams in their order."""
         return self._members
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """What the first of them is: the others are like it in all that operators read."""
-        return self._members[0].input_spec
+        return self._members[0]._input_spec
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """Where the first of them is."""
-        return self._members[0].input_place
+        return self._members[0]._input_place
 
     def read(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: a union is nowhere written."""

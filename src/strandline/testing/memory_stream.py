@@ -33,7 +33,7 @@ class MemoryStream(OperatorInput):
     # ------------------------------------------------------------------ operators
 
     @property
-    def input_spec(self) -> StreamSpec:
+    def _input_spec(self) -> StreamSpec:
         """For operators: what this stream is."""
         return self._log.spec
 
@@ -43,11 +43,11 @@ class MemoryStream(OperatorInput):
         return self._log
 
     @property
-    def input_place(self) -> Place:
+    def _input_place(self) -> Place:
         """For operators, whose messages name it: it has no address."""
         return Place("memory://sl.testing")
 
-    def opened(self, limit_s: float | None = None) -> NoReturn:
+    def _opened_input(self, limit_s: float | None = None) -> NoReturn:
         """Refused: Spark cannot see this process's memory."""
         raise OptionError(
             "an operator over a stream of sl.testing is not started with Spark",

@@ -52,9 +52,9 @@ class Run(MemoryStream):
         """Where the state lies between two steps; goes with this object."""
         self.recoveries = 0
         """How often the state of a partition was recovered."""
-        spec = output_spec(operator.definition, sources[0].input_spec)
-        upstream = upstream_of([Origin(s.input_spec.id, s.input_place.url) for s in sources])
-        inputs = [source.input_spec for source in sources]
+        spec = output_spec(operator.definition, sources[0]._input_spec)
+        upstream = upstream_of([Origin(s._input_spec.id, s._input_place.url) for s in sources])
+        inputs = [source._input_spec for source in sources]
         asked = since_of(since, inputs, dt.UTC, is_serialised=element.is_serialised)
         spec = begun(replace(spec, upstream=upstream), asked, self._inputs, element)
         self._element = replace(element, begins=spec.begins)
