@@ -248,12 +248,12 @@ def test_a_stream_that_exists_keeps_where_it_began_and_says_so() -> None:
         (old, {0: 0}, False),
     ]
     for spec, since, fits in words:
-        asked = since_of(since, [feed.input_spec], dt.UTC, is_serialised=False)
+        asked = since_of(since, [feed._input_spec], dt.UTC, is_serialised=False)
         if fits:
-            require_same_beginning(asked, spec, feed.input_spec, "streams/out")
+            require_same_beginning(asked, spec, feed._input_spec, "streams/out")
             continue
         with pytest.raises(StreamMismatchError, match=r"the stream began with since=.*, this program says since="):
-            require_same_beginning(asked, spec, feed.input_spec, "streams/out")
+            require_same_beginning(asked, spec, feed._input_spec, "streams/out")
     assert (new.format, old.format) == (6, 3)
     assert StreamSpec.from_json(new.to_json(), "here") == new
 
