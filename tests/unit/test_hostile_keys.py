@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from strandline.operators import key_mixing
 from strandline.operators.key_mixing import mixed, new_seed
 from strandline.operators.open_windows.record import KEY, USED
 from tests.operator_streams import PLANS, rows_table
@@ -51,6 +52,17 @@ def test_windows_of_any_keys_spread_over_the_buckets(name: str) -> None:
     assert arrays.header[USED] == MANY
     assert len(set(arrays.records[:MANY, KEY].tolist())) == MANY
     assert np.count_nonzero(arrays.buckets >= 0) > MANY / 2
+
+
+def test_keys_that_meet_for_one_number_do_not_meet_for_another() -> None:
+    """A sender may know how bits are mixed, but not the number of a state."""
+    second, first = pow(int(key_mixing._SECOND), -1, 1 << 64), pow(int(key_mixing._FIRST), -1, 1 << 64)
+    wanted = np.arange(1, MANY + 1, dtype=np.uint64) << np.uint64(32)
+    before = (wanted ^ (wanted >> np.uint64(33))) * np.uint64(second)
+    keys = ((before ^ (before >> np.uint64(33))) * np.uint64(first)).view(np.int64)
+    assert longest_chain(2 * MANY, 0, keys) == MANY
+    for seed in (new_seed() for _ in range(5)):
+        assert longest_chain(2 * MANY, seed, keys) < 16
 
 
 def test_every_state_draws_a_number_of_its_own() -> None:
