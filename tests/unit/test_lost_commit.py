@@ -9,6 +9,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError
 from strandline.log import index
+from strandline.log.audit.stream_audit import open_unread, verify
 from strandline.log.commits import POLLS, PROBES
 from strandline.log.compaction import compact
 from strandline.log.dropping import drop_commits
@@ -132,6 +133,8 @@ def test_a_stream_that_has_lost_a_mark_is_read_whole_without_an_index(lost: int)
     log = with_milestones(6)
     expected = read_items(log, 0)
     found = Log.open(without(log, mark_key(lost)))
+    (problem,) = verify(open_unread(log.storage)).problems
+    assert problem.file == mark_key(lost)
     assert read_items(found, 0) == expected
     append(found, 200)
     assert read_items(Log.open(log.storage), 0)[: len(expected)] == expected

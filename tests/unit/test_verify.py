@@ -2,6 +2,8 @@
 
 import pickle
 import random
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -341,9 +343,16 @@ def test_a_rotten_manifest_is_named_and_the_rest_is_still_read(
     report = verified(storage, clock)
     assert (report.problems[0].part, report.problems[0].file) == ("manifest", commit_key(seq))
     assert report.problems[0].what.startswith(f"commit {seq}:")
-    lost = [(p.partition, p.first, p.end) for p in report.problems[1:-1]]
-    assert lost == ([(0, 5 * seq, 5 * seq + 5), (1, 5 * seq, 5 * seq + 5)] if seq == 70 else [])
-    assert report.problems[-1].what == "the file of this block is missing"
+    gone = live_block(log, 0, 75).file
+    if seq == COMMITS - 1:  # what it said is not known: it may have been a compaction
+        (problem,) = report.problems
+        assert problem.follows[0] == f"1 block not there, perhaps replaced by what is lost: {gone}"
+    else:
+        first, second = report.problems
+        lost = "partition 0, offsets 350 to 354; partition 1, offsets 350 to 354"
+        told = [f"10 tuples cannot be read, their blocks are most likely there: {lost}"] if seq == 70 else []
+        assert [*first.follows][:-1] == told
+        assert (second.what, second.file) == ("the file of this block is missing", gone)
     assert report.unreferenced is None, "what a lost manifest names must not be taken for garbage"
     # The index still knows the blocks of a commit that it has folded.
     assert report.blocks == (162 if seq < 64 else 160)
@@ -352,9 +361,70 @@ def test_a_rotten_manifest_is_named_and_the_rest_is_still_read(
 def test_missing_manifests_are_named_as_one_row(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
     for seq in (70, 71, 72):
         storage.delete(commit_key(seq))
-    first, *others = verified(storage, clock).problems
-    assert "commits 70 to 72 are missing" in first.what
-    assert [(p.partition, p.first, p.end) for p in others] == [(0, 350, 365), (1, 350, 365)]
+    problem = only_problem(storage, clock)
+    assert "commits 70 to 72 are missing" in problem.what
+    assert "30 tuples cannot be read" in problem.follows[0]
+    assert problem.follows[0].endswith(": partition 0, offsets 350 to 364; partition 1, offsets 350 to 364")
+
+
+def long_lived(clock: ManualClock, partitions: int) -> Log:
+    """Returns a stream of 60 appends that was compacted, truncated and collected on its way."""
+    log = Log.create(MemoryStorage(clock), item_spec(partitions), clock)
+    for batch in range(60):
+        append_items(log, {p: [(p, 3 * batch + i, batch) for i in range(3)] for p in range(partitions)}, f"{batch}")
+        clock.advance(1)
+        if batch % 7 == 6:
+            compact(log, target_bytes=20_000, blocks_min=4)
+        if batch == 40:
+            truncate(log, before_offset=110)
+        if batch % 20 == 19:
+            collect(log, grace_us=0)
+    return log
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("has_index", [True, False], ids=["index", "no index"])
+def test_one_lost_commit_is_one_problem_whatever_happened_after_it(
+    clock: ManualClock, partitions: int, has_index: bool
+) -> None:
+    log = long_lived(clock, partitions)
+    storage = log.storage
+    assert isinstance(storage, MemoryStorage)
+    if not has_index:
+        for listed in list(storage.list("snapshots")):
+            storage.delete(listed.key)
+    kinds = Counter[str]()
+    for seq in range(log.state.seq):
+        key = commit_key(seq)
+        kinds[log.commit(seq).kind] += 1
+        data = storage.read(key)
+        storage.delete(key)
+        problem = only_problem(storage, clock)
+        assert (problem.part, problem.what, problem.file) == ("manifest", f"commit {seq} is missing", key)
+        storage.create(key, data)
+    assert kinds.keys() == {"append", "compact", "truncate", "collect"}
+    assert verified(storage, clock).is_good
+
+
+def test_blocks_that_a_lost_compaction_replaced_are_no_problems_of_their_own(clock: ManualClock) -> None:
+    log = long_lived(clock, 1)
+    storage, compaction = log.storage, next(m for m in log.before(log.state.seq + 1) if m.kind == "compact")
+    assert isinstance(storage, MemoryStorage)
+    for key in [commit_key(compaction.seq), *(listed.key for listed in storage.list("snapshots"))]:
+        storage.delete(key)
+    problem = only_problem(storage, clock)
+    assert problem.file == commit_key(compaction.seq)
+    assert re.match(r"\d blocks not there, perhaps replaced by what is lost: blocks/p00000/", problem.follows[0])
+
+
+def test_a_rotten_block_behind_a_lost_commit_is_a_problem_of_its_own(
+    log: Log, storage: MemoryStorage, clock: ManualClock
+) -> None:
+    storage.delete(commit_key(70))
+    rotten = live_block(log, 1, 5).file
+    damage(storage, rotten, flipped)
+    lost, other = verified(storage, clock).problems
+    assert (lost.file, other.file) == (commit_key(70), rotten)
 
 
 def test_what_happens_behind_a_lost_manifest_is_followed_as_far_as_possible(

@@ -110,5 +110,7 @@ def _problem(number: int, problem: Problem) -> RenderableType:
         where.append(f"offsets {count(problem.first)} to {count(problem.end - 1)}")
     if where:
         facts.add_row("where", ", ".join(where))
+    for number_, follows in enumerate(problem.follows):
+        facts.add_row("" if number_ else "follows", Text(follows))
     facts.add_row("to do", Text(problem.todo))
     return panel(facts, f"{number} · {problem.part}")

@@ -65,14 +65,15 @@ class Commits:
             low, high = (middle, high) if self._storage.exists(mark_key(middle)) else (low, middle)
         self.note(self._mark(low))
 
-    def _look_at_first(self) -> None:
-        """Notes the milestone for which commits were dropped, even if its mark, or one before it, is lost.
+    def dropped_for(self) -> Milestone | None:
+        """Returns the milestone for which commits were dropped, even if its mark is lost; None if none was dropped.
 
         The file of the first commit says it since the first of them was dropped.
         """
         key = commit_key(0)
         with contextlib.suppress(KeyMissingError, CorruptManifestError, KeyError):
-            self.note(read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}"))
+            return read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}")
+        return None
 
     def _mark(self, number: int) -> Milestone:
         key = mark_key(number)
@@ -188,7 +189,7 @@ class Commits:
         return {milestone.file, *of_index, *(file["file"] for file in body["cuts"])}
 
     def _body(self) -> dict[str, Any] | None:
-        self._look_at_first()
+        self.note(self.dropped_for())
         self.look()
         while (milestone := self._newest) is not None:
             try:

@@ -131,15 +131,17 @@ class History:
         self.adopted_ends = self.state.ends
         """Of the blocks before these ends it is not known who wrote them."""
         self.holes: list[tuple[int, int, int]] = []
-        """Partition, first and end offset of what lost manifests published."""
+        """Partition, first and end offset of what lost manifests published, and no compaction after them holds."""
+        self.is_certain = True
+        """Whether every manifest since the last snapshot was used: what follows another can only be followed."""
+        self._ends_in_doubt = self.state.ends
         self._announced: set[str] = set()
         self._is_behind = False
 
     def take(self, m: Manifest) -> None:
         """Applies the next manifest; raises `CorruptManifestError` if it cannot stand here."""
-        self._check(m)
         state = self.state
-        if self._is_behind and m.kind in ("truncate", "compact"):
+        if not self.is_certain and m.kind in ("truncate", "compact"):
             self._take_what_fits(m)
             return
         if self._is_behind and m.kind == "append":
@@ -169,6 +171,7 @@ class History:
             self.live[b.partition].replace(b, is_checked=False)
             self.compacted.add(b.file)
             ends[b.partition] = max(ends[b.partition], b.end)  # it may hold the very tuples whose commit is lost
+            self.holes = [hole for hole in self.holes if not _is_inside(hole, b)]
         self.state = replace(self.state, seq=m.seq, starts=starts, ends=tuple(ends), tip=m.checksum)
 
     def _drop_before(self, starts: Sequence[int]) -> None:
@@ -183,8 +186,13 @@ class History:
     def skip(self) -> None:
         """Goes past a manifest that cannot be used. The next append says where the offsets stand then."""
         self.state = replace(self.state, seq=self.state.seq + 1, tip="")
-        self.is_whole = False
+        self.is_whole = self.is_certain = False
         self._is_behind = True
+        self._ends_in_doubt = self.state.ends
+
+    def may_be_replaced(self, block: Block) -> bool:
+        """Returns whether a manifest that cannot be used may have compacted or truncated this block."""
+        return not self.is_certain and block.end <= self._ends_in_doubt[block.partition]
 
     def adopt(self, state: LogState, live: Iterable[Iterable[Block]]) -> None:
         """Takes a snapshot's word for everything up to here: of dropped or lost manifests it is the only witness."""
@@ -192,6 +200,7 @@ class History:
         self.adopted_ends = state.ends
         self.live = [LiveBlocks(blocks) for blocks in live]
         self.holes = []
+        self.is_certain = True
         self._is_behind = False
 
     def go_to(self, seq: int) -> None:
@@ -199,7 +208,8 @@ class History:
         self.state = replace(self.state, seq=seq - 1)
         self.skip()
 
-    def _check(self, m: Manifest) -> None:
+    def check(self, m: Manifest) -> None:
+        """Raises `CorruptManifestError` if the manifest cannot stand here, whatever was before it."""
         if m.stream != self.spec.id:
             raise _unusable(f"it belongs to another stream, {m.stream}")
         if m.seq != self.state.seq + 1:
@@ -221,6 +231,11 @@ def _caught_up(state: LogState, m: Manifest) -> LogState:
         return state
     ends = tuple(max(old, firsts.get(p, end)) for p, (old, end) in enumerate(zip(state.ends, m.ends, strict=True)))
     return replace(state, ends=ends)
+
+
+def _is_inside(hole: tuple[int, int, int], block: Block) -> bool:
+    partition, first, end = hole
+    return partition == block.partition and block.first <= first and end <= block.end
 
 
 def _unusable(why: str) -> CorruptManifestError:

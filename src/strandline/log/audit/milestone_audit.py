@@ -30,6 +30,8 @@ class MilestoneAudit:
     def unmarked(self) -> Iterator[Problem]:
         """Numbers of milestones that have lost their mark, which lets a frozen process go astray."""
         numbers = [int(listed.key[-25:-5]) for listed in self._storage.list(FOLDER) if is_mark(listed.key)]
+        if (dropped_for := self._commits.dropped_for()) is not None:
+            numbers.append(dropped_for.number + 1)
         for number in range(max(numbers, default=-1)):
             if not self._storage.exists(mark_key(number)):  # a listing may lag behind
                 what = f"the mark of milestone {number} is missing"

@@ -19,3 +19,5 @@ class Problem:
     end: int | None = None
     """The offset behind the last one."""
     todo: str = ""
+    follows: tuple[str, ...] = ()
+    """What is missing, or cannot be judged, because of it: no problems of their own until it is mended."""

@@ -8,12 +8,13 @@ verified while others write, compact and truncate it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
-from strandline.errors import DroppedError, KeyMissingError, StrandlineError
+from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError
 from strandline.log import loss_record, milestone, spec
 from strandline.log.audit import consumer_audit
 from strandline.log.audit.block_audit import BlockAudit
@@ -25,7 +26,7 @@ from strandline.log.audit.problem import Problem
 from strandline.log.block import Block
 from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
 from strandline.log.log import Log
-from strandline.log.manifest import commit_key
+from strandline.log.manifest import Manifest, commit_key
 from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
 from strandline.log.unreferenced import IsLive, always, partition_of, unreferenced
@@ -35,6 +36,7 @@ Progress = Callable[[int, int, int], None]
 """Called with blocks done, blocks in all (0 while the manifests are read) and bytes read."""
 
 UNREFERENCED_NAMED = 100
+_NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,9 @@ class _Verification:
         self._history = History(log.spec)
         self._index_files: set[str] = set()
         self._milestone_files: set[str] = set()
+        self._cause: Problem | None = None
+        self._doubtful: list[int] = []
+        self._absent: list[str] = []
 
     def run(self) -> VerifyReport:
         began_s, began_us = stopwatch_s(), self._log.clock.now_us()
@@ -110,6 +115,8 @@ class _Verification:
         state = self._history.state
         self._problems += [*rotten.values(), *consumer_audit.contradictions(state, words, words_now)]
         self._problems += forgotten(self._storage, state.standings)
+        if self._cause is not None and (follows := self._consequences()):
+            self._problems[self._problems.index(self._cause)] = replace(self._cause, follows=follows)
         late = self._log.spec.late
         return VerifyReport(
             url=self._storage.url,
@@ -141,11 +148,11 @@ class _Verification:
             if snapshot is not None and snapshot.state.seq == history.state.seq:
                 snapshot = self._compare_index(snapshot)
             seq = history.state.seq + 1
-            key = commit_key(seq)
             try:
                 m = self._log.commit(seq)
                 self._report_missing(missing)
-                history.take(m)
+                history.check(m)
+                self._take(m)
             except DroppedError:  # while we read; what they were folded into holds all that we have read so far
                 self._begin()
             except KeyMissingError:
@@ -154,28 +161,20 @@ class _Verification:
                 missing.append(seq)
                 history.skip()
             except StrandlineError as problem:
-                self._problems.append(
-                    Problem(
-                        "manifest",
-                        f"commit {seq}: {problem.what}",
-                        file=key,
-                        todo="restore it from a copy of the stream; until then readers that need it stop there",
-                    )
-                )
+                todo = "restore it from a copy of the stream; until then readers that need it stop there"
+                self._report_cause(Problem("manifest", f"commit {seq}: {problem.what}", commit_key(seq), todo=todo))
                 history.skip()
         self._report_missing(missing)
-        for partition, first, end in history.holes:
-            self._problems.append(
-                Problem(
-                    "manifest",
-                    f"{plural(end - first, 'tuple')} published by a commit that is lost",
-                    file="commits/",
-                    partition=partition,
-                    first=first,
-                    end=end,
-                    todo="restore the manifests named above; their blocks are most likely still there",
-                )
-            )
+
+    def _take(self, m: Manifest) -> None:
+        """Applies a manifest; one that does not fit behind others that could not be used is no problem of its own."""
+        try:
+            self._history.take(m)
+        except CorruptManifestError:
+            if self._history.is_certain:
+                raise
+            self._doubtful.append(m.seq)
+            self._history.skip()
 
     def _begin(self) -> None:
         """Lets the history begin with the newest milestone; of the commits up to it, looks at those that are kept."""
@@ -188,6 +187,7 @@ class _Verification:
             self._history.adopt(adopted.state, found.blocks())
             self._milestone_files = commits.newest_files()
         elif commits.kept:
+            self._cause = self._cause or problems[0]
             self._history.go_to(commits.kept - 1)
         for seq in range(commits.kept, self._history.state.seq + 1):
             self._check_kept(seq)
@@ -208,15 +208,30 @@ class _Verification:
         if not missing:
             return
         first, last = missing[0], missing[-1]
-        self._problems.append(
-            Problem(
-                "manifest",
-                f"commit {first} is missing" if first == last else f"commits {first} to {last} are missing",
-                file=commit_key(first),
-                todo="restore it from a copy of the stream; what it published cannot be read without it",
-            )
-        )
+        what = f"commit {first} is missing" if first == last else f"commits {first} to {last} are missing"
+        todo = "restore it from a copy of the stream; what it published cannot be read without it"
+        self._report_cause(Problem("manifest", what, commit_key(first), todo=todo))
         missing.clear()
+
+    def _report_cause(self, problem: Problem) -> None:
+        """Adds a problem from which others may follow; they are named with the first one."""
+        self._problems.append(problem)
+        self._cause = self._cause or problem
+
+    def _consequences(self) -> tuple[str, ...]:
+        """Returns what follows from manifests that could not be used."""
+        holes, found = self._history.holes, []
+        if holes:
+            places = (f"partition {p}, offsets {first:,} to {end - 1:,}" for p, first, end in holes)
+            tuples = plural(sum(end - first for _, first, end in holes), "tuple")
+            found.append(f"{tuples} cannot be read, their blocks are most likely there: {_some(places)}")
+        if self._doubtful:
+            many = plural(len(self._doubtful), "later commit")
+            found.append(f"{many} cannot be judged: {_some(str(seq) for seq in self._doubtful)}")
+        if self._absent:
+            many = plural(len(self._absent), "block")
+            found.append(f"{many} not there, perhaps replaced by what is lost: {_some(self._absent)}")
+        return (*found, "verify again when it is restored") if found else ()
 
     def _last_listed(self) -> int:
         """The newest commit of a listing, which may lag, but shows commits behind a hole."""
@@ -284,6 +299,9 @@ class _Verification:
         try:
             data = self._storage.read(block.file)
         except KeyMissingError:
+            if self._history.may_be_replaced(block):
+                self._absent.append(block.file)
+                return []
             return [] if self._is_superseded(block) else [audit.missing()]
         except StrandlineError as problem:
             return [audit.problem(problem.what, problem.todo)]
@@ -335,6 +353,13 @@ class _Verification:
     def _is_live_commit(self, key: str) -> bool:
         number = key.removeprefix("commits/").removesuffix(".json")
         return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
+
+
+def _some(names: Iterable[str]) -> str:
+    """Returns the first few of many."""
+    first = list(itertools.islice(iterator := iter(names), _NAMED))
+    others = sum(1 for _ in iterator)
+    return "; ".join(first) + (f"; and {others:,} more" if others else "")
 
 
 def _root_problem(what: str) -> Problem:
