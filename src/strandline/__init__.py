@@ -1,4 +1,4 @@
-"""Strandline: stateful streaming on PySpark that survives any failure, its state kept in its own output stream.
+"""Strandline: stateful streaming on PySpark with the same results whatever crashes, its state kept in its own output.
 
 >>> import strandline as sl
 >>> spark = sl.session()                                                                      # doctest: +SKIP
