@@ -16,7 +16,7 @@ from pathlib import Path
 
 from strandline.errors import UnsafeFolderError
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 
 def is_plain_name(text: object) -> bool:

@@ -151,14 +151,15 @@ def test_a_snapshot_comes_back_from_its_bytes(stream: str, state: LogState, belo
     st.integers(1, 10_000),
     st.none() | st.integers(0, 1 << 62),
     st.none() | st.integers(0, 1 << 62),
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}", fullmatch=True),
     texts,
     st.none() | st.dictionaries(texts, documents, max_size=2),
 )
 def test_a_spec_comes_back_from_its_bytes(
-    partitions: int, lateness: int | None, retention: int | None, name: str, upstream: dict[str, Any] | None
+    partitions: int, lateness: int | None, retention: int | None, id_: str, by: str, upstream: dict[str, Any] | None
 ) -> None:
     fields = item_spec().schema
-    spec = StreamSpec(name, fields, ("k",), "t", partitions, lateness, retention, name, 7, upstream)
+    spec = StreamSpec(id_, fields, ("k",), "t", partitions, lateness, retention, by, 7, upstream)
     assert StreamSpec.from_json(spec.to_json(), "here") == spec
 
 
