@@ -23,12 +23,12 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
     @njit(cache=True, nogil=True, _nrt=False)
     def step(reach: Reach, state: State, batch: Batch, first: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         room = len(records) - state.header[N]  # closing windows make more
         for row in range(first, len(batch.keys)):
-            look_ahead(state, batch, row, NO_START, mask)
+            look_ahead(state, batch, row, NO_START, seed, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
                 slot = records[slot, LINK]
             if slot < 0:
@@ -56,15 +56,15 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
     @njit(cache=True, nogil=True, _nrt=False)
     def step(reach: Reach, state: State, batch: Batch, first: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         for row in range(first, len(batch.keys)):
             if state.header[N] >= len(records):
                 return row, FULL
-            look_ahead(state, batch, row, NO_START, mask)
+            look_ahead(state, batch, row, NO_START, seed, mask)
             key, offset = key_of(batch, row), batch.offsets[row]
             fewest = reach.advance
             full = -1
-            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
             while slot >= 0:
                 if same_key(state, batch, word_key, slot, key):
                     touch_record(trace, slot)
@@ -92,11 +92,11 @@ def replaying_count_windows(ops: Ops, word_key: bool) -> Kernel:
 
     @njit(cache=True, nogil=True, _nrt=False)
     def replay(reach: Reach, state: State, batch: Batch, trace: Trace) -> None:
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         for row in range(len(batch.keys)):
-            look_ahead(state, batch, row, NO_START, mask)
+            look_ahead(state, batch, row, NO_START, seed, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
             while slot >= 0:
                 if same_key(state, batch, word_key, slot, key):
                     replay_into(ops, state, batch, slot, row, trace)

@@ -21,6 +21,7 @@ from strandline.operators.open_windows.record import (
     OLDER,
     OPENED,
     ROWS,
+    SEED,
     START,
     TICKET,
     TIMER,
@@ -39,13 +40,13 @@ def session_windows(ops: Ops, word_key: bool) -> Kernel:
     @njit(cache=True, nogil=True, _nrt=False)
     def step(reach: Reach, state: State, batch: Batch, row: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         rows = len(batch.keys)
         gap = reach.size
         while row < rows:
             if state.header[N] >= len(records) or state.header[TIMER_COUNT] + 1 >= len(state.timers):
                 return row, FULL
-            look_ahead(state, batch, row, NO_START, mask)
+            look_ahead(state, batch, row, NO_START, seed, mask)
             key, offset, time = key_of(batch, row), batch.offsets[row], batch.times[row]
             mine, newer = sessions_around(state, trace, batch, word_key, key, time + gap)
             if mine < 0 or records[mine, END] <= time:
@@ -91,9 +92,9 @@ def replaying_sessions(ops: Ops, word_key: bool) -> Kernel:
     def replay(reach: Reach, state: State, batch: Batch, trace: Trace) -> None:
         gap = reach.size
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         for row in range(len(batch.keys)):
-            look_ahead(state, batch, row, NO_START, mask)
+            look_ahead(state, batch, row, NO_START, seed, mask)
             time = batch.times[row]
             slot, _ = sessions_around(state, trace, batch, word_key, key_of(batch, row), time + gap)
             if slot >= 0 and time < records[slot, END] and batch.offsets[row] >= records[slot, T]:

@@ -33,7 +33,7 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
     def step(reach: Reach, state: State, batch: Batch, row: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         size, advance = reach
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         rows = len(batch.keys)
         room = min(len(records) - -(-size // advance), len(state.timers) - -(-size // advance))
         rest = size % advance
@@ -44,10 +44,10 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
             key, offset, time = key_of(batch, row), batch.offsets[row], batch.times[row]
             if not latest <= time < latest + advance:  # tuples come nearly in order: few need a division
                 latest = time // advance * advance
-            look_ahead(state, batch, row, latest, mask)
+            look_ahead(state, batch, row, latest, seed, mask)
             start = first_start(time, latest, size, advance, rest)
             while start <= latest:
-                slot = state.buckets[bucket_of(key.word, start, state.header[SEED], mask)]
+                slot = state.buckets[bucket_of(key.word, start, seed, mask)]
                 while slot >= 0:
                     if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
                         break
@@ -73,15 +73,15 @@ def replaying_time_windows(ops: Ops, word_key: bool) -> Kernel:
     def replay(reach: Reach, state: State, batch: Batch, trace: Trace) -> None:
         size, advance = reach
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         rest = size % advance
         for row in range(len(batch.keys)):
             key, time = key_of(batch, row), batch.times[row]
             latest = time // advance * advance
-            look_ahead(state, batch, row, latest, mask)
+            look_ahead(state, batch, row, latest, seed, mask)
             start = first_start(time, latest, size, advance, rest)
             while start <= latest:
-                slot = state.buckets[bucket_of(key.word, start, state.header[SEED], mask)]
+                slot = state.buckets[bucket_of(key.word, start, seed, mask)]
                 while slot >= 0:
                     if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
                         replay_into(ops, state, batch, slot, row, trace)

@@ -100,10 +100,10 @@ def _has_room(sheet: Sheet, emit: int) -> bool:
 
 
 @njit(inline="always", _nrt=False)
-def _look_ahead(state: State, batch: Batch, row: int, mask: int) -> None:
+def _look_ahead(state: State, batch: Batch, row: int, seed: int, mask: int) -> None:
     """Sends for the record that a tuple a little further on will want, from its end of time to its state."""
     if row + _AHEAD < len(batch.keys):
-        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, state.header[SEED], mask)]
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], NO_START, seed, mask)]
         fetch_soon(state.records, np.int64(slot), np.int64(END))  # type: ignore[call-arg]
         fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))
 
@@ -222,7 +222,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
     def step(state: State, states: Any, given: Given, sheet: Sheet, out: Outcome, trace: Trace) -> int:
         batch, at = given.batch, sheet.at
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         while at[ROW] < len(batch.keys):
             row = at[ROW]
             time = batch.times[row]
@@ -241,9 +241,9 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
                 return FLUSH
             if state.header[N] >= len(records) or (expires and state.header[TIMER_COUNT] + 1 >= len(state.timers)):
                 return FULL
-            _look_ahead(state, batch, row, mask)
+            _look_ahead(state, batch, row, seed, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
                 slot = records[slot, LINK]
             if expires and not is_clocked and slot >= 0 and records[slot, END] <= time:
@@ -283,12 +283,12 @@ def replaying(main: Kernel, frozen: Frozen) -> Kernel:
     def replay(state: State, states: Any, given: Given, sheet: Sheet, trace: Trace) -> int:
         batch, at = given.batch, sheet.at
         records = state.records
-        mask = len(state.buckets) - 1
+        mask, seed = len(state.buckets) - 1, state.header[SEED]
         while at[ROW] < len(batch.keys):
             row = at[ROW]
-            look_ahead(state, batch, row, NO_START, mask)
+            look_ahead(state, batch, row, NO_START, seed, mask)
             key = key_of(batch, row)
-            slot = state.buckets[bucket_of(key.word, NO_START, state.header[SEED], mask)]
+            slot = state.buckets[bucket_of(key.word, NO_START, seed, mask)]
             while slot >= 0 and not same_key(state, batch, word_key, slot, key):
                 slot = records[slot, LINK]
             if slot >= 0 and batch.offsets[row] >= records[slot, T]:

@@ -48,10 +48,10 @@ def same_key(state: State, batch: Batch, word_key: bool, slot: int, key: Key) ->
 
 
 @njit(inline="always", _nrt=False)
-def look_ahead(state: State, batch: Batch, row: int, start: int, mask: int) -> None:
+def look_ahead(state: State, batch: Batch, row: int, start: int, seed: int, mask: int) -> None:
     """Sends for the record that a tuple a little further on will want: records lie anywhere in memory."""
     if row + _AHEAD < len(batch.keys):
-        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], start, state.header[SEED], mask)]
+        slot = state.buckets[bucket_of(batch.keys[row + _AHEAD], start, seed, mask)]
         fetch_soon(state.records, np.int64(slot), np.int64(KEY))  # type: ignore[call-arg]
 
 
