@@ -1,7 +1,7 @@
 """A stream that has run for long in small batches, looked after as it grew, beside one written in a few large batches.
 
 The past is made without Spark: thousands of tiny commits, and after every 64 of them what housekeeping does then.
-Beside it the same commits with nobody to look after them.
+Beside it the same commits with nobody to look after them. The files of a live stream are counted in simulated time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import strandline as sl
+from benchmarks.files_over_time import files_over_time
 from benchmarks.harness import CORES, rounds, say, spread, stopwatch, workspace
 from strandline.log.block import Block, describe, encode_parts
 from strandline.log.index import FOLD_EVERY
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SIZES = {"tiny": (150, 10), "small": (1_640, 4_000), "large": (50_000, 4_000)}  # commits, tuples a commit and partition
+MINUTES = {"tiny": 10, "small": 60, "large": 600}
+"""Of simulated time in which files are counted."""
 _PARTITIONS = 2
 _LARGE_BATCHES = 4
 _TYPES = {"item_id": "long", "item_price": "double", "item_time": "long"}
@@ -36,6 +39,10 @@ _TYPES = {"item_id": "long", "item_price": "double", "item_time": "long"}
 def run(size: str, repeat: int = 3) -> dict[str, Any]:
     """Ages two streams, writes a third one at once, then reads all three in turns."""
     commits, tuples = SIZES[size]
+    say(f"aging: one batch a second for {MINUTES[size]} minutes of simulated time")
+    files = files_over_time(MINUTES[size])
+    for row in files["over_time"]:
+        say("aging " + ", ".join(f"{name.replace('_', ' ')} {number:,}" for name, number in row.items()))
     with workspace() as folder:
         paths = {name: str(folder / name) for name in ("kept", "untouched", "large_batches")}
         _write(paths["large_batches"], _LARGE_BATCHES, commits * tuples // _LARGE_BATCHES)
@@ -76,6 +83,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "append_ms": round(append_s / commits * 1000, 3),
         "housekeeping_ms_per_commit": round(kept.seconds / commits * 1000, 3),
         "piece_s_max": round(kept.longest_s, 3),
+        "files": files,
         "read_s": {name: round(taken, 4) for name, taken in best.items()},
         "spread": {name: spread(taken) for name, taken in seconds.items()},
         "results_match": len(set(contents.values())) == 1,

@@ -105,6 +105,9 @@ def test_aging_joins_small_blocks_and_changes_no_tuple(tmp_path: Path) -> None:
     assert result["blocks"]["untouched"] == 2 * result["commits"]
     assert result["blocks"]["kept"] < result["blocks"]["untouched"] / 3
     assert 0 < result["write_amplification"] < 4
+    files = result["files"]
+    assert files["live_blocks_per_partition_max"] < 100
+    assert files["over_time"][-1]["waiting_blocks"] > 1_000, "for the sake of readers, within the grace"
     assert result["ratio_pyarrow_to_large_batches"] > 0
     assert list(tmp_path.iterdir()) == []
 

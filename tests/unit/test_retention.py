@@ -152,6 +152,41 @@ def test_files_of_a_crashed_attempt_are_announced_and_deleted_a_grace_later(log:
     assert log.state.announced == ()
 
 
+def test_blocks_that_no_commit_can_name_again_are_deleted_one_grace_after_the_next_call(
+    log: Log, clock: ManualClock
+) -> None:
+    replaced = {b.file for p in range(2) for b in log.blocks(p)}
+    taken = write_items(log.storage, log.spec, 0, 3, [(0, 0, 99)], "zombie").file
+    compact(log, blocks_min=3)
+    truncate(log, before_offset={1: 6})
+    stale = f"{log.spec.folder(0)}/{0:020d}-{4:020d}-another-compactor.parquet"
+    log.storage.create(stale, b"of a compaction that another one was faster than")
+    clock.advance(1)
+    assert collect(log) == []
+    clock.advance(GRACE_US / SECOND_US - 1)
+    assert collect(log) == [], "a reader may have planned with them"
+    clock.advance(1)
+    assert set(collect(log)) >= {*replaced, taken, stale}
+
+
+def test_blocks_that_may_yet_be_published_are_not_announced_within_the_grace(log: Log, clock: ManualClock) -> None:
+    state, folder = log.state, log.spec.folder(0)
+    blocks = list(log.blocks(0))
+    files = [
+        write_items(log.storage, log.spec, 0, state.ends[0], [(0, 0, 99)], "next").file,
+        write_items(log.storage, log.spec, 0, state.ends[0] + 1, [(0, 0, 99)], "next-but-one").file,
+        write_items(log.storage, log.spec, LATE, state.ends[LATE], [(0, 0, 1)], "late").file,
+        f"{folder}/{blocks[0].first:020d}-{blocks[1].end:020d}-compactor.parquet",
+        f"{folder}/{blocks[1].first:020d}-{state.ends[0]:020d}-compactor.parquet",
+        f"{folder}/written-by-hand.parquet",
+    ]
+    for file in files[3:]:
+        log.storage.create(file, b"")
+    clock.advance(GRACE_US / SECOND_US - 1)
+    collect(log)
+    assert log.state.announced == ()
+
+
 def test_compacted_and_truncated_blocks_are_collected(log: Log, clock: ManualClock) -> None:
     files = {b.file for p in range(2) for b in log.blocks(p)}
     compact(log, blocks_min=3)

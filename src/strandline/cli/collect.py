@@ -21,9 +21,10 @@ def collect(
 ) -> None:
     """Delete files that nothing refers to, and old commits.
 
-    Files are left by crashed attempts, compaction and truncation. Those untouched for the grace time are announced in
-    the log, and deleted by a later call, a grace time after that: safe while writers and readers run. Commits go when a
-    milestone has taken their place; those of a day are kept, and the newest 4,096 in any case.
+    Files are left by crashed attempts, compaction and truncation. Compacted and truncated blocks, and others that were
+    untouched for the grace time, are announced in the log, and deleted by a later call, a grace time after that: safe
+    while writers and readers run. Commits go when a milestone has taken their place; those of a day are kept, and the
+    newest 4,096 in any case.
     """
     from strandline.log.dropping import drop_commits
     from strandline.log.retention import collect as collect_files
@@ -44,7 +45,7 @@ def collect(
         return
     facts = facts_table()
     grace_text = exact_duration(grace_us)
-    facts.add_row("grace", f"{grace_text}: files are announced when untouched that long, deleted that long after")
+    facts.add_row("grace", f"{grace_text}: files are deleted that long after they were announced")
     facts.add_row("deleted", plural(len(deleted), "file"))
     facts.add_row("announced", plural(len(announced), "file"))
     facts.add_row("dropped", plural(dropped, "commit"))

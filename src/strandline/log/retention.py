@@ -7,13 +7,15 @@ announced cannot publish it any more, because it has to read the announcement fi
 
 from __future__ import annotations
 
+import bisect
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log import consumer_registry, loss_record, milestone
+from strandline.log.block import Block
 from strandline.log.grace import GRACE_US
 from strandline.log.log import Log
 from strandline.log.log_state import LogState
@@ -23,6 +25,7 @@ from strandline.log.unreferenced import IsLive, always, partition_of, unreferenc
 from strandline.units import earlier
 
 _FILES_PER_COMMIT = 10_000
+_BLOCK_NAME = re.compile(r"(?P<first>\d{20})-(?:(?P<end>\d{20})-)?")
 
 Progress = Callable[[str, int], None]
 
@@ -230,17 +233,20 @@ def _block_start(log: Log, partition: int, offset: int) -> int:
 def collect(log: Log, *, grace_us: int = GRACE_US, commits: bool = True, progress: Progress | None = None) -> list[str]:
     """Deletes files that nothing refers to: of crashed attempts, of compacted and of truncated blocks, of old indexes.
 
-    Safe while writers and readers run. Files are announced when they have been unreferenced and untouched for
-    `grace_us`, and deleted `grace_us` after that, so the first call of an idle stream may delete nothing. The folder of
-    commits, which may hold many files and hardly any garbage, and the stream's own are looked at only with `commits`.
+    Safe while writers and readers run. Blocks that no commit can name any more, those that were compacted or truncated
+    above all, are announced at once, other files when they have been untouched for `grace_us`. Both are deleted
+    `grace_us` after that, so the first call may delete nothing. The folder of commits, which may hold many files and
+    hardly any garbage, and the stream's own are looked at only with `commits`.
     """
     log.reload()  # an older snapshot's index would take the newer one's files for unreferenced
     base_seq = log.state.seq
     announced = {file for m in log.commits.some(log.state.announced) for file in m.files}
     cutoff_us = log.clock.now_us() - grace_us
     fresh: list[str] = []
-    for listed in unreferenced(log.storage, partial(_is_live_in, log), commits=commits):
-        if listed.modified_us <= cutoff_us and listed.key not in announced:
+    referred = _Referred(log)
+    for listed in unreferenced(log.storage, referred.is_live_in, commits=commits):
+        is_due = listed.modified_us <= cutoff_us or not referred.can_be_published(listed.key)
+        if is_due and listed.key not in announced:
             fresh.append(listed.key)
         if len(fresh) == _FILES_PER_COMMIT:
             _announce(log, fresh, base_seq)
@@ -272,23 +278,50 @@ def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> li
     return deleted
 
 
-def _is_live_in(log: Log, folder: str) -> IsLive:
-    if folder in ("commits", "consumers"):
-        return always
-    if folder == loss_record.FOLDER:
-        records = loss_record.live_records(log.storage, (s.losses for s in log.state.standings))
-        return always if records is None else records.__contains__
-    return _live(log, folder).__contains__
+class _Referred:
+    """What a log refers to, one folder after the other."""
 
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._partition: int | None = None
+        self._blocks: list[Block] = []
 
-def _live(log: Log, folder: str) -> set[str]:
-    if folder in ("snapshots", milestone.FOLDER):
+    def is_live_in(self, folder: str) -> IsLive:
+        """Goes to the next folder; returns a function that says whether a file in it is of use."""
+        log = self._log
+        self._partition, self._blocks = partition_of(folder, log.spec), []
+        if self._partition is not None:
+            self._blocks = list(log.blocks(self._partition))
+            return {b.file for b in self._blocks}.__contains__
+        if folder in ("commits", "consumers"):
+            return always
+        if folder == loss_record.FOLDER:
+            records = loss_record.live_records(log.storage, (s.losses for s in log.state.standings))
+            return always if records is None else records.__contains__
+        if folder not in ("snapshots", milestone.FOLDER):
+            return frozenset[str]().__contains__
         # The index may rest on files of the milestone that it was rebuilt from. Who has lost it begins with the newest
         # one that has a mark, which may be the one before.
         of_index, of_newest = log.index_files(), log.commits.files(log.state.milestone)
-        return {"snapshots/root.json", *of_index, *of_newest, *log.commits.marked_files()}
-    partition = partition_of(folder, log.spec)
-    return set() if partition is None else {b.file for b in log.blocks(partition)}
+        return {"snapshots/root.json", *of_index, *of_newest, *log.commits.marked_files()}.__contains__
+
+    def can_be_published(self, key: str) -> bool:
+        """Returns whether a commit may yet name this file of the folder, of which nothing has published it so far.
+
+        The name of a block begins with its first offset, that of a compacted one goes on with its end. An append has
+        to begin at the end of the partition. A compaction has to take the place of two live blocks or more, and is
+        given up if another one was published before it.
+        """
+        found = _BLOCK_NAME.match(key.rpartition("/")[2])
+        if self._partition is None or found is None:
+            return True
+        state, first = self._log.state, int(found["first"])
+        if first < state.starts[self._partition]:
+            return False
+        if found["end"] is None:
+            return first >= state.ends[self._partition]
+        at = bisect.bisect_right(self._blocks, first, key=lambda b: b.first) - 1
+        return at < 0 or int(found["end"]) > self._blocks[at].end
 
 
 def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: int = -1) -> None:
