@@ -39,7 +39,7 @@ from tests.simulation.table_codec import Tables
 FILE = Path(__file__).with_name("frozen.json")
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEEDS = range(1, 7)
-_COMPUTED = {"checksum", "before", "tip"}
+_COMPUTED = {"checksum", "seen_checksum", "before", "tip"}
 """Fields of files with checksums of others: seconds that were measured are in them."""
 
 
