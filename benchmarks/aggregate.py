@@ -27,9 +27,9 @@ import strandline as sl
 from benchmarks.averages import Windows
 from benchmarks.checkpoint_cost import POLICY, checkpoint_cost, records_per_touched_key
 from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.state_folders import FOLDER_VARIABLE
+from strandline.log.stream.log import Log
+from strandline.running.state.state_folders import FOLDER_VARIABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import strandline as sl
 from benchmarks.files_over_time import files_over_time
 from benchmarks.harness import CORES, rounds, say, spread, stopwatch, workspace
-from strandline.log.block import Block, describe, encode_parts
-from strandline.log.index import FOLD_EVERY
-from strandline.log.kinds import Kind
-from strandline.log.levels import Levels
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import FOLD_EVERY
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.block import Block, describe, encode_parts
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.levels import Levels
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -27,7 +27,7 @@ from benchmarks.harness import CORES, say, workspace
 from benchmarks.input_failures import COMBINATIONS, KEEPS_BOUND, TICK_S, Contender, InputFailure
 from benchmarks.reconciliation import ReconciliationSize, reconciliations
 from benchmarks.replica_switch import switches
-from strandline.processing.state_folders import FOLDER_VARIABLE
+from strandline.running.state.state_folders import FOLDER_VARIABLE
 
 BOTH = (COMBINATIONS[0], COMBINATIONS[3])
 CHAINED = (COMBINATIONS[0], COMBINATIONS[3], COMBINATIONS[4])

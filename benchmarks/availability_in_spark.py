@@ -26,9 +26,9 @@ from benchmarks.bounded_operator import calm_results, delays, same_results
 from benchmarks.harness import CORES, rounds, say, spread
 from benchmarks.input_failures import SHORT_OF, TICK_S, Contender
 from benchmarks.sensors import WRITE_S, Sensors, join_of, meets, sleep_until
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,19 +13,19 @@ import xxhash
 
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK, Clock
-from strandline.log import block as blocks_
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.operator import Definition
-from strandline.processing import step as steps
-from strandline.processing.batch import run_batch
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
+from strandline.running import step as steps
+from strandline.running.batch import run_batch
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
 
 COLUMNS = {"item_id": "long", "item_price": "double", "item_time": "long"}
 Ids = npt.NDArray[np.int64]

@@ -23,7 +23,7 @@ import strandline as sl
 from benchmarks.averages import Averages, Items
 from benchmarks.harness import CORES, Input, batch_seconds, rounds, say, spread
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.state_folders import FOLDER_VARIABLE
+from strandline.running.state.state_folders import FOLDER_VARIABLE
 
 NEVER = sl.cec(extent=1 << 40, replay=1 << 40)
 _WINDOW = 1_000_000

@@ -16,26 +16,26 @@ import pyarrow as pa
 
 import strandline as sl
 from benchmarks.sensors import Numbers, Sensors
-from strandline.availability import tick as ticks
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
-from strandline.availability.tick import Operation, Ticked, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.clock import SYSTEM_CLOCK, Clock
-from strandline.log.kinds import Kind, only_results
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.outage import State
+from strandline.log.operator_state.outage import State
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage import Durability
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream.kinds import Kind, only_results
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import Definition
-from strandline.processing import step as steps
-from strandline.processing.batch import run_batch
-from strandline.processing.element import TUPLES_MAX, Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import step as steps
+from strandline.running import tick as ticks
+from strandline.running.batch import run_batch
+from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.fork import Caches
+from strandline.running.promise import Promise
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import Operation, Ticked, Work, Worked
+from strandline.running.watch import Watch
 
 NEVER_US = np.iinfo(np.int64).max
 

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import rounds, say, spread
-from strandline.operators.kernel_bundle import pack
-from strandline.operators.kernel_cache import TALLY
+from strandline.operators.kernels.kernel_bundle import pack
+from strandline.operators.kernels.kernel_cache import TALLY
 
 _PROGRAM = """
 import sys
 from pathlib import Path
 from strandline.process_start import process_age_s
-from strandline.operators.kernel_cache import TALLY
+from strandline.operators.kernels.kernel_cache import TALLY
 if len(sys.argv) > 2:
     import pickle
     pickle.loads(Path(sys.argv[2]).read_bytes()).unpack()

@@ -12,9 +12,9 @@ from typing import Any
 from unittest import mock
 
 from strandline.clock import ManualClock
-from strandline.log.log import Log
-from strandline.spark import housekeeping
-from strandline.spark.housekeeping import Housekeeping
+from strandline.log.stream.log import Log
+from strandline.spark.operator import housekeeping
+from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 from strandline.testing.plain_codec import plain_codec

@@ -15,9 +15,9 @@ from typing import Any
 
 from benchmarks.bounded_operator import BoundedOperator, calm_results, delays, same_results
 from benchmarks.sensors import WRITE_S, Sensors, join_of, sleep_until
-from strandline.availability.promise import Mode, Promise, Reconcile
 from strandline.clock import ManualClock
-from strandline.log.log import Log
+from strandline.log.stream.log import Log
+from strandline.running.promise import Mode, Promise, Reconcile
 
 TICK_S = 0.2
 """An operator looks as often: what a trigger is in Spark."""

@@ -19,7 +19,7 @@ from benchmarks.join_recovery import RecoverySize, recoveries
 from benchmarks.join_windows import WindowSize, per_group, single_window
 from benchmarks.spark_joins import JoinSize, joins
 from benchmarks.union_cost import union_cost
-from strandline.processing.state_folders import FOLDER_VARIABLE
+from strandline.running.state.state_folders import FOLDER_VARIABLE
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ import pyarrow as pa
 import strandline as sl
 from benchmarks.harness import rounds, say, spread
 from benchmarks.orders import PAPER_LEFT, PAPER_RIGHT, Joined, Side, definition, kept_by, paper_tuples
-from strandline.log.log import Log
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.recover import Recovery, Stand, recover
 
 AGE = 10

@@ -28,7 +28,7 @@ from benchmarks.averages import Ids, Prices, Windows, plan_of
 from benchmarks.harness import KEYS, rounds, say, spread
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.arrays import Batch
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import Footprints, Limits

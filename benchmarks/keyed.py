@@ -36,7 +36,7 @@ from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, roun
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_operator import TuplePass
-from strandline.processing.state_folders import FOLDER_VARIABLE
+from strandline.running.state.state_folders import FOLDER_VARIABLE
 from strandline.testing import MemoryStorage
 
 if TYPE_CHECKING:

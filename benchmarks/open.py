@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import say, stopwatch, workspace
-from strandline.log.block import Block
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 
 COMMITS = {"small": 10_000, "large": 100_000, "huge": 1_000_000}
 _TUPLES_PER_BLOCK = 1_000

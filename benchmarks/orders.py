@@ -17,23 +17,23 @@ import xxhash
 
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK
-from strandline.log import block as blocks_
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.inputs.edges import edges_and_others
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.storage import Storage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.processing import step as steps
-from strandline.processing.batch import run_batch
-from strandline.processing.edges import edges_and_others
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import step as steps
+from strandline.running.batch import run_batch
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
 
 EVERY_US = 40
 BAND_US = 2_000_000

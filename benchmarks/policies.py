@@ -25,12 +25,12 @@ import strandline as sl
 from benchmarks.averages import Averages, Ids, Items, Windows, plan_of
 from benchmarks.harness import say, workspace
 from strandline.clock import ManualClock
-from strandline.log.log import Log
+from strandline.inputs.intake import StreamIntake
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.step import Done
-from strandline.recovery.intake import StreamIntake
+from strandline.log.stream.log import Log
 from strandline.recovery.recover import Stand, recover
 from strandline.recovery.without_replay import recover_without_replay
+from strandline.running.step import Done
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.bounded_operator import BoundedOperator, calm_results, same_results
 from benchmarks.harness import rounds, say, spread
 from benchmarks.sensors import Sensors, join_of
-from strandline.availability.promise import Promise, Reconcile
 from strandline.clock import ManualClock
+from strandline.running.promise import Promise, Reconcile
 
 WAYS: tuple[Reconcile, ...] = ("redo", "undo")
 BOUND_US = 3_000_000

@@ -26,12 +26,12 @@ from benchmarks.averages import Averages, Items, plan_of
 from benchmarks.batch_cost import batch_cost, step_cost
 from benchmarks.cold_recovery import in_new_processes
 from benchmarks.harness import KEYS, rounds, say, spread, workspace
-from strandline.log.log import Log
+from strandline.inputs.intake import StreamIntake
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.record import INPUT, KEY, OPENED, ROWS, START, STATE, USED
-from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Recovery, Stand, recover
 
 WINDOW = 10

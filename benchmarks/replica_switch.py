@@ -24,8 +24,8 @@ from benchmarks.bounded_operator import BoundedOperator, calm_results
 from benchmarks.harness import say
 from benchmarks.input_failures import TICK_S, warm_up
 from benchmarks.sensors import WRITE_S, Numbers, Sensors, join_of, sleep_until
-from strandline.availability.promise import Promise
-from strandline.log.results import result_blocks
+from strandline.log.reading.results import result_blocks
+from strandline.running.promise import Promise
 
 LOOK = "50 ms"
 """The reader looks as often."""

@@ -23,13 +23,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import strandline as sl
-from strandline.log import block as blocks_
-from strandline.log import quiet
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage import Durability
+from strandline.log.stream import block as blocks_
+from strandline.log.stream import quiet
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 

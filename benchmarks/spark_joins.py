@@ -31,10 +31,10 @@ import pyarrow.parquet as pq
 import strandline as sl
 from benchmarks.harness import CORES, Input, rounds, say, spread
 from benchmarks.orders import BAND_US, Ids, Matches, apart_us, orders
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
+from strandline.inputs.next_bounds import reachable
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.next_bounds import reachable
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

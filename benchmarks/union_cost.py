@@ -18,9 +18,9 @@ import pyarrow as pa
 import strandline as sl
 from benchmarks.harness import CORES, rounds, say, spread
 from benchmarks.orders import EVERY_US, ORDERS, Side
-from strandline.log import quiet
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

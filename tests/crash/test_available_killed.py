@@ -17,15 +17,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.log.log import Log
-from strandline.log.log_state import LogState
-from strandline.log.outage import Outage
+from strandline.log.operator_state.outage import Outage
+from strandline.log.reading.tentative_results import changes, with_tentative
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.tentative_results import changes, with_tentative
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
 from tests.crash.conftest import finish, kill, processes
 from tests.crash.lives import RETRYING, Life, Program, results
-from tests.sensors import PARTITIONS, Sensors
 from tests.support.machine import patience
+from tests.support.sensors import PARTITIONS, Sensors
 
 PROGRAM = Path(__file__).with_name("available_program.py")
 PATIENCE_S = patience(90)

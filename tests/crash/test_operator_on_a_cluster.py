@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from tests.crash.conftest import finish, processes
 from tests.crash.lives import Life
 from tests.crash.test_operator_killed import Case

@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from strandline.log.log import Log
-from strandline.log.loss_table import loss_table
+from strandline.log.operator_state.loss_table import loss_table
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.recovery.stream_definition import definition_of
 from tests.crash.conftest import PATIENCE_S
 from tests.crash.lives import results
-from tests.operator_streams import bits
 from tests.simulation.simulated_operators import SimulatedAggregate
 from tests.simulation.specifications import Gap, with_gaps
+from tests.support.operator_streams import bits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "13_policies_side_by_side.py"
 

@@ -20,9 +20,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from strandline.log.log import Log
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.testing.items import append_items, item_spec
 from tests.crash.conftest import finish, kill, output_of, processes
 from tests.crash.lives import results

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from tests.crash.lives import Life, Program, results
 
 PROGRAM = Path(__file__).with_name("several_program.py")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.log import log_state
+from strandline.log.stream import log_state
 
 
 @pytest.fixture(autouse=True)

@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.clock import ManualClock
-from strandline.log import block as blocks_
-from strandline.log import consumer_registry
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.retention import collect, truncate
-from strandline.log.spec import FORMAT, StreamSpec
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.block import Block
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import FORMAT, StreamSpec
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 
 VERSIONS = tuple(range(1, FORMAT + 1))

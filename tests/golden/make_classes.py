@@ -19,22 +19,22 @@ import pyarrow as pa
 
 from strandline.checkpoint.policy import instant
 from strandline.clock import ManualClock
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.given_input import GivenInput
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
 from tests.golden.make_keyed import CLOCK_US, COLUMNS, HALF, LATENESS, WHOLE, append, content, finish
-from tests.operator_streams import struct
+from tests.support.operator_streams import struct
 
 FOLDER = Path(__file__).parent / "classes"
 

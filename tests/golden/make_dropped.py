@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from strandline.clock import ManualClock
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.dropping import drop_commits
 from tests.golden import make
 
 FOLDER = Path(__file__).with_name("dropped")

@@ -18,23 +18,23 @@ from typing import Any
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
-from tests.operator_streams import Row, append_rows, published_results, set_aside, struct
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
+from tests.support.operator_streams import Row, append_rows, published_results, set_aside, struct
 
 FOLDER = Path(__file__).parent / "keyed"
 COLUMNS = {"k": "string", "t": "long", "v": "long", "name": "string", "price": "decimal(10,2)"}

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from strandline.checkpoint.policy import partial
 from strandline.clock import ManualClock
-from strandline.log.log import Log
-from strandline.log.loss_table import loss_table
-from strandline.log.spec import StreamSpec
+from strandline.log.operator_state.loss_table import loss_table
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from tests.golden import make_operators as made
-from tests.operator_streams import struct
+from tests.support.operator_streams import struct
 
 FOLDER = Path(__file__).parent / "lossy"
 NAME = "decimals"

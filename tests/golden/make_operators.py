@@ -18,19 +18,19 @@ import pyarrow.compute as pc
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Logs
-from tests.operator_streams import append_rows, published_results, struct
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Logs
+from tests.support.operator_streams import append_rows, published_results, struct
 
 FOLDER = Path(__file__).parent / "operators"
 COLUMNS = {"k": "long", "t": "long", "v": "long", "price": "decimal(10,2)"}

@@ -16,30 +16,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from strandline.availability import tick as ticks
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
-from strandline.availability.tick import Operation, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
-from strandline.log import quiet
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.reading.tentative_results import changes, with_tentative
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.tentative_results import changes, with_tentative
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.dropping import drop_commits
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import time_window
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Logs
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import tick as ticks
+from strandline.running.element import Element
+from strandline.running.fork import Caches
+from strandline.running.promise import Promise
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Logs
+from strandline.running.tick import Operation, Work, Worked
+from strandline.running.watch import Watch
 from tests.golden.make_several import CLOCK_US, COLUMNS, rows
-from tests.operator_streams import append_rows, published_results
+from tests.support.operator_streams import append_rows, published_results
 
 FOLDER = Path(__file__).parent / "outages"
 PARTITIONS = 2

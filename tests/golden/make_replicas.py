@@ -16,24 +16,24 @@ from pathlib import Path
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.replica_group import group_of
-from strandline.log.spec import REPLICAS_FORMAT, StreamSpec
+from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import REPLICAS_FORMAT, StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import time_window
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
 from tests.golden.make_several import CLOCK_US, HALF, LATENESS, WHOLE, rows
-from tests.operator_streams import append_rows, published_results
+from tests.support.operator_streams import append_rows, published_results
 
 FOLDER = Path(__file__).parent / "replicas"
 NAMES = ("input", "one", "other", "output")

@@ -17,12 +17,12 @@ from typing import Any
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import time_window
@@ -30,13 +30,13 @@ from strandline.operators.barrier.definition import BarrierDefinition, BarrierIn
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.operator import Definition
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
-from tests.operator_streams import Row, append_rows, published_results, set_aside
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
+from tests.support.operator_streams import Row, append_rows, published_results, set_aside
 
 FOLDER = Path(__file__).parent / "several"
 COLUMNS: dict[str, Any] = {

@@ -17,25 +17,25 @@ from typing import Any
 
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
-from strandline.log import quiet
-from strandline.log.beginning import Since
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.operator_state.beginning import Since
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, time_window
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import Element
-from strandline.processing.since import begun
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import Element
+from strandline.running.since import begun
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
 from tests.golden.make_several import CLOCK_US, LATENESS, rows
-from tests.operator_streams import append_rows, published_results
+from tests.support.operator_streams import append_rows, published_results
 
 FOLDER = Path(__file__).parent / "since"
 INPUTS = ("input", "other")

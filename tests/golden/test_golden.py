@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.log import consumer_registry, manifest
-from strandline.log.index import ROOT_KEY, Snapshot, load_snapshot
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import ROOT_KEY, Snapshot, load_snapshot
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import manifest
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry
 from tests.golden import make, plain_reader
 
 EXPECTED: dict[str, Any] = json.loads(make.EXPECTED.read_text())

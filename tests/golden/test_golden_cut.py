@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.log import manifest
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import manifest
+from strandline.log.stream.log import Log
 from tests.golden import make, plain_reader
 from tests.golden.test_golden import masked
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from strandline.log import commits, cuts, manifest
 from strandline.log.audit.stream_audit import verify
-from strandline.log.index import ROOT_KEY, Snapshot
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
-from strandline.log.milestone import mark_key
+from strandline.log.index import cuts
+from strandline.log.index.index import ROOT_KEY, Snapshot
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import commits, manifest
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
+from strandline.log.stream.milestone import mark_key
 from tests.golden import make, make_dropped, plain_reader
 from tests.golden.test_golden import masked
 

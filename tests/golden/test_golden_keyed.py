@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from strandline.errors import StreamMismatchError
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.spec import SEVERAL_FORMAT, SHAPED_FORMAT
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.serialised_intake import intake_of
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import SEVERAL_FORMAT, SHAPED_FORMAT
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of, output_spec
 from strandline.recovery.window_report import saved_windows

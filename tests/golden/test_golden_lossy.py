@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from tests.golden import make_lossy as made
 from tests.golden import make_operators
 

@@ -12,11 +12,11 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import FormatVersionError
-from strandline.log import manifest
 from strandline.log.audit.stream_audit import verify
-from strandline.log.index import ROOT_KEY, Snapshot
-from strandline.log.log import Log
+from strandline.log.index.index import ROOT_KEY, Snapshot
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import manifest
+from strandline.log.stream.log import Log
 from strandline.recovery.stream_definition import continued
 from tests.golden import make_outages as made
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from strandline.log import quiet
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
-from strandline.log.input_mark import ReplicaMark
-from strandline.log.log import Log
-from strandline.log.origin_logs import is_of
+from strandline.log.operator_state.input_mark import ReplicaMark
+from strandline.log.operator_state.origin_logs import is_of
+from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import origins_of
-from strandline.processing.serialised_intake import intake_of
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
 from strandline.recovery.window_report import current_windows
 from tests.golden import make_replicas as made
-from tests.operator_streams import published_results
+from tests.support.operator_streams import published_results
 
 
 @pytest.fixture

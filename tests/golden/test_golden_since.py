@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from strandline.log import quiet
 from strandline.log.audit.stream_audit import verify
-from strandline.log.beginning import Beginning
-from strandline.log.log import Log
+from strandline.log.operator_state.beginning import Beginning
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
 from tests.golden import make_since as made
-from tests.operator_streams import published_results
+from tests.support.operator_streams import published_results
 
 BEGINS = {
     "time": Beginning(14, ((10,),)),

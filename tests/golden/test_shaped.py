@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log.spec import SHAPED_FORMAT, StreamSpec
+from strandline.log.stream.spec import SHAPED_FORMAT, StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import count_window
 from strandline.recovery.stream_definition import definition_of
-from tests.operator_streams import output_spec, plan, rows_table, select, where
+from tests.support.operator_streams import output_spec, plan, rows_table, select, where
 
 FILE = Path(__file__).parent / "shaped" / "stream.json"
 

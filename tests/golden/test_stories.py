@@ -12,12 +12,12 @@ from unittest import mock
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log import log_state, manifest, quiet, schema_change
-from strandline.log.column_types import fields_of
-from strandline.log.index import ROOT_KEY, Snapshot
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import ROOT_KEY, Snapshot
+from strandline.log.stream import log_state, manifest, quiet, schema_change
+from strandline.log.stream.column_types import fields_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.testing import MemoryStorage
 from strandline.testing.items import item_spec
 from strandline.units import END_OF_TIME

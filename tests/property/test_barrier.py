@@ -15,9 +15,9 @@ import pytest
 
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
-from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier, result_row
 from strandline.operators.operator import Limits, Saved
-from tests.slow_limits import slow_from, some_slow
+from tests.specification.plain_barrier import BarrierTuple, PlainBarrier, result_row
+from tests.support.slow_limits import slow_from, some_slow
 
 NESTED = {
     "type": "struct",

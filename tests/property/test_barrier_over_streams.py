@@ -9,27 +9,27 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
-from strandline.log import consumer_registry, retention
-from strandline.log.block_sequence import BlockSequence
-from strandline.log.compaction import compact
-from strandline.log.kinds import Kind, is_closed
-from strandline.log.log import Log
-from strandline.log.results import result_blocks
-from strandline.log.spec import StreamSpec
+from strandline.inputs.edges import Edges
+from strandline.inputs.input_marks import fresh_marks, last_seen, moved, needs, require_same_inputs
+from strandline.inputs.input_stream import InputStream
+from strandline.inputs.next_bounds import next_bounds
+from strandline.inputs.serialised_input import pieces, replayed
+from strandline.log.reading.results import result_blocks
 from strandline.log.storage.storage import create_once
+from strandline.log.stream.block_sequence import BlockSequence
+from strandline.log.stream.kinds import Kind, is_closed
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry, retention
+from strandline.log.upkeep.compaction import compact
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
-from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier
 from strandline.operators.operator import Extent, Limits, Saved
-from strandline.processing.edges import Edges
-from strandline.processing.input_marks import fresh_marks, last_seen, moved, needs, require_same_inputs
-from strandline.processing.input_stream import InputStream
-from strandline.processing.next_bounds import next_bounds
-from strandline.processing.plain_serialised_input import plain_serialised
-from strandline.processing.serialised_input import pieces, replayed
 from strandline.testing.hand_clock import ManualClock
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.units import END_OF_TIME
-from tests.serialised_streams import Feed, make_feeds
+from tests.specification.plain_barrier import BarrierTuple, PlainBarrier
+from tests.specification.plain_serialised_input import plain_serialised
+from tests.support.serialised_streams import Feed, make_feeds
 
 
 def output_spec(definition: BarrierDefinition) -> StreamSpec:

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from strandline.operators.checksum import MODULUS, checksum, checksum_of_rows, checksum_of_run
+from strandline.operators.kernels.checksum import MODULUS, checksum, checksum_of_rows, checksum_of_run
 
 SHAPES = [((40, 13), np.int64), ((1, 10), np.int64), ((0, 2), np.int64), ((512,), np.int32), ((16,), np.int64)]
 SHAPES += [((30, 512), np.uint8), ((0, 8), np.uint8)]

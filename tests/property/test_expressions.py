@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.errors import SchemaError
-from strandline.operators.expressions import Formula
+from strandline.operators.expressions.expressions import Formula
 
 TABLE = pa.table(
     {

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import CorruptionError
-from strandline.log import manifest
-from strandline.log.block import Block
-from strandline.log.index import Child, Snapshot
-from strandline.log.leaf import Leaf
-from strandline.log.log_state import LogState, Registration
-from strandline.log.manifest import Manifest, Writer
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import Child, Snapshot
+from strandline.log.index.leaf import Leaf
+from strandline.log.stream import manifest
+from strandline.log.stream.block import Block
+from strandline.log.stream.log_state import LogState, Registration
+from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.spec import StreamSpec
 from strandline.testing.items import item_spec
 from strandline.testing.plain_codec import PlainLeaf
 from strandline.times import time_value

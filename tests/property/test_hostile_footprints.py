@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile_footprints import NAMES
+from tests.support.hostile_footprints import NAMES
 from tests.support.machine import patience
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_code_stays_inside_of_its_arrays_whatever_a_footprint_says(name: str) -> None:
-    command = [sys.executable, "-m", "tests.hostile_footprints", name, "0", "40"]
+    command = [sys.executable, "-m", "tests.support.hostile_footprints", name, "0", "40"]
     environment = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "PYTHONPATH": os.pathsep.join([p for p in sys.path if p])}
     run = subprocess.run(
         command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=patience(600), check=False

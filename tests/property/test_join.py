@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from strandline.operators import key_codec
 from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.join.column_types import stored_type, type_text
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import SIDES, JoinWindows
-from strandline.operators.join.plain_join import PlainJoin, Row
 from strandline.operators.join.tuple_record import BYTES_END, HEAD, TAIL
+from strandline.operators.kernels import key_codec
 from strandline.operators.open_windows import payloads
 from strandline.operators.operator import Limits, Saved
-from tests.slow_limits import slow_from, some_slow
+from tests.specification.plain_join import PlainJoin, Row
+from tests.support.slow_limits import slow_from, some_slow
 
 INF = math.inf
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from strandline.operators.arrow_words import arrow_type
+from strandline.operators.kernels.arrow_words import arrow_type
 from strandline.operators.keyed.definition import OPENED, KeyedDefinition
 from strandline.operators.keyed.keyed_operator import KeyedOperator
-from strandline.operators.keyed.plain_keyed import PlainKeyed
 from strandline.operators.operator import Limits, Saved
-from tests import keyed_programs
-from tests.slow_limits import slow_from, some_slow
+from tests.specification.plain_keyed import PlainKeyed
+from tests.support import keyed_programs
+from tests.support.slow_limits import slow_from, some_slow
 
 Row = dict[str, Any]
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strandline.clock import ManualClock
-from strandline.log import index, manifest
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
-from strandline.log.retention import collect, truncate
+from strandline.log.index import index
+from strandline.log.stream import manifest
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, append_items, item_spec, items_of
 from strandline.testing.model import ModelStream

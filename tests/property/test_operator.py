@@ -20,19 +20,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline.errors import AggregateOverflowError
-from strandline.operators import key_codec
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.plain import PlainOperator, Row
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
-from strandline.operators.arrow_words import arrow_type
-from strandline.operators.expressions import schema_of
+from strandline.operators.expressions.expressions import schema_of
+from strandline.operators.kernels import key_codec
+from strandline.operators.kernels.arrow_words import arrow_type
 from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of
 from strandline.operators.open_windows.record import BYTES_END, TIMERS
 from strandline.operators.operator import Limits, SlowLimits
-from tests.slow_limits import slow_from, some_slow
+from tests.specification.plain_aggregate import PlainOperator, Row
+from tests.support.slow_limits import slow_from, some_slow
 
 NAN, INF = math.nan, math.inf
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

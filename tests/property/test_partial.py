@@ -16,12 +16,12 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, none, partial
 from strandline.clock import ManualClock
-from strandline.log.loss_table import loss_table
+from strandline.log.operator_state.loss_table import loss_table
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.plain import PlainOperator
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import PLANS, SCHEMA, Row, Streams, Tuples, bits, output_spec, set_aside
+from strandline.running.state.state_cache import StateCache
 from tests.simulation.machines import KeptStates
+from tests.specification.plain_aggregate import PlainOperator
+from tests.support.operator_streams import PLANS, SCHEMA, Row, Streams, Tuples, bits, output_spec, set_aside
 
 
 class Life(Streams):

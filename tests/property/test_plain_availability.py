@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline.availability.plain_availability import Arrived, Entry, PlainAvailability, counted
+from tests.specification.plain_availability import Arrived, Entry, PlainAvailability, counted
 
 WINDOW = 10
 

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from strandline.log import retention
-from strandline.processing.plain_serialised_input import plain_serialised
+from strandline.log.upkeep import retention
 from strandline.units import END_OF_TIME
-from tests.serialised_streams import Feed, Place, Reader, make_feeds
+from tests.specification.plain_serialised_input import plain_serialised
+from tests.support.serialised_streams import Feed, Place, Reader, make_feeds
 
 
 def expected(feeds: list[Feed], partition: int, until: int = END_OF_TIME) -> list[Place]:

@@ -21,14 +21,15 @@ from strandline.errors import (
     StrandlineError,
     TruncatedError,
 )
-from strandline.log import consumer_registry, dropping, quiet
-from strandline.log.appends import appends_after
-from strandline.log.compaction import compact
-from strandline.log.levels import Levels
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.retention import collect, truncate
 from strandline.log.storage.storage import Storage
+from strandline.log.stream import quiet
+from strandline.log.stream.appends import appends_after
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.upkeep import consumer_registry, dropping
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.levels import Levels
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing.items import append_items, items_of
 from tests.simulation.ledger import LATE, PARTITIONS, Disk, Ledger, require
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from strandline.availability.decision import Decision
-from strandline.availability.fork import Forked
-from strandline.availability.plain_availability import Entry, counted
-from strandline.availability.tick import Ticked
-from strandline.log.log import Log
-from strandline.log.log_state import LogState
-from strandline.log.outage import ForkStanding, Outage
-from strandline.log.tentative_results import changes, with_tentative
+from strandline.log.operator_state.outage import ForkStanding, Outage
+from strandline.log.reading.tentative_results import changes, with_tentative
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.running.decision import Decision
+from strandline.running.fork import Forked
+from strandline.running.tick import Ticked
 from strandline.units import END_OF_TIME
-from tests.operator_streams import bits, published_results
 from tests.simulation.failing_inputs import Place
 from tests.simulation.operator_world import require
+from tests.specification.plain_availability import Entry, counted
+from tests.support.operator_streams import bits, published_results
 
 if TYPE_CHECKING:
     from tests.simulation.availability_world import World

@@ -23,32 +23,32 @@ from random import Random
 from types import SimpleNamespace
 from unittest import mock
 
-from strandline.availability import fork as forks
-from strandline.availability import tick as ticks
-from strandline.availability.decision import Decision, Situation, decide
-from strandline.availability.end_of_outage import end_outage
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
-from strandline.availability.tick import Operation, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.checkpoint.policy import cec, instant
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.log import consumer_registry
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.outage import Outage
-from strandline.log.retention import truncate
-from strandline.log.spec import StreamSpec
+from strandline.inputs.input_marks import needs
+from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage import Storage
-from strandline.processing import batch as batches
-from strandline.processing import step as steps_
-from strandline.processing import time_slices
-from strandline.processing.element import Element
-from strandline.processing.input_marks import needs
-from strandline.processing.step import Done, Logs, Step
-from strandline.processing.time_slices import marks_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
+from strandline.running import batch as batches
+from strandline.running import fork as forks
+from strandline.running import step as steps_
+from strandline.running import tick as ticks
+from strandline.running import time_slices
+from strandline.running.decision import Decision, Situation, decide
+from strandline.running.element import Element
+from strandline.running.end_of_outage import end_outage
+from strandline.running.fork import Caches
+from strandline.running.promise import Promise
+from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import Operation, Work, Worked
+from strandline.running.time_slices import marks_of
+from strandline.running.watch import Watch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.simulation.availability_witness import AvailabilityWitness
 from tests.simulation.chained_inputs import ChainedInputs

@@ -12,27 +12,26 @@ from dataclasses import replace
 from functools import partial
 from unittest import mock
 
-from strandline.availability import tick as ticks
-from strandline.availability.decision import Decision, Situation, decide
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
-from strandline.availability.replica_check import require_still_there
-from strandline.availability.replica_set import MISSING
-from strandline.availability.replica_watch import results_of
-from strandline.availability.tick import Operation, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.errors import StorageError
-from strandline.log import consumer_registry
-from strandline.log.column_types import KIND
-from strandline.log.guesses import guessed_until, guesses_of, undone_until
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.outage import Outage
-from strandline.log.result_ordinals import first_kept_result
-from strandline.processing.element import Element
-from strandline.processing.step import Logs
-from tests.operator_streams import Row
+from strandline.inputs.replicas.replica_check import require_still_there
+from strandline.inputs.replicas.replica_set import MISSING
+from strandline.inputs.replicas.replica_watch import results_of
+from strandline.log.operator_state.guesses import guessed_until, guesses_of, undone_until
+from strandline.log.operator_state.outage import Outage
+from strandline.log.reading.result_ordinals import first_kept_result
+from strandline.log.stream.column_types import KIND
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.upkeep import consumer_registry
+from strandline.running import tick as ticks
+from strandline.running.decision import Decision, Situation, decide
+from strandline.running.element import Element
+from strandline.running.fork import Caches
+from strandline.running.promise import Promise
+from strandline.running.step import Logs
+from strandline.running.tick import Operation, Work, Worked
+from strandline.running.watch import Watch
 from tests.simulation.availability_witness import AvailabilityWitness
 from tests.simulation.delay_witness import DelayWitness
 from tests.simulation.failing_inputs import Place, ReachableFolder
@@ -41,6 +40,7 @@ from tests.simulation.operator_world import require
 from tests.simulation.replica_input_world import NAME, Life, ReplicaInputWorld
 from tests.simulation.replicas_world import TICK_US
 from tests.simulation.simulated_operators import Placed
+from tests.support.operator_streams import Row
 
 A_GUESS = 1 << 40
 """Where replicas guess, their tuples have places behind those of results, each replica its own."""

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from strandline.log.column_types import KIND
-from strandline.log.guesses import guessed_until, guesses_of, undone_until
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
-from tests.operator_streams import Row
+from strandline.log.operator_state.guesses import guessed_until, guesses_of, undone_until
+from strandline.log.stream.column_types import KIND
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from tests.simulation.failing_inputs import FailingInputs, Place
 from tests.simulation.machines import Folder
 from tests.simulation.simulated_operators import Placed, SimulatedOperator
+from tests.support.operator_streams import Row
 
 if TYPE_CHECKING:
     from tests.simulation.availability_world import World

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log.spec import StreamSpec
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import session_window, time_window
 from strandline.operators.given_input import GivenInput
@@ -27,7 +27,6 @@ from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.recovery import stream_definition
-from tests.operator_streams import COLUMNS, FAILING, PLANS, bits, input_spec, plan, rows_table
 from tests.simulation.simulated_keyed import SimulatedKeyed, runs, totals
 from tests.simulation.simulated_operators import (
     CONDITIONS,
@@ -40,6 +39,7 @@ from tests.simulation.simulated_operators import (
     some_join,
     variant,
 )
+from tests.support.operator_streams import COLUMNS, FAILING, PLANS, bits, input_spec, plan, rows_table
 
 TUMBLING = plan(time_window(10), ["s"], x=agg.sum("x"), v=agg.first("v"), k=agg.count("x"))
 SESSION = plan(

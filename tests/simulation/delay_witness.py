@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strandline.log.outage import Outage
+from strandline.log.operator_state.outage import Outage
 from tests.simulation.availability_witness import AvailabilityWitness
 from tests.simulation.operator_world import require
 

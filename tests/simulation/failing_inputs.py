@@ -8,13 +8,13 @@ from random import Random
 from typing import Literal
 
 from strandline.errors import StorageError
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage
-from tests.operator_streams import Row, Tuples, append_rows
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from tests.simulation.machines import Folder
 from tests.simulation.simulated_operators import Placed, SimulatedOperator
+from tests.support.operator_streams import Row, Tuples, append_rows
 
 Failure = Literal["dead", "unreachable"]
 UNREACHABLE = "an input that cannot be reached"

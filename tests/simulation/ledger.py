@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from random import Random
 
 from strandline.clock import ManualClock
-from strandline.log import commits, manifest
-from strandline.log.block import Block, checksum
-from strandline.log.index import Index, Snapshot
-from strandline.log.log import END
-from strandline.log.log_state import LogState
-from strandline.log.manifest import Manifest
-from strandline.log.milestone import Milestone, is_mark, mark_key
+from strandline.log.index.index import Index, Snapshot
+from strandline.log.stream import commits, manifest
+from strandline.log.stream.block import Block, checksum
+from strandline.log.stream.log import END
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Manifest
+from strandline.log.stream.milestone import Milestone, is_mark, mark_key
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, item_spec
 

@@ -14,19 +14,19 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
-from strandline.log import loss_record
-from strandline.log.log import Log
-from strandline.log.loss import Loss
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.loss import Loss
+from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.step import Done, Step
 from strandline.recovery.window_report import current_windows
-from tests.operator_streams import Row, bits
+from strandline.running.step import Done, Step
 from tests.simulation.machines import Folder
 from tests.simulation.operator_world import World, _difference, require, small_index, small_state, small_steps
 from tests.simulation.simulated_keyed import some_keyed
 from tests.simulation.simulated_operators import SimulatedOperator, some_aggregate, some_operator_over_several
 from tests.simulation.specifications import Gap, with_gaps
+from tests.support.operator_streams import Row, bits
 
 
 def run(seed: int, folder: Path | None = None) -> list[pa.Table]:

@@ -12,10 +12,10 @@ from contextlib import suppress
 from random import Random
 
 from strandline.errors import CorruptionError, KeyMissingError, StrandlineError
-from strandline.log import spec
 from strandline.log.audit.stream_audit import open_unread, verify
-from strandline.log.log import Log
-from strandline.log.milestone import Milestone, is_mark
+from strandline.log.stream import spec
+from strandline.log.stream.log import Log
+from strandline.log.stream.milestone import Milestone, is_mark
 from strandline.testing import FaultPlan, MemoryStorage
 from tests.simulation import actors
 from tests.simulation.actors import Process

@@ -9,10 +9,10 @@ from random import Random
 
 from strandline.log.storage.storage import Listed, Storage
 from strandline.operators.operator import StateImage
-from strandline.processing import state_file
-from strandline.processing.live_operators import LIVE, LiveOperator, LiveOperators
-from strandline.processing.state_cache import StateCache
-from strandline.processing.state_file import Arrays
+from strandline.running.state import state_file
+from strandline.running.state.live_operators import LIVE, LiveOperator, LiveOperators
+from strandline.running.state.state_cache import StateCache
+from strandline.running.state.state_file import Arrays
 
 
 class Folder:

@@ -47,37 +47,39 @@ from strandline.errors import (
     StorageError,
     TruncatedError,
 )
-from strandline.log import block as blocks_
-from strandline.log import block_sequence, block_slice, consumer_registry, cuts, index, manifest
-from strandline.log import log as log_module
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.levels import Levels
-from strandline.log.log import Log
-from strandline.log.log_state import LogState
-from strandline.log.manifest import Manifest, Writer
-from strandline.log.retention import apply_retention, collect, truncate
-from strandline.log.share import Share
-from strandline.log.spec import StreamSpec
-from strandline.log.standing import Standing
+from strandline.inputs import edges, intake, serialised_input
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.index import cuts, index
+from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
+from strandline.log.stream import block as blocks_
+from strandline.log.stream import block_sequence, block_slice, manifest
+from strandline.log.stream import log as log_module
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.share import Share
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
+from strandline.log.upkeep.levels import Levels
+from strandline.log.upkeep.retention import apply_retention, collect, truncate
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.barrier import barrier_operator, waiting_state
 from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.open_windows import payloads
 from strandline.operators.partition_wide import object_at_work, state_values
-from strandline.processing import batch as batches_
-from strandline.processing import edges, serialised_input, step, step_output, time_slices
-from strandline.processing.batch import publish
-from strandline.processing.element import Element
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.step import Done, Logs, Step
-from strandline.recovery import checkpoint_audit, intake, recover
+from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
-from strandline.spark.operator_inputs import OperatorInputs
+from strandline.running import batch as batches_
+from strandline.running import step, step_output, time_slices
+from strandline.running.batch import publish
+from strandline.running.element import Element
+from strandline.running.step import Done, Logs, Step
+from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
-from tests.operator_streams import Row, bits, published_results
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.simulated_classes import some_class
 from tests.simulation.simulated_inputs import SimulatedInputs
@@ -89,6 +91,7 @@ from tests.simulation.simulated_operators import (
     spec_of_output,
 )
 from tests.support.handle_on_blocks import handle_on
+from tests.support.operator_streams import Row, bits, published_results
 
 CONSUMER = "operator"
 FAILPOINTS = ("between-blocks", "before-block", "after-block", "after-state", "before-output", "during-recovery")

@@ -17,28 +17,27 @@ from random import Random
 
 import pyarrow as pa
 
-from strandline.availability.replica_check import require_still_there
-from strandline.availability.replica_input import ReplicaInput
-from strandline.availability.replica_set import MISSING, ReplicaSet
 from strandline.checkpoint.policy import cec, instant
 from strandline.errors import CorruptionError, StorageError
-from strandline.log import consumer_registry, retention
-from strandline.log.input_mark import Marks
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.replica_group import group_of
-from strandline.log.spec import StreamSpec
-from strandline.log.upstream import Origin, upstream_of
-from strandline.processing import batch as batches_
-from strandline.processing import step as steps_
-from strandline.processing.element import Element
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.step import Done, Logs, Step
+from strandline.inputs.replicas.replica_check import require_still_there
+from strandline.inputs.replicas.replica_input import ReplicaInput
+from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.operator_state.input_mark import Marks
+from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry, retention
 from strandline.recovery import stream_definition
 from strandline.recovery.window_report import current_windows
+from strandline.running import batch as batches_
+from strandline.running import step as steps_
+from strandline.running.element import Element
+from strandline.running.step import Done, Logs, Step
 from strandline.testing import Crash, FaultPlan
 from strandline.units import END_OF_TIME
-from tests.operator_streams import FAILING, PLANS, Row, published_results
 from tests.simulation.chained_operators import (
     OverResults,
     SimulatedReordered,
@@ -57,6 +56,7 @@ from tests.simulation.simulated_operators import (
     SimulatedJoin,
     SimulatedOperator,
 )
+from tests.support.operator_streams import FAILING, PLANS, Row, published_results
 
 NAME = "behind"
 CONSUMER = consumer_registry.operator_name(NAME)

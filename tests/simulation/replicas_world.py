@@ -26,27 +26,26 @@ from unittest import mock
 
 import pyarrow as pa
 
-from strandline.availability import tick as ticks
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
-from strandline.availability.replica_place import ReplicaPlace
-from strandline.availability.replica_reader import ReplicaReader
-from strandline.availability.replica_set import ReplicaSet
-from strandline.availability.tick import Operation, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.checkpoint.policy import cec, instant
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.spec import StreamSpec
-from strandline.processing import step, time_slices
-from strandline.processing.element import Element
-from strandline.processing.step import Logs
+from strandline.inputs.replicas.replica_place import ReplicaPlace
+from strandline.inputs.replicas.replica_reader import ReplicaReader
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.compaction import compact
+from strandline.running import step, time_slices
+from strandline.running import tick as ticks
+from strandline.running.element import Element
+from strandline.running.fork import Caches
+from strandline.running.promise import Promise
+from strandline.running.step import Logs
+from strandline.running.tick import Operation, Work, Worked
+from strandline.running.watch import Watch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from strandline.units import END_OF_TIME
-from tests.operator_streams import bits
 from tests.simulation.clock_set_by_hand import set_the_clock
 from tests.simulation.failing_inputs import FailingInputs, Network, ReachableFolder
 from tests.simulation.machines import Folder, Machine
@@ -58,6 +57,7 @@ from tests.simulation.simulated_operators import (
     some_operator_over_several,
     spec_of_output,
 )
+from tests.support.operator_streams import bits
 
 TICK_S = 0.1
 TICK_US = 100_000

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.schema_change import add_columns
-from strandline.log.spec import StreamSpec
-from tests.operator_streams import Row, Tuples, append_rows
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.schema_change import add_columns
+from strandline.log.stream.spec import StreamSpec
 from tests.simulation.simulated_operators import Placed, SimulatedOperator, serialised
+from tests.support.operator_streams import Row, Tuples, append_rows
 
 NOTE = {"name": "note", "type": "string"}
 """The column that an input may get later."""

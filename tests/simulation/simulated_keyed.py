@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.log.spec import StreamSpec
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
-from strandline.operators.keyed.plain_keyed import PlainKeyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
 from strandline.recovery import stream_definition
-from tests.operator_streams import COLUMNS, LATENESS, bits, input_spec
 from tests.simulation.simulated_operators import Expected, Placed
+from tests.specification.plain_keyed import PlainKeyed
+from tests.support.operator_streams import COLUMNS, LATENESS, bits, input_spec
 
 
 def farewell(state: Any, out: Any) -> int:

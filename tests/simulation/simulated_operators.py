@@ -14,21 +14,21 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.plain import PlainOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
-from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier, result_row
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.operators.join.plain_join import PlainJoin
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.operator import Definition
-from strandline.processing.plain_serialised_input import plain_serialised
 from strandline.recovery import stream_definition
-from tests.operator_streams import (
+from tests.specification.plain_aggregate import PlainOperator
+from tests.specification.plain_barrier import BarrierTuple, PlainBarrier, result_row
+from tests.specification.plain_join import PlainJoin
+from tests.specification.plain_serialised_input import plain_serialised
+from tests.support.operator_streams import (
     COLUMNS,
     FAILING,
     PLANS,

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from strandline.operators.aggregate.plain import PlainOperator
-from strandline.operators.barrier.plain_barrier import BarrierTuple, PlainBarrier, result_row
-from strandline.operators.join.plain_join import PlainJoin
-from strandline.operators.keyed.plain_keyed import PlainKeyed
-from tests.operator_streams import SCHEMA, Row
 from tests.simulation.simulated_keyed import SimulatedKeyed
 from tests.simulation.simulated_operators import Placed, SimulatedAggregate, SimulatedBarrier, SimulatedJoin
+from tests.specification.plain_aggregate import PlainOperator
+from tests.specification.plain_barrier import BarrierTuple, PlainBarrier, result_row
+from tests.specification.plain_join import PlainJoin
+from tests.specification.plain_keyed import PlainKeyed
+from tests.support.operator_streams import SCHEMA, Row
 
 
 class Gap(NamedTuple):

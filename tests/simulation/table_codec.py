@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log import block as blocks_
-from strandline.log import index
-from strandline.log.block import Block, checksum
-from strandline.log.block_slice import RowGroup
-from strandline.log.column_types import KIND, OFFSET
-from strandline.log.kinds import Kind, only_results
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
-from strandline.processing import input_stream
+from strandline.inputs import input_stream
+from strandline.log.index import index
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.block import Block, checksum
+from strandline.log.stream.block_slice import RowGroup
+from strandline.log.stream.column_types import KIND, OFFSET
+from strandline.log.stream.kinds import Kind, only_results
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from strandline.testing.plain_codec import PlainLeaf
 
 ROWS_PER_GROUP = 5

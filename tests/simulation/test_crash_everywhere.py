@@ -6,11 +6,11 @@ from random import Random
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log import consumer_registry
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.retention import collect, truncate
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import Crash, FaultPlan, FaultyStorage
 from strandline.testing.items import item_spec, read_items
 from strandline.testing.plain_codec import plain_codec

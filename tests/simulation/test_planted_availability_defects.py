@@ -14,17 +14,17 @@ from unittest import mock
 import pyarrow.compute as pc
 import pytest
 
-from strandline.availability import decision, fork, inputs_at_sight, tick, watch
-from strandline.availability.watch import Watch
 from strandline.clock import ManualClock
-from strandline.log import tentative_results
-from strandline.log.guesses import Guesses, Passed
-from strandline.log.kinds import Kind, is_closed
-from strandline.log.log import END
-from strandline.log.outage import ForkStanding
-from strandline.log.standing import Standing
-from strandline.processing import serialised_intake
+from strandline.inputs import serialised_intake
+from strandline.log.operator_state.guesses import Guesses, Passed
+from strandline.log.operator_state.outage import ForkStanding
+from strandline.log.operator_state.standing import Standing
+from strandline.log.reading import tentative_results
+from strandline.log.stream.kinds import Kind, is_closed
+from strandline.log.stream.log import END
 from strandline.recovery import eventual_checkpoint
+from strandline.running import decision, fork, inputs_at_sight, tick, watch
+from strandline.running.watch import Watch
 from tests.simulation import availability_world, chain_world
 from tests.simulation.catalogue import run_with_tables
 from tests.simulation.chained_operators import TUMBLING, OverResults, results_of

@@ -12,8 +12,11 @@ from unittest import mock
 
 import pytest
 
-from strandline.log.commits import Commits
-from strandline.log.loss import Loss
+from strandline.inputs import serialised_input
+from strandline.inputs.edges import Edges
+from strandline.inputs.intake import Stretch
+from strandline.log.operator_state.loss import Loss
+from strandline.log.stream.commits import Commits
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.join import join_operator
@@ -23,16 +26,14 @@ from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
 from strandline.operators.join.tuple_record import KEEP
 from strandline.operators.operator import Saved
 from strandline.operators.partition_wide.object_at_work import ObjectAtWork
-from strandline.processing import serialised_input, time_slices
-from strandline.processing.edges import Edges
 from strandline.recovery import eventual_checkpoint, without_replay
-from strandline.recovery.intake import Stretch
 from strandline.recovery.recover import Recovery
+from strandline.running import time_slices
 from tests.simulation.catalogue import SIMULATIONS
 from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.seeded_runs import run_seeds
 from tests.simulation.simulated_operators import some_operator_over_several
-from tests.user_operators import Running
+from tests.support.user_operators import Running
 
 SEEDS = 300
 """So many at the most until a planted defect is found: of those whose operator has the defect."""

@@ -11,15 +11,16 @@ from unittest import mock
 
 import pytest
 
-from strandline.availability import numbered_results, replica_reader
-from strandline.availability.replica_changes import ReplicaChanges
-from strandline.availability.replica_choice import ReplicaSight
-from strandline.availability.replica_set import ReplicaSet
-from strandline.availability.replica_story import Heard, Story
-from strandline.availability.replica_watch import ReplicaWatch
-from strandline.log.input_mark import InputMark
-from strandline.log.log import Log
-from strandline.processing import input_marks, serialised_intake, time_slices
+from strandline.inputs import input_marks, serialised_intake
+from strandline.inputs.replicas import numbered_results, replica_reader
+from strandline.inputs.replicas.replica_changes import ReplicaChanges
+from strandline.inputs.replicas.replica_choice import ReplicaSight
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.replica_story import Heard, Story
+from strandline.inputs.replicas.replica_watch import ReplicaWatch
+from strandline.log.operator_state.input_mark import InputMark
+from strandline.log.stream.log import Log
+from strandline.running import time_slices
 from tests.simulation import replica_input_world, written_query_world, written_replicas_world
 from tests.simulation.catalogue import run_bounded_replica_input, run_with_tables
 from tests.simulation.planted import Plant, instead_of, require_found

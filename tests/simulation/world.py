@@ -7,11 +7,12 @@ from random import Random
 from unittest import mock
 
 from strandline.clock import ManualClock
-from strandline.log import commits, cuts, index, manifest, milestone
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.retention import collect
+from strandline.log.index import cuts, index
+from strandline.log.stream import commits, manifest, milestone
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
+from strandline.log.upkeep.retention import collect
 from strandline.testing import Crash, FaultPlan, FaultyStorage
 from strandline.testing.items import item_spec, read_items
 from tests.simulation import actors

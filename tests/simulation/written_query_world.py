@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from strandline.availability.numbered_results import NumberedResults
-from strandline.availability.replica_changes import ReplicaChanges
-from strandline.availability.replica_place import ReplicaPlace
-from strandline.availability.replica_set import ReplicaSet
-from strandline.availability.result_span import ResultSpan
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
+from strandline.inputs.replicas.numbered_results import NumberedResults
+from strandline.inputs.replicas.replica_changes import ReplicaChanges
+from strandline.inputs.replicas.replica_place import ReplicaPlace
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.result_span import ResultSpan
 from tests.simulation.operator_world import require
 from tests.simulation.written_replicas_world import A_RESULT, PATIENCE_S, Disk, Player
 

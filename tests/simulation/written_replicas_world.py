@@ -8,18 +8,18 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from strandline.availability.replica_place import ReplicaPlace
-from strandline.availability.replica_reader import ReplicaReader
-from strandline.availability.replica_set import ReplicaSet
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.log.compaction import compact
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.outage import Outage
+from strandline.inputs.replicas.replica_place import ReplicaPlace
+from strandline.inputs.replicas.replica_reader import ReplicaReader
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.log.operator_state.outage import Outage
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
 from tests.simulation.operator_world import require
 from tests.simulation.shown_results import Shown
-from tests.written_replicas import SPEC, Written
+from tests.support.written_replicas import SPEC, Written
 
 A_RESULT = 10
 """So much time lies between two results."""

@@ -12,8 +12,8 @@ import pytest
 
 import strandline as sl
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.log import Log
 from tests.support.machine import patience
 from tests.unit.conftest import s3_endpoint, webhdfs_url  # noqa: F401 - fixtures
 

@@ -8,13 +8,13 @@ import pytest
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import StorageError
-from strandline.log.log import Log
+from strandline.log.reading.tentative_results import changes, with_tentative
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.tentative_results import changes, with_tentative
-from strandline.spark.lookout import Lookout
-from tests.operator_streams import bits, published_results
-from tests.sensors import PARTITIONS, Sensors
+from strandline.log.stream.log import Log
+from strandline.spark.operator.lookout import Lookout
 from tests.support.machine import patience
+from tests.support.operator_streams import bits, published_results
+from tests.support.sensors import PARTITIONS, Sensors
 
 BOUND_S = 1.0
 

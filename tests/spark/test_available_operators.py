@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
-from tests.available_case import Numbered
-from tests.operator_streams import bits, published_results
-from tests.sensors import PARTITIONS, Sensors, counted
+from strandline.log.stream.log import Log
+from tests.support.available_case import Numbered
+from tests.support.operator_streams import bits, published_results
+from tests.support.sensors import PARTITIONS, Sensors, counted
 
 BLOCKED = ("inner", "barrier")
 SILENT = ("barrier", "suspend")

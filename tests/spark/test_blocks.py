@@ -7,9 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline.log import block_sequence
-from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream import block_sequence
+from strandline.log.stream.log import Log
 
 pytestmark = pytest.mark.spark
 

@@ -3,13 +3,13 @@
 import pytest
 
 import strandline as sl
-from strandline.log import compaction
-from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
-from strandline.spark.operator_batches import OperatorBatches
-from strandline.spark.read_options import ReadOptions
-from strandline.spark.source import BatchReader
-from strandline.spark.source_schema import spark_schema
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import compaction
+from strandline.spark.query.operator_batches import OperatorBatches
+from strandline.spark.read.read_options import ReadOptions
+from strandline.spark.read.source import BatchReader
+from strandline.spark.read.source_schema import spark_schema
 from strandline.testing.items import append_items, item_spec
 from tests.support.machine import patience
 

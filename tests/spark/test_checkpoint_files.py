@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import SparkCheckpointError
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.spark.operator_batches import ticking_checkpoint
-from strandline.spark.place import Place
-from strandline.spark.spark_checkpoint import SourcePlan, SparkCheckpoint
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.spark.entry.spark_checkpoint import SourcePlan, SparkCheckpoint
+from strandline.spark.query.operator_batches import ticking_checkpoint
+from strandline.spark.session.place import Place
 from strandline.testing import Crash, MemoryStorage
 from strandline.testing.items import item_spec
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.spark.session import register
+from strandline.spark.session.session import register
 
 pytestmark = pytest.mark.spark
 

@@ -3,10 +3,10 @@
 import pytest
 
 import strandline as sl
-from strandline.log import index
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
+from strandline.log.index import index
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.log import Log
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark

@@ -11,16 +11,16 @@ import pytest
 import strandline as sl
 from strandline.clock import stopwatch_s
 from strandline.errors import StorageError
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
 from strandline.testing.items import append_items, item_spec
-from tests.available_case import hung
-from tests.operator_streams import bits, published_results
-from tests.sensors import PARTITIONS, Sensors
+from tests.support.available_case import hung
 from tests.support.machine import patience
+from tests.support.operator_streams import bits, published_results
+from tests.support.sensors import PARTITIONS, Sensors
 from tests.unit.conftest import s3_server
 
 BOUND_S = 3.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.operators.kernel_cache import installed_folder
+from strandline.operators.kernels.kernel_cache import installed_folder
 from tests.support.machine import patience
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]  # executors of their own
@@ -17,9 +17,9 @@ PROGRAM = """
 import json, os, sys
 from pathlib import Path
 import strandline as sl
-from strandline.log.column_types import fields_of
+from strandline.log.stream.column_types import fields_of
 from strandline.recovery.stream_definition import definition_of
-from strandline.processing.kernel_warm_up import Kernels
+from strandline.running.kernel_warm_up import Kernels
 
 folder = Path(sys.argv[1])
 elsewhere = {"spark.executorEnv.NUMBA_CACHE_DIR": str(folder / "executor")}

@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 import strandline as sl
-from strandline.spark import operator_job
-from strandline.spark.affinity import on_hosts
-from strandline.spark.listener_events import ListenerEvents
+from strandline.spark.operator import operator_job
+from strandline.spark.operator.affinity import on_hosts
+from strandline.spark.query.listener_events import ListenerEvents
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
@@ -170,7 +170,7 @@ def test_telling_somebody_of_a_batch_takes_few_calls_of_the_jvm(spark, calls, he
 
 
 def test_who_begins_to_listen_hears_of_later_batches(spark, request, monkeypatch, eventually):
-    monkeypatch.setattr("strandline.spark.listener_bus._ASK_EVERY_S", 0.0)
+    monkeypatch.setattr("strandline.spark.query.listener_bus._ASK_EVERY_S", 0.0)
     events = ListenerEvents(spark, "late", str(uuid.uuid4()), "a test")
     events.progressed(REPORT)
     assert events._thread.wait(patience(60))

@@ -14,13 +14,13 @@ import pytest
 
 import strandline as sl
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
-from strandline.spark import operator_job
-from strandline.spark import query as query_
-from strandline.spark.affinity import on_hosts
-from strandline.spark.following import FollowingOperator
-from strandline.spark.operator_job import OperatorJob
+from strandline.log.stream.log import Log
+from strandline.spark.operator import operator_job
+from strandline.spark.operator.affinity import on_hosts
+from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.query import query as query_
+from strandline.spark.query.following import FollowingOperator
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
@@ -441,7 +441,7 @@ def test_verify_finds_nothing_wrong_before_and_after_compaction(spark, readings,
     run(sums.checkpoint(sl.cec(extent="1x")), path, max_tuples_per_batch=1)
     before, windows = results(path), sl.stream(path).open_windows()
     assert verify(Log.open(open_storage(path))).problems == ()
-    from strandline.log.compaction import compact
+    from strandline.log.upkeep.compaction import compact
 
     assert compact(Log.open(open_storage(path)), blocks_min=2).blocks_before > 2
     report = verify(Log.open(open_storage(path)))

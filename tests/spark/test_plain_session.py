@@ -125,8 +125,8 @@ while query.progress.get("results", None) is None:
 print("running", flush=True)
 """
 RIVAL = """
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
 from strandline.log.storage.storage_url import open_storage
 
 other, published = Log.open(open_storage(sys.argv[1])), False

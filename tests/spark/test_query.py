@@ -5,10 +5,10 @@ import time
 import pytest
 
 import strandline as sl
-from strandline.log import index
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
+from strandline.log.index import index
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark

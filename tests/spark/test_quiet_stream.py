@@ -11,10 +11,10 @@ import pytest
 
 import strandline as sl
 from strandline.clock import ManualClock
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.spark.batch_handler import BatchHandler
-from strandline.spark.heartbeat import Heartbeat
+from strandline.log.stream.log import Log
+from strandline.spark.entry.heartbeat import Heartbeat
+from strandline.spark.query.batch_handler import BatchHandler
 from strandline.units import END_OF_TIME
 from tests.support.machine import patience
 

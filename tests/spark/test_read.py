@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline.log import block as blocks_
+from strandline.log.stream import block as blocks_
 
 pytestmark = pytest.mark.spark
 

@@ -11,9 +11,10 @@ import pytest
 
 import strandline as sl
 from strandline.errors import StreamMismatchError
-from strandline.log import consumer_registry, quiet
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
 from strandline.testing.items import append_items, item_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]

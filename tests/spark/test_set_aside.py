@@ -8,11 +8,11 @@ import pytest
 
 import strandline as sl
 from strandline.clock import SystemClock
-from strandline.log.log import Log
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage_url import open_storage
-from strandline.spark import set_aside
-from strandline.spark.batch_layout import time_literal
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.spark.entry import set_aside
+from strandline.spark.entry.batch_layout import time_literal
 
 pytestmark = pytest.mark.spark
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import strandline as sl
-from strandline.spark.following import FollowingOperator
+from strandline.spark.query.following import FollowingOperator
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark

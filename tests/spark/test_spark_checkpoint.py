@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 import strandline as sl
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.log import Log
 
 pytestmark = pytest.mark.spark
 

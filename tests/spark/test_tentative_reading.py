@@ -10,13 +10,13 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError
-from strandline.log import compaction
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.outage import Outage
+from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage_url import open_storage
-from tests import written_replicas
-from tests.written_outage import STABLE, Output, fork, story
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import compaction
+from tests.support import written_replicas
+from tests.support.written_outage import STABLE, Output, fork, story
 
 pytestmark = pytest.mark.spark
 

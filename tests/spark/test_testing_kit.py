@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.log import Log
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import strandline as sl
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import strandline as sl
 from strandline.errors import OptionError, StrandlineError, StreamMismatchError
-from strandline.spark.operator_job import OperatorJob
+from strandline.spark.operator.operator_job import OperatorJob
 from tests.support.machine import patience
 
 SQL = """

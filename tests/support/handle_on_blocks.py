@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.log.block import Block
-from strandline.log.index import Snapshot
-from strandline.log.log import Log
-from strandline.log.log_state import LogState
-from strandline.log.manifest import Manifest
-from strandline.log.recent_commits import Tail
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import Snapshot
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Manifest
+from strandline.log.stream.recent_commits import Tail
+from strandline.log.stream.spec import StreamSpec
 
 
 def handle_on(storage: Storage, stream: StreamSpec, state: LogState, blocks: Sequence[Block] = ()) -> Log:

@@ -29,12 +29,12 @@ class KernelTimes:
 
     @staticmethod
     def _seconds() -> float:
-        module = sys.modules.get("strandline.operators.kernel_cache")
+        module = sys.modules.get("strandline.operators.kernels.kernel_cache")
         return 0.0 if module is None else float(module.TALLY.seconds)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        module = sys.modules.get("strandline.operators.kernel_cache")
+        module = sys.modules.get("strandline.operators.kernels.kernel_cache")
         if module is None:
             return
         tally = module.TALLY.compiled, module.TALLY.loaded, module.TALLY.seconds

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.operator_streams import PLANS
 from tests.support.draw import generator
+from tests.support.operator_streams import PLANS
 
 
 class Share(NamedTuple):
@@ -129,7 +129,7 @@ PLANS_SHARES = {
     "tests/property/test_join.py": Share(2, 8),
     "": Share(1, 4),
 }
-"""How many plans each tier tries, by the file that has them; those of `tests/operator_streams.py` are under no name."""
+"""How many plans each tier tries, by the file that has them; those of `operator_streams.py` are under no name."""
 PLANS_ALWAYS = ("tumbling count", "tumbling time", "sliding time", "session")
 """Plans that many tests name: their kernels are compiled anyway."""
 

@@ -73,9 +73,9 @@ def test_exported_names_exist_and_are_documented() -> None:
 
 
 def test_a_process_that_reads_a_stream_loads_no_operator_and_no_compiler() -> None:
-    asked = "import sys, strandline.spark.source; from strandline import errors; print(*sys.modules)"
+    asked = "import sys, strandline.spark.read.source; from strandline import errors; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True).stdout.split()
-    assert "strandline.log.log" in loaded
+    assert "strandline.log.stream.log" in loaded
     assert [name for name in loaded if name == "numba" or name.startswith("strandline.operators")] == []
 
 

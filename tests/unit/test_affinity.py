@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from strandline.spark import affinity
-from strandline.spark.affinity import balanced, spark_host
+from strandline.spark.operator import affinity
+from strandline.spark.operator.affinity import balanced, spark_host
 
-ASK = "from strandline.spark.affinity import spark_host; print(spark_host())"
+ASK = "from strandline.spark.operator.affinity import spark_host; print(spark_host())"
 DAEMON = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ASK!r}], check=True)"
 EXECUTOR = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DAEMON!r}], check=True)"
 HAS_PROC = Path("/proc/self/cmdline").exists()

@@ -8,27 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from strandline.availability import tick as ticks
-from strandline.availability.end_of_outage import end_outage
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Promise
-from strandline.availability.tick import Operation, Ticked, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
-from strandline.log import quiet
 from strandline.log.audit.stream_audit import verify
-from strandline.log.guesses import guessed_until, undone_until
-from strandline.log.manifest import Writer
-from strandline.log.outage import Outage
-from strandline.log.tentative_results import changes
+from strandline.log.operator_state.guesses import guessed_until, undone_until
+from strandline.log.operator_state.outage import Outage
+from strandline.log.reading.tentative_results import changes
+from strandline.log.stream import quiet
+from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import Definition
-from strandline.processing.element import TUPLES_MAX, Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Logs
-from tests.operator_streams import PLANS, input_spec
+from strandline.running import tick as ticks
+from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.end_of_outage import end_outage
+from strandline.running.fork import Caches
+from strandline.running.promise import Promise
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Logs
+from strandline.running.tick import Operation, Ticked, Work, Worked
+from strandline.running.watch import Watch
 from tests.simulation.simulated_operators import SimulatedBarrier
-from tests.union_streams import UnionStreams
+from tests.support.operator_streams import PLANS, input_spec
+from tests.support.union_streams import UnionStreams
 
 PLAN = replace(PLANS["tumbling time"], more_times=("t",))
 SECOND_US = 1_000_000

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.availability.decision import Decision, Situation, decide, ended
-from strandline.availability.promise import Promise
-from strandline.availability.watch import Sight, Watch
-from strandline.log.outage import ForkStanding, Outage
+from strandline.log.operator_state.outage import ForkStanding, Outage
+from strandline.running.decision import Decision, Situation, decide, ended
+from strandline.running.promise import Promise
+from strandline.running.watch import Sight, Watch
 from strandline.units import END_OF_TIME
 
 BOUND = 3_000

@@ -9,11 +9,11 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, StorageError
-from strandline.log.log import Log
-from strandline.log.outage import ForkStanding, Outage
-from strandline.log.outage_words import blocked_text, outage_report
+from strandline.log.operator_state.outage import ForkStanding, Outage
+from strandline.log.operator_state.outage_words import blocked_text, outage_report
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.spark.operator_inputs import OperatorInputs
+from strandline.log.stream.log import Log
+from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing.items import item_spec
 
 

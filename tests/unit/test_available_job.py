@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.availability.promise import Promise
 from strandline.errors import CorruptBlockError, InputWentBackError, StorageError, StreamMismatchError
-from strandline.log import block_slice
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.live_operators import LIVE
-from strandline.spark import available_task, lost_inputs
-from strandline.spark.operator_inputs import OperatorInputs
-from strandline.spark.place import Place
+from strandline.log.stream import block_slice
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.running.promise import Promise
+from strandline.running.state.live_operators import LIVE
+from strandline.spark.operator import available_task, lost_inputs
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.session.place import Place
 from strandline.testing.items import append_items, item_spec
-from tests.available_case import BOUND_US, Case, Numbered, break_off, mend, move_away, move_back
+from tests.support.available_case import BOUND_US, Case, Numbered, break_off, mend, move_away, move_back
 
 
 @pytest.fixture

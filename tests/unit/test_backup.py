@@ -14,19 +14,19 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import ConflictError, NotAStreamError, OptionError, StreamMismatchError, StreamNotFoundError
 from strandline.log.audit.stream_audit import verify
-from strandline.log.backup import BACKUP_KEY, Copied, backup, restore
-from strandline.log.compaction import compact
-from strandline.log.consumer_registry import register
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.loss_table import loss_table
-from strandline.log.manifest import seal
-from strandline.log.milestone import mark_key
-from strandline.log.retention import collect, truncate
+from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.reading.summary import summary
 from strandline.log.storage.fsspec_storage import FsspecStorage
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage import Storage
-from strandline.log.summary import summary
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import seal
+from strandline.log.stream.milestone import mark_key
+from strandline.log.upkeep.backup import BACKUP_KEY, Copied, backup, restore
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.consumer_registry import register
+from strandline.log.upkeep.dropping import drop_commits
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.faulty_storage import Crash, flipped
 from strandline.testing.items import append_items, item_spec

@@ -16,7 +16,7 @@ from strandline.errors import OptionError, SchemaError
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.operators.operator import Limits, Saved
-from strandline.processing.state_cache import StateCache
+from strandline.running.state.state_cache import StateCache
 
 KEY = (("k", "long"),)
 LEFT = BarrierInput("left", "t", (("t", "long"), ("v", "string")))

@@ -11,15 +11,16 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import InputError
-from strandline.operators import arrow_words, aside_tables, key_codec
+from strandline.operators import aside_tables
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
+from strandline.operators.kernels import arrow_words, key_codec
 from strandline.operators.operator import Definition
-from strandline.processing import step
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import COLUMNS, Row, set_aside
-from tests.union_streams import UnionStreams
+from strandline.running import step
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import COLUMNS, Row, set_aside
+from tests.support.union_streams import UnionStreams
 
 LONG = "k" * 99
 

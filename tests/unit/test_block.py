@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
-from strandline.log import block as blocks_
-from strandline.log.block import Block
-from strandline.log.column_types import KIND, OFFSET, block_schema
-from strandline.log.spec import StreamSpec
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.block import Block
+from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.spec import StreamSpec
 from strandline.testing.items import encode, item_spec, item_table
 
 SPEC = item_spec()

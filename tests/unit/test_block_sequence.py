@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.log.block import decode
-from strandline.log.block_sequence import BlockSequence, Part
-from strandline.log.kinds import Kind
-from strandline.log.spec import StreamSpec
+from strandline.log.stream.block import decode
+from strandline.log.stream.block_sequence import BlockSequence, Part
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.spec import StreamSpec
 from strandline.testing.items import item_spec
 
 FIELDS = [{"name": "k", "type": "long"}, {"name": "text", "type": "string"}, {"name": "t", "type": "long"}]
@@ -43,7 +43,7 @@ def test_small_parts_are_joined_into_one_block_and_one_row_group() -> None:
 
 
 def test_wide_tuples_have_small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.BYTES_PER_GROUP", 10_000)
+    monkeypatch.setattr("strandline.log.stream.block.BYTES_PER_GROUP", 10_000)
     files, offsets = written([part(0, 100, width=1_000)])
     (data,) = files.values()
     footer = pq.read_metadata(io.BytesIO(data))

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from strandline.processing import boot as module
-from strandline.processing.boot import boot, is_of_this_boot
+from strandline.running.state import boot as module
+from strandline.running.state.boot import boot, is_of_this_boot
 
 
 @pytest.fixture(autouse=True)

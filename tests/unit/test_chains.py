@@ -9,33 +9,34 @@ from typing import Any
 
 import pytest
 
-from strandline.availability import fork as forks
-from strandline.availability import tick as ticks
-from strandline.availability.fork import Caches
-from strandline.availability.promise import Mode, Promise
-from strandline.availability.tick import Operation, Ticked, Work, Worked
-from strandline.availability.watch import Watch
 from strandline.checkpoint.policy import cec
-from strandline.log import index, quiet
 from strandline.log.audit.stream_audit import verify
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.input_lag import input_lags, taken_in_until, waits_for
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.outage import Outage
-from strandline.log.tentative_results import changes
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.index import index
+from strandline.log.operator_state.input_lag import input_lags, taken_in_until, waits_for
+from strandline.log.operator_state.outage import Outage
+from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.reading.tentative_results import changes
+from strandline.log.stream import quiet
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate.windows import time_window
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Logs
 from strandline.recovery.stream_definition import output_spec
+from strandline.running import fork as forks
+from strandline.running import tick as ticks
+from strandline.running.element import Element
+from strandline.running.fork import Caches
+from strandline.running.promise import Mode, Promise
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Logs
+from strandline.running.tick import Operation, Ticked, Work, Worked
+from strandline.running.watch import Watch
 from strandline.testing import MemoryStorage
-from tests.operator_streams import PLANS, append_rows, input_spec
 from tests.simulation.chained_operators import TUMBLING
 from tests.simulation.table_codec import table_codec
-from tests.union_streams import UnionStreams
+from tests.support.operator_streams import PLANS, append_rows, input_spec
+from tests.support.union_streams import UnionStreams
 
 SECOND_US = 1_000_000
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from strandline.availability.inputs_at_sight import look
-from strandline.availability.watch import Arrival, Watch
 from strandline.clock import ManualClock
-from strandline.log import quiet
-from strandline.log.input_mark import InputMark, Marks, Position
-from strandline.log.log import Log
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.running.inputs_at_sight import look
+from strandline.running.watch import Arrival, Watch
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 

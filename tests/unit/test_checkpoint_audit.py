@@ -12,16 +12,16 @@ from typer.testing import CliRunner
 from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli.app import app
-from strandline.log.log import Log
-from strandline.log.retention import truncate
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.retention import truncate
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.serialised_intake import intake_of
 from strandline.recovery.checkpoint_audit import audit
-from tests.operator_streams import PLANS, Streams, Tuples
+from strandline.running import batch as batches_
+from strandline.running import step
 from tests.simulation.machines import KeptStates
+from tests.support.operator_streams import PLANS, Streams, Tuples
 from tests.unit.test_policy_changes import unwritten
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

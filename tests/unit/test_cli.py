@@ -24,12 +24,12 @@ from strandline.cli.terminal import duration, out, rate, size
 from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.clock import ManualClock, SystemClock
 from strandline.errors import OptionError
-from strandline.log.compaction import compact
-from strandline.log.consumer_registry import register
-from strandline.log.log import Log
-from strandline.log.manifest import Writer, commit_key
-from strandline.log.merge import BlockRun
+from strandline.log.reading.merge import BlockRun
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer, commit_key
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.consumer_registry import register
 from strandline.testing.items import append_items, item_spec
 
 SECOND = 1_000_000

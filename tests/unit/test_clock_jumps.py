@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from strandline.availability.replica_set import ReplicaSet
 from strandline.clock import SYSTEM_CLOCK, ManualClock
 from strandline.errors import StreamNotFoundError
-from strandline.log.kinds import Kind
-from strandline.spark.patience import once_there
-from tests.available_case import Case
-from tests.written_replicas import Written
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.log.stream.kinds import Kind
+from strandline.spark.read.patience import once_there
+from tests.support.available_case import Case
+from tests.support.written_replicas import Written
 
 HOUR_S = 3600.0
 JUMPS = pytest.mark.parametrize("jump_s", [-HOUR_S, HOUR_S], ids=["back", "forward"])

@@ -7,12 +7,12 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import OptionError
-from strandline.log import block as blocks_
-from strandline.log import compaction
-from strandline.log.column_types import KIND, OFFSET, block_schema
-from strandline.log.compaction import Compacted, compact
-from strandline.log.log import Log
-from strandline.log.retention import collect, truncate
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import compaction
+from strandline.log.upkeep.compaction import Compacted, compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, encode, item_spec, read_items
 

@@ -6,10 +6,10 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError, TruncatedError
-from strandline.log import consumer_registry
-from strandline.log.consumer_registry import Consumer, register, unregister
-from strandline.log.log import Log
-from strandline.log.retention import truncate
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.consumer_registry import Consumer, register, unregister
+from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 from strandline.testing.plain_codec import plain_codec

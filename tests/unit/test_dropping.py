@@ -12,19 +12,21 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, DroppedError
-from strandline.log import cuts, dropping, index, milestone, quiet
-from strandline.log.appends import appends_after
 from strandline.log.audit.stream_audit import open_unread, verify
-from strandline.log.compaction import compact
-from strandline.log.dropping import Dropped, drop_commits
-from strandline.log.index import ROOT_KEY
-from strandline.log.log import Log
-from strandline.log.manifest import Writer, commit_key
-from strandline.log.milestone import mark_key
-from strandline.log.retention import collect, truncate
+from strandline.log.index import cuts, index
+from strandline.log.index.index import ROOT_KEY
 from strandline.log.storage import durable_file
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.batch import next_commits
+from strandline.log.stream import milestone, quiet
+from strandline.log.stream.appends import appends_after
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer, commit_key
+from strandline.log.stream.milestone import mark_key
+from strandline.log.upkeep import dropping
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import Dropped, drop_commits
+from strandline.log.upkeep.retention import collect, truncate
+from strandline.running.batch import next_commits
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 

@@ -10,20 +10,20 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, OptionError, TruncatedError
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
+from strandline.inputs.intake import StreamIntake
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
+from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.open_windows.record import POS, T
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import StateImage
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
 from strandline.recovery.window_report import saved_windows
 from strandline.recovery.without_replay import recover_without_replay
-from tests.operator_streams import PLANS, Streams, Tuples, identity, windows_of
+from tests.support.operator_streams import PLANS, Streams, Tuples, identity, windows_of
 
 POLICIES = {
     "default": cec(),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.errors import CorruptManifestError, OptionError, SchemaError
-from strandline.operators.expressions import Formula, schema_of
+from strandline.operators.expressions.expressions import Formula, schema_of
 
 PRICE, PIECES = pc.field("price"), pc.field("pieces")
 SCHEMA = pa.schema(

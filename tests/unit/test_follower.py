@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline.spark.follower import Follower
+from strandline.spark.query.follower import Follower
 from tests.support.machine import patience
 
 

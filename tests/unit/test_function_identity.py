@@ -20,9 +20,9 @@ import pytest
 from pyspark import cloudpickle
 
 from strandline.errors import OptionError
-from strandline.operators.compiled_function import compiled, first_call
-from strandline.operators.function_identity import identity_of
-from strandline.operators.function_references import references
+from strandline.operators.functions.compiled_function import compiled, first_call
+from strandline.operators.functions.function_identity import identity_of
+from strandline.operators.functions.function_references import references
 
 LIMIT = 10
 cfg = types.ModuleType("cfg")
@@ -160,7 +160,7 @@ def test_without_source_the_code_is_the_identity() -> None:
 
 def test_the_identity_of_code_does_not_depend_on_the_process() -> None:
     program = """
-        from strandline.operators.function_identity import identity_of
+        from strandline.operators.functions.function_identity import identity_of
         print(identity_of(eval("lambda row: row in {'a', 'b', 'c', 'd'}"), ["row"]).text)
     """
     texts = {

@@ -10,11 +10,11 @@ from unittest import mock
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.spark.batch_writer import BatchWriter
-from strandline.spark.heartbeat import Heartbeat
-from strandline.spark.place import Place
+from strandline.log.stream.log import Log
+from strandline.spark.entry.batch_writer import BatchWriter
+from strandline.spark.entry.heartbeat import Heartbeat
+from strandline.spark.session.place import Place
 from strandline.testing.items import item_spec
 
 SECOND_US = 1_000_000
@@ -51,11 +51,11 @@ def beaten(folder: Path, *statuses: dict[str, Any]) -> tuple[Log, SlowSpark]:
     heartbeat = Heartbeat(0, LATENESS_US, clock, lambda: clock.steady_us() / 1e6)
     nothing: Any = mock.Mock(report={})
     place, options = Place(str(folder), "os"), {"housekeeping": nothing, "max_ahead": None, "heartbeat": heartbeat}
-    with mock.patch("strandline.spark.batch_writer.ArrowBlocks"):  # which need a JVM
+    with mock.patch("strandline.spark.entry.batch_writer.ArrowBlocks"):  # which need a JVM
         writer = BatchWriter(place, log, nothing, blocks="arrow", **options)
     spark: Any = SlowSpark(clock, list(statuses))
     writer._spark_query, writer._query, writer._run = spark, spark.id, spark.runId
-    with mock.patch("strandline.spark.batch_writer.SYSTEM_CLOCK", clock):
+    with mock.patch("strandline.spark.entry.batch_writer.SYSTEM_CLOCK", clock):
         writer.idle()
     return log, spark
 

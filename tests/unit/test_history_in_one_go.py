@@ -9,18 +9,18 @@ import pytest
 
 from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest, commit_key, encode
+from strandline.inputs import intake
+from strandline.inputs.intake import pieces
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest, commit_key, encode
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.open_windows.record import HINT, NEWER, START
 from strandline.operators.open_windows.trace import RECORDS
-from strandline.processing import step
-from strandline.recovery import intake
-from strandline.recovery.intake import pieces
-from tests.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted
+from strandline.running import step
 from tests.simulation.machines import KeptStates
+from tests.support.operator_streams import LATENESS, PLANS, Row, Streams, rows_table, uninterrupted
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 timed_plan = pytest.mark.parametrize("plan", [p for p in PLANS.values() if p.window.has_times], ids=str)

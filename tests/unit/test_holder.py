@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import InputError
-from strandline.processing.live_operators import LIVE
-from strandline.spark import holder
+from strandline.running.state.live_operators import LIVE
+from strandline.spark.operator import holder
 
 HOLDS = """
 import sys
 from pathlib import Path
-from strandline.processing.live_operators import LIVE, LiveOperator
-from strandline.spark import holder
-from tests.user_operators import Running, definition
+from strandline.running.state.live_operators import LIVE, LiveOperator
+from strandline.spark.operator import holder
+from tests.support.user_operators import Running, definition
 folder = Path(sys.argv[1])
 LIVE.leave(str(folder), LiveOperator("left", definition(Running()).fresh(), left_s=1e12))
 holder.announce(folder, "left")

@@ -18,19 +18,20 @@ from typer.testing import CliRunner
 
 from strandline.cli.app import app
 from strandline.errors import CorruptBlockError, StrandlineWarning
-from strandline.log.log import Log
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregates as agg
-from strandline.operators.aggregate import plain_sketches, sketches
+from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.windows import count_window
 from strandline.operators.open_windows.payloads import Payloads
-from strandline.processing.serialised_intake import intake_of
 from strandline.recovery import eventual_checkpoint
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from tests.golden import make_operators
-from tests.hostile_footprints import Change, case_of, copy_of, forged, rechecked, set_first, with_column
-from tests.operator_streams import plan
+from tests.specification import plain_sketches
+from tests.support.hostile_footprints import Change, case_of, copy_of, forged, rechecked, set_first, with_column
+from tests.support.operator_streams import plan
 
 
 def words(*values: int) -> bytes:

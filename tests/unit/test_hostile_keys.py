@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from strandline.operators import key_mixing
-from strandline.operators.key_mixing import mixed, new_seed
+from strandline.operators.kernels import key_mixing
+from strandline.operators.kernels.key_mixing import mixed, new_seed
 from strandline.operators.open_windows.record import KEY, USED
-from tests.operator_streams import PLANS, rows_table
+from tests.support.operator_streams import PLANS, rows_table
 
 MANY = 4_096
 _GOLDEN = 0x9E3779B97F4A7C15

@@ -10,12 +10,13 @@ import pytest
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import CorruptionError, DroppedError, OptionError, StorageError, StrandlineError
-from strandline.log import dropping, index, levels, retention
-from strandline.log.compaction import Compacted
-from strandline.log.log import Log
-from strandline.spark import housekeeping
-from strandline.spark.housekeeping import Housekeeping
-from strandline.spark.place import Place
+from strandline.log.index import index
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import dropping, levels, retention
+from strandline.log.upkeep.compaction import Compacted
+from strandline.spark.operator import housekeeping
+from strandline.spark.operator.housekeeping import Housekeeping
+from strandline.spark.session.place import Place
 from strandline.testing.items import append_items, item_spec, read_items
 from tests.support.machine import patience
 

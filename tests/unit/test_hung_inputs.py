@@ -5,18 +5,19 @@ from typing import Any
 
 import pytest
 
-from strandline.availability.promise import Promise
 from strandline.errors import StorageError
-from strandline.log import block_slice, consumer_registry
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 from strandline.log.storage.timely_calls import TimelyCalls
-from strandline.spark import available_task
+from strandline.log.stream import block_slice
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
+from strandline.log.upkeep import consumer_registry
+from strandline.running.promise import Promise
+from strandline.spark.operator import available_task
 from strandline.testing.items import append_items, item_spec
-from tests.available_case import BOUND_US, PATIENT_S, Case, hung
-from tests.hanging_storage import HangingStorage, heard
+from tests.support.available_case import BOUND_US, PATIENT_S, Case, hung
+from tests.support.hanging_storage import HangingStorage, heard
 
 SOON_S = 0.05
 

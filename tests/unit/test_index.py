@@ -6,12 +6,12 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.log import index
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.leaf import Leaf
-from strandline.log.log import Log
-from strandline.log.retention import collect, truncate
+from strandline.log.index import index
+from strandline.log.index.leaf import Leaf
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 from strandline.testing.plain_codec import plain_codec

@@ -5,14 +5,14 @@ from random import Random
 import pytest
 
 from strandline.errors import InputWentBackError
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
 from strandline.log.storage.storage import Storage
-from strandline.processing.batch import require_same_input
-from strandline.processing.state_cache import StateCache
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
+from strandline.running.batch import require_same_input
+from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
-from tests.operator_streams import PLANS, Row, Streams, Tuples, append_rows
 from tests.simulation.machines import KeptStates
+from tests.support.operator_streams import PLANS, Row, Streams, Tuples, append_rows
 
 
 def copy_of(storage: Storage) -> MemoryStorage:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from strandline.spark.job_group import job_group
-from strandline.spark.operator_batches import OperatorBatches
-from strandline.spark.operator_job import OperatorJob
-from strandline.spark.sources import Sources
+from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.query.job_group import job_group
+from strandline.spark.query.operator_batches import OperatorBatches
+from strandline.spark.query.sources import Sources
 
 OURS = {
     "spark.jobGroup.id": "ours",

@@ -13,20 +13,20 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec, instant, none
 from strandline.errors import InputError, StreamMismatchError
-from strandline.log.log import Log
-from strandline.log.operator_words import operator_text
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.operator_state.operator_words import operator_text
+from strandline.log.stream.log import Log
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.operators.join.plain_join import PlainJoin
 from strandline.operators.join.predicate import Predicate
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import output_spec
 from strandline.recovery.window_report import current_windows
+from strandline.running.state.state_cache import StateCache
 from strandline.units import END_OF_TIME
-from tests.operator_streams import COLUMNS, bits
-from tests.union_streams import UnionStory, UnionStreams
+from tests.specification.plain_join import PlainJoin
+from tests.support.operator_streams import COLUMNS, bits
+from tests.support.union_streams import UnionStory, UnionStreams
 
 POLICIES = [cec(replay=5), cec(), cec(extent=3, replay=10), instant("1 hour")]
 INNER, LEFT_OUTER, FULL = (

@@ -11,15 +11,15 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.errors import OptionError
-from strandline.log import quiet
+from strandline.inputs import serialised_input
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.stream import quiet
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.processing import serialised_input
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.recover import Stand, recover
-from tests.operator_streams import COLUMNS
-from tests.union_streams import UnionStory, UnionStreams
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import COLUMNS
+from tests.support.union_streams import UnionStory, UnionStreams
 
 
 def definition(windows: JoinWindows, where: Callable[..., Any] | None = None) -> JoinDefinition:

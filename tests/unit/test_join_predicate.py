@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from strandline.errors import OptionError
 from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.predicate import Predicate
-from strandline.operators.kernel_cache import TALLY
+from strandline.operators.kernels.kernel_cache import TALLY
 
 LEFT = {
     "amount": "double",

@@ -26,9 +26,9 @@ import gc, json, sys
 from random import Random
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from strandline.operators import key_codec
+from strandline.operators.kernels import key_codec
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
-from tests.operator_streams import PLANS, Tuples, rows_table
+from tests.support.operator_streams import PLANS, Tuples, rows_table
 
 results = []
 for name in sys.argv[1:]:
@@ -181,7 +181,7 @@ def test_what_kernels_freeze_in_comes_from_the_folder_that_is_stamped() -> None:
     for path in sorted((PACKAGE / "operators").rglob("*.py")):
         tree = ast.parse(path.read_text())
         imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        if any(node.module == "strandline.operators.kernel_cache" for node in imports):
+        if any(node.module == "strandline.operators.kernels.kernel_cache" for node in imports):
             modules = {node.module for node in imports if node.module and node.module.startswith("strandline")}
             foreign = {module for module in modules if not module.startswith("strandline.operators")}
             assert foreign <= allowed, path.name

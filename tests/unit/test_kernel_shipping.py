@@ -11,18 +11,18 @@ import pytest
 
 from strandline.checkpoint.policy import cec
 from strandline.errors import StrandlineWarning
-from strandline.log.spec import StreamSpec
-from strandline.operators.kernel_bundle import KernelBundle
-from strandline.processing.element import Element
-from strandline.processing.kernel_warm_up import Kernels
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.kernels.kernel_bundle import KernelBundle
 from strandline.recovery.stream_definition import output_spec
-from strandline.spark import kernel_shipping
-from strandline.spark.kernel_shipping import KernelShipping, unpacked
-from strandline.spark.operator_input import OperatorInput
-from strandline.spark.place import Place
-from strandline.spark.processing_element import ProcessingElement, QueryOptions
-from tests.operator_streams import PLANS, input_spec
+from strandline.running.element import Element
+from strandline.running.kernel_warm_up import Kernels
+from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.operator import kernel_shipping
+from strandline.spark.operator.kernel_shipping import KernelShipping, unpacked
+from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions
+from strandline.spark.session.place import Place
 from tests.support.machine import patience
+from tests.support.operator_streams import PLANS, input_spec
 
 
 class Context(SimpleNamespace):
@@ -42,7 +42,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names = ["one.kernel"]
     monkeypatch.setattr(Kernels, "names", property(lambda _: names or None))
     monkeypatch.setattr(Kernels, "compiling", lambda _: pytest.fail("they are there"))
-    monkeypatch.setattr("strandline.operators.kernel_bundle.find_kernel", lambda name: name.encode())
+    monkeypatch.setattr("strandline.operators.kernels.kernel_bundle.find_kernel", lambda name: name.encode())
     return names
 
 

@@ -12,22 +12,22 @@ from pyspark import cloudpickle
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import CorruptionError, InputError, StreamMismatchError
-from strandline.log.log import Log
-from strandline.log.operator_words import operator_text
-from strandline.log.spec import StreamSpec
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.operator_state.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import EMIT
-from strandline.processing.kernel_warm_up import Kernels, live_in_small
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
-from tests.keyed_programs import scores
-from tests.operator_streams import COLUMNS, LATENESS, Row, Streams, input_spec, output_spec, uninterrupted
+from strandline.running.kernel_warm_up import Kernels, live_in_small
+from strandline.running.state.state_cache import StateCache
+from tests.support.keyed_programs import scores
+from tests.support.operator_streams import COLUMNS, LATENESS, Row, Streams, input_spec, output_spec, uninterrupted
 
 RARELY = cec(extent=1_000)
 """Keys have the footprint with which they opened."""

@@ -8,12 +8,12 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError
-from strandline.log import index
-from strandline.log import log as log_module
 from strandline.log.audit.stream_audit import verify
-from strandline.log.levels import Levels
-from strandline.log.log import Log
-from strandline.log.retention import collect, truncate
+from strandline.log.index import index
+from strandline.log.stream import log as log_module
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.levels import Levels
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items, write_items
 from strandline.testing.plain_codec import plain_codec

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.log.block import Block
-from strandline.log.log_state import LogState
-from strandline.log.spec import StreamSpec
-from strandline.operators.key_codec import KeyCodec
+from strandline.log.stream.block import Block
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.open_windows.record import LENGTH_MAX
-from strandline.spark.set_aside import EntryLimits, Expected
+from strandline.spark.entry.set_aside import EntryLimits, Expected
 
 NOW = 1_790_000_000_000_000
 HOUR = 3_600_000_000

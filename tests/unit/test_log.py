@@ -21,12 +21,12 @@ from strandline.errors import (
     StreamNotFoundError,
     TruncatedError,
 )
-from strandline.log import index
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.manifest import Writer, commit_key, seal
-from strandline.log.retention import collect, truncate
+from strandline.log.index import index
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer, commit_key, seal
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import FaultyStorage, MemoryStorage
 from strandline.testing.items import append_items, item_spec, items_of, read_items, write_items
 

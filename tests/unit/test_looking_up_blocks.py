@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import ConflictError
-from strandline.log import compaction
-from strandline.log.block import Block
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
-from strandline.processing.step import Step
-from strandline.spark import source
-from strandline.spark.operator_inputs import OperatorInputs
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
+from strandline.log.upkeep import compaction
+from strandline.running.step import Step
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.read import source
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 

@@ -6,9 +6,9 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.log.log import Log
-from strandline.spark.lookout import Lookout
-from strandline.spark.operator_inputs import OperatorInputs
+from strandline.log.stream.log import Log
+from strandline.spark.operator.lookout import Lookout
+from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 

@@ -20,24 +20,24 @@ from strandline.cli.app import app
 from strandline.cli.inspect import _fitting
 from strandline.clock import ManualClock
 from strandline.errors import StreamMismatchError
-from strandline.log import block as blocks_
-from strandline.log import operator_words
-from strandline.log.compaction import compact
-from strandline.log.consumer_registry import operator_name, register, unregister
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Writer, commit_key
-from strandline.log.retention import apply_retention
-from strandline.log.spec import StreamSpec
-from strandline.log.standing import Standing
+from strandline.log.operator_state import operator_words
+from strandline.log.operator_state.standing import Standing
+from strandline.log.reading.summary import summary
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.summary import summary
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer, commit_key
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.consumer_registry import operator_name, register, unregister
+from strandline.log.upkeep.retention import apply_retention
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.testing.items import append_items, item_spec
 from strandline.wording import exact_duration, plural
-from tests.operator_streams import struct
+from tests.support.operator_streams import struct
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

@@ -14,21 +14,22 @@ import strandline as sl
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli import inspect_parts
 from strandline.errors import CollectedError, CorruptManifestError, StorageError, StrandlineWarning
-from strandline.log import block_sequence, loss_record
 from strandline.log.audit.stream_audit import verify
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.loss import Loss
-from strandline.log.loss_table import loss_table
-from strandline.log.retention import apply_retention, collect
-from strandline.log.summary import summary
-from strandline.processing.step import Done
-from strandline.spark.recovery_warnings import warn_of_losses
+from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.loss import Loss
+from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.reading.summary import summary
+from strandline.log.stream import block_sequence
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
+from strandline.log.upkeep.retention import apply_retention, collect
+from strandline.running.step import Done
+from strandline.spark.operator.recovery_warnings import warn_of_losses
 from strandline.testing import MemoryStorage
 from strandline.testing.faulty_storage import flipped
-from tests.operator_streams import PLANS, Row, Streams, published_results
 from tests.simulation.machines import KeptStates
+from tests.support.operator_streams import PLANS, Row, Streams, published_results
 
 
 class Case(Streams):

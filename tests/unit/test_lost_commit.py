@@ -8,15 +8,15 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError
-from strandline.log import index
 from strandline.log.audit.stream_audit import open_unread, verify
-from strandline.log.commits import POLLS, PROBES
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
-from strandline.log.milestone import mark_key
+from strandline.log.index import index
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.commits import POLLS, PROBES
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
+from strandline.log.stream.milestone import mark_key
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 
@@ -163,7 +163,7 @@ def test_a_commit_that_was_put_into_a_hole_is_noticed_by_the_one_behind_it() -> 
 
 def test_an_old_stream_gets_links_from_its_next_commit_but_one_on() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("strandline.log.log_state.link_to", lambda m: "")
+        patch.setattr("strandline.log.stream.log_state.link_to", lambda m: "")
         log = written(3)
         log.fold()
     log = Log.open(log.storage)

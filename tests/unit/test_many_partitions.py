@@ -13,20 +13,20 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
-from strandline.log.block import Block
-from strandline.log.column_types import fields_of, type_name
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.block import Block
+from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.processing.element import Element
-from strandline.processing.step import Done
-from strandline.spark import operator_job
-from strandline.spark.housekeeping import Housekeeping
-from strandline.spark.operator_inputs import OperatorInputs
-from strandline.spark.operator_job import OperatorJob
-from strandline.spark.operator_task import OperatorTask
-from strandline.spark.place import Place
+from strandline.running.element import Element
+from strandline.running.step import Done
+from strandline.spark.operator import operator_job
+from strandline.spark.operator.housekeeping import Housekeeping
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.operator.operator_task import OperatorTask
+from strandline.spark.session.place import Place
 from strandline.testing import MemoryStorage
 from strandline.testing.items import item_spec
 

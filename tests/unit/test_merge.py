@@ -7,10 +7,10 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, TruncatedError
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.merge import BlockRun, merged
-from strandline.log.retention import truncate
+from strandline.log.reading.merge import BlockRun, merged
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from strandline.errors import OptionError, StreamMismatchError, TruncatedError
-from strandline.log import retention
-from strandline.log.bounds import Bounds
-from strandline.log.guesses import Guesses
-from strandline.log.kinds import Kind
-from strandline.log.moment import Moment
-from strandline.spark.read_options import ReadOptions
-from tests.written_outage import STABLE, story
+from strandline.log.operator_state.guesses import Guesses
+from strandline.log.reading.bounds import Bounds
+from strandline.log.reading.moment import Moment
+from strandline.log.stream.kinds import Kind
+from strandline.log.upkeep import retention
+from strandline.spark.read.read_options import ReadOptions
+from tests.support.written_outage import STABLE, story
 
 
 def test_it_is_the_same_in_another_process() -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from strandline.operators.compiled_function import compiled
-from strandline.operators.function_identity import identity_of
+from strandline.operators.functions.compiled_function import compiled
+from strandline.operators.functions.function_identity import identity_of
 from strandline.operators.join.predicate import Predicate
 
 X = 5

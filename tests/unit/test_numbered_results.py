@@ -10,19 +10,19 @@ from unittest import mock
 
 import pytest
 
-from strandline.availability import result_span
-from strandline.availability.numbered_results import NumberedResults
-from strandline.availability.replica_place import ReplicaPlace
-from strandline.availability.replica_set import ReplicaSet
-from strandline.availability.result_span import ResultSpan
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.log import consumer_registry
-from strandline.log.compaction import compact
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.retention import truncate
-from tests.written_replicas import SPEC, Written
+from strandline.inputs.replicas import result_span
+from strandline.inputs.replicas.numbered_results import NumberedResults
+from strandline.inputs.replicas.replica_place import ReplicaPlace
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.result_span import ResultSpan
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
+from tests.support.written_replicas import SPEC, Written
 
 Tuples = list[tuple[Kind, int]]
 

@@ -11,12 +11,12 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import StreamMismatchError, TruncatedError
-from strandline.log import retention
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.state_cache import StateCache
+from strandline.log.upkeep import retention
 from strandline.recovery.window_report import current_windows, saved_windows
-from tests.operator_streams import PLANS, Streams, Tuples, bits, identity, rows_table, windows_of
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import PLANS, Streams, Tuples, bits, identity, rows_table, windows_of
 
 POLICIES = {"cec": cec(extent="4x"), "instant": instant("1 hour"), "partial": partial("1 hour"), "none": none()}
 

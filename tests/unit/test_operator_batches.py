@@ -8,19 +8,19 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, SecondWriterError
-from strandline.log import quiet
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.retention import collect
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
-from strandline.processing import batch as batches_
-from strandline.processing.element import Element
-from strandline.processing.state_cache import StateCache
 from strandline.recovery import eventual_checkpoint
+from strandline.running import batch as batches_
+from strandline.running.element import Element
+from strandline.running.state.state_cache import StateCache
 from strandline.units import END_OF_TIME
-from tests.operator_streams import PLANS, Row, Streams, plan, uninterrupted
+from tests.support.operator_streams import PLANS, Row, Streams, plan, uninterrupted
 
 
 def rows(count: int, key: int = 1, time: int = 0) -> list[Row]:

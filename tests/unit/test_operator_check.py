@@ -16,7 +16,7 @@ import pytest
 import strandline as sl
 from strandline.errors import NotRepeatableError, OptionError
 from strandline.testing.operator_script import script_text, scripts
-from tests.user_operators import Running, Sorted
+from tests.support.user_operators import Running, Sorted
 
 
 def some_tuples(many: int = 120) -> list[pa.Table]:

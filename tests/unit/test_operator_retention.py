@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.checkpoint.policy import cec
-from strandline.log import block as blocks_
 from strandline.log.audit.stream_audit import verify
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.retention import apply_retention
-from strandline.log.seek import offsets_at
+from strandline.log.index.seek import offsets_at
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import apply_retention
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import LATENESS, Row, Streams, plan
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import LATENESS, Row, Streams, plan
 
 HORIZON = 1_000
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from strandline.errors import StorageError, StrandlineError
-from strandline.spark.operator_batches import OperatorBatches
-from strandline.spark.silence import Silence
+from strandline.spark.query.operator_batches import OperatorBatches
+from strandline.spark.query.silence import Silence
 from tests.support.machine import patience
 
 PLACE: Any = SimpleNamespace(url="memory://results")

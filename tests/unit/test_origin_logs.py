@@ -8,17 +8,17 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import StorageError, StreamMismatchError
-from strandline.log.input_mark import InputMark, Marks, Position, ReplicaMark
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.origin_logs import is_of, opened_origins
-from strandline.log.replica_group import group_of
-from strandline.log.spec import REPLICAS_FORMAT
-from strandline.log.standing import Standing
-from strandline.log.upstream import Origin, origins_of, upstream_of
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
+from strandline.log.operator_state.origin_logs import is_of, opened_origins
+from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.upstream import Origin, origins_of, upstream_of
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import REPLICAS_FORMAT
 from strandline.recovery.stream_definition import require_inputs
 from strandline.testing import MemoryStorage
-from tests.written_replicas import SPEC, Written
+from tests.support.written_replicas import SPEC, Written
 
 BEGIN = Position(0, None)
 

@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 import strandline as sl
-from strandline.availability import fork as forks
 from strandline.cli.app import app
-from strandline.log.log import Log
-from strandline.log.outage import Outage
+from strandline.log.operator_state.outage import Outage
+from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.stream.log import Log
 from strandline.recovery.stream_definition import output_spec
-from strandline.spark.operator_inputs import OperatorInputs
-from strandline.spark.place import Place
-from tests.available_case import Case
+from strandline.running import fork as forks
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.session.place import Place
+from tests.support.available_case import Case
 
 
 def inspected(path: str) -> str:

@@ -12,12 +12,12 @@ from strandline.cli.app import app
 from strandline.cli.outage_sketch import LEGEND, sketch
 from strandline.cli.outage_story import Arrival, Moment, OutageStory, Told, longest_waits, outage_story, told
 from strandline.cli.outage_svg import svg
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.outage import Outage
+from strandline.log.operator_state.outage import Outage
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
-from tests.written_outage import STABLE, Output, fork
+from tests.support.written_outage import STABLE, Output, fork
 
 SVG = "{http://www.w3.org/2000/svg}"
 _S = 1_000_000

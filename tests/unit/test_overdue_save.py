@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from strandline.checkpoint.policy import Policy, instant, none, partial
-from strandline.log import quiet
-from strandline.log.loss_table import loss_table
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import PLANS, Row, Streams
+from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.stream import quiet
+from strandline.running.state.state_cache import StateCache
 from tests.simulation.machines import KeptStates
-from tests.union_streams import UnionStreams
+from tests.support.operator_streams import PLANS, Row, Streams
+from tests.support.union_streams import UnionStreams
 
 POLICY = partial("10 s")
 

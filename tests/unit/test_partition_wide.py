@@ -18,7 +18,7 @@ from strandline.operators.given_input import GivenInput
 from strandline.operators.partition_wide import state_values
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator
-from tests.user_operators import Running, Sorted, definition
+from tests.support.user_operators import Running, Sorted, definition
 
 
 class Plain(UserOperator):

@@ -13,23 +13,31 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import Policy, instant, none, partial
 from strandline.errors import CorruptManifestError, InputError, NullTimeError, SchemaError, StreamMismatchError
-from strandline.log.kinds import only_results
-from strandline.log.log import Log
-from strandline.log.operator_words import operator_text
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.operator_state.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.kinds import only_results
+from strandline.log.stream.log import Log
 from strandline.operators.partition_wide import object_at_work, state_values
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
-from strandline.processing.batch import next_batch
-from strandline.processing.element import Element
-from strandline.processing.live_operators import LiveOperator, LiveOperators
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
-from tests.operator_streams import Row, Streams, Tuples, output_spec, set_aside, uninterrupted, uninterrupted_and_aside
-from tests.user_operators import POISON, Running, Sorted, definition
+from strandline.running.batch import next_batch
+from strandline.running.element import Element
+from strandline.running.state.live_operators import LiveOperator, LiveOperators
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import (
+    Row,
+    Streams,
+    Tuples,
+    output_spec,
+    set_aside,
+    uninterrupted,
+    uninterrupted_and_aside,
+)
+from tests.support.user_operators import POISON, Running, Sorted, definition
 
 POLICIES = [instant("1 hour"), instant("1 s"), instant("10 s")]
 
@@ -187,7 +195,7 @@ def test_a_step_that_fails_leaves_no_object(tmp_path: Path) -> None:
         world.streams.drain(instant("1 hour"))
     assert caught.value.what == "Running.process raised ValueError: poison"
     assert caught.value.where.startswith("input offsets 1 to 2; ")
-    assert "user_operators.py, line" in caught.value.where
+    assert "tests/support/user_operators.py, line" in caught.value.where
     assert 'raise ValueError("poison")' in caught.value.where
     world.streams.on_error = "set_aside"
     ((done,),) = world.streams.drain(instant("1 hour"))

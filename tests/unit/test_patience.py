@@ -7,7 +7,7 @@ import pytest
 import strandline as sl
 from strandline.clock import ManualClock
 from strandline.errors import StreamNotFoundError
-from strandline.spark.patience import once_there
+from strandline.spark.read.patience import once_there
 
 
 def missing():
@@ -36,9 +36,9 @@ def test_other_errors_are_not_waited_out():
 
 
 def test_a_handle_on_a_stream_whose_writer_starts_later(tmp_path):
-    from strandline.log.log import Log
     from strandline.log.storage.storage_url import open_storage
-    from tests.operator_streams import PLANS, Streams
+    from strandline.log.stream.log import Log
+    from tests.support.operator_streams import PLANS, Streams
 
     spec = Streams(PLANS["tumbling count"], lambda _: None, 2).input.spec
     writer = threading.Timer(0.2, lambda: Log.create(open_storage(str(tmp_path / "s")), spec))

@@ -9,7 +9,7 @@ import pytest
 
 from strandline.checkpoint.policy import FOOTPRINT_NS, Policy, cec, instant, none, partial
 from strandline.errors import OptionError
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
 
 STANDING = Standing(input=100, commit=3, open=10, oldest=40, extent=30, replay=60)
 

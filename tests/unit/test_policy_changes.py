@@ -10,18 +10,18 @@ from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, TruncatedError
-from strandline.log import log
-from strandline.log.retention import truncate
-from strandline.log.standing import Standing
+from strandline.inputs.intake import StreamIntake
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream import log
+from strandline.log.upkeep.retention import truncate
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.record import BYTES_END
-from strandline.processing.state_cache import StateCache
-from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
-from tests.operator_streams import PLANS, Streams, Tuples, uninterrupted, windows_of
+from strandline.running.state.state_cache import StateCache
 from tests.simulation.machines import KeptStates
+from tests.support.operator_streams import PLANS, Streams, Tuples, uninterrupted, windows_of
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 

@@ -10,9 +10,9 @@ import time
 import pytest
 
 import strandline as sl
-from strandline.spark import spark_log
-from strandline.spark.query import Query
-from strandline.spark.waiting import Waiting
+from strandline.spark.query import spark_log
+from strandline.spark.query.query import Query
+from strandline.spark.query.waiting import Waiting
 from tests.support.machine import patience
 
 QUERY = """
@@ -79,7 +79,7 @@ def test_a_session_that_cannot_start_says_so_without_a_traceback():
 
 def test_ctrl_c_while_a_session_starts_is_one_line():
     program = """
-from strandline.spark import session
+from strandline.spark.session import session
 def interrupted(*_):
     raise KeyboardInterrupt
 session._require_java, session._started = lambda: None, interrupted
@@ -134,7 +134,7 @@ os.wait()
 
 
 WAITING = """
-from strandline.spark.waiting import Waiting
+from strandline.spark.query.waiting import Waiting
 last_words.install()
 class Sparks:
     def awaitTermination(self):
@@ -274,7 +274,7 @@ def test_sparks_log_is_a_private_file_and_old_ones_go(monkeypatch, tmp_path):
 def test_ctrl_c_while_the_jvm_starts_leaves_no_jvm_behind():
     program = """
 import subprocess
-from strandline.spark import session
+from strandline.spark.session import session
 import pyspark.java_gateway
 begun = []
 def launch(*_):

@@ -6,12 +6,13 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, SecondWriterError, StreamFinishedError
-from strandline.log import consumer_registry, manifest, quiet
 from strandline.log.audit.stream_audit import verify
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest, Writer
-from strandline.log.retention import truncate
+from strandline.log.stream import manifest, quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 from strandline.units import END_OF_TIME, time_text

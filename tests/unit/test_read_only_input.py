@@ -14,16 +14,16 @@ import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
 from strandline.errors import NoAccessError, StorageError, StrandlineWarning
-from strandline.log.column_types import fields_of, type_name
-from strandline.log.consumer_registry import consumers, operator_name, register
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.consumer_registry import consumers, operator_name, register
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.processing.element import Element
-from strandline.spark.housekeeping import Housekeeping
-from strandline.spark.operator_inputs import OperatorInputs
-from strandline.spark.operator_job import OperatorJob
-from strandline.spark.place import Place
+from strandline.running.element import Element
+from strandline.spark.operator.housekeeping import Housekeeping
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.session.place import Place
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 

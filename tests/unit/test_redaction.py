@@ -16,8 +16,8 @@ from strandline.errors import OptionError, StorageError
 from strandline.log.storage.fsspec_storage import FsspecStorage
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.storage.storage_url import open_storage
-from strandline.spark.place import Place
-from strandline.spark.read_options import ReadOptions
+from strandline.spark.read.read_options import ReadOptions
+from strandline.spark.session.place import Place
 
 SECRET = "sesame/7+Zz"
 URLS = [

@@ -13,13 +13,13 @@ import pytest
 import strandline as sl
 from strandline.clock import ManualClock
 from strandline.errors import CorruptionError, StorageError
-from strandline.log.log import Log
+from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.tentative_results import changes
-from strandline.spark import available_job, lost_inputs, operator_job
-from strandline.spark.available_job import AvailableJob
-from tests.available_case import break_off, hung, mend
-from tests.replicated_case import Replicated, catch_up, total
+from strandline.log.stream.log import Log
+from strandline.spark.operator import available_job, lost_inputs, operator_job
+from strandline.spark.operator.available_job import AvailableJob
+from tests.support.available_case import break_off, hung, mend
+from tests.support.replicated_case import Replicated, catch_up, total
 
 BOUND_S = 1.0
 

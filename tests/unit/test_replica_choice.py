@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from strandline.availability.replica_choice import ReplicaSight, choose
-from strandline.availability.replica_watch import Reach, ReplicaWatch
+from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
+from strandline.inputs.replicas.replica_watch import Reach, ReplicaWatch
 
 
 def stable(*results: int, is_behind: bool = False) -> ReplicaSight:

@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from strandline.availability.replica_input import RETRY_US, ReplicaInput
-from strandline.availability.replica_set import ReplicaSet
 from strandline.clock import ManualClock
 from strandline.errors import OptionError, StorageError, StreamError
-from strandline.log import consumer_registry
-from strandline.log.compaction import compact
-from strandline.log.input_mark import InputMark, Marks, Position, ReplicaMark
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.result_ordinals import results_between
-from strandline.log.retention import truncate
-from strandline.processing.input_marks import Seen, fresh_marks, in_logs, moved, needs_of_replica, oldest_in
+from strandline.inputs.input_marks import Seen, fresh_marks, in_logs, moved, needs_of_replica, oldest_in
+from strandline.inputs.replicas.replica_input import RETRY_US, ReplicaInput
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
+from strandline.log.reading.result_ordinals import results_between
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
 from strandline.units import END_OF_TIME
-from tests.written_replicas import SPEC, Written
+from tests.support.written_replicas import SPEC, Written
 
 R, GUESS, SAVED = Kind.RESULT, Kind.TENTATIVE, (Kind.G_OPEN, 0)
 

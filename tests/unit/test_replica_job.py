@@ -12,15 +12,15 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, StorageError, StreamMismatchError
-from strandline.log import consumer_registry
-from strandline.log.log import Log
+from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.upstream import origins_of
-from strandline.processing.live_operators import LIVE
-from strandline.processing.state_folders import default_folder
-from strandline.spark.replica_job import ReplicaJob
-from tests.available_case import break_off
-from tests.replicated_case import Replicated, Running, catch_up, total
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+from strandline.running.state.live_operators import LIVE
+from strandline.running.state.state_folders import default_folder
+from strandline.spark.operator.replica_job import ReplicaJob
+from tests.support.available_case import break_off
+from tests.support.replicated_case import Replicated, Running, catch_up, total
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from strandline.errors import OptionError, StreamMismatchError
-from strandline.spark.read_options import ReadOptions
-from strandline.spark.replica_source import ReplicaChangesReader, ReplicaStreamReader
-from strandline.spark.source import StrandlineDataSource
-from strandline.spark.source_schema import replicas_schema
+from strandline.spark.read.read_options import ReadOptions
+from strandline.spark.read.replica_source import ReplicaChangesReader, ReplicaStreamReader
+from strandline.spark.read.source import StrandlineDataSource
+from strandline.spark.read.source_schema import replicas_schema
 from tests.unit.test_replicas_builder import written
 
 ENDS = [10, 20, 30, 40]

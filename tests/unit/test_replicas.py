@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from strandline.availability.replica_place import ReplicaPlace
-from strandline.availability.replica_reader import ReplicaReader
-from strandline.availability.replica_set import ReplicaSet
-from strandline.availability.replica_snapshot import snapshot
 from strandline.clock import ManualClock
 from strandline.errors import OptionError, StorageError, StreamMismatchError
-from strandline.log import spec as spec_
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.loss import Losses
-from strandline.log.outage import Outage
-from strandline.log.result_ordinals import first_kept_result
-from strandline.log.retention import truncate
-from strandline.log.spec import StreamSpec
-from strandline.log.standing import Standing
+from strandline.inputs.replicas.replica_place import ReplicaPlace
+from strandline.inputs.replicas.replica_reader import ReplicaReader
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.replica_snapshot import snapshot
+from strandline.log.operator_state.loss import Losses
+from strandline.log.operator_state.outage import Outage
+from strandline.log.operator_state.standing import Standing
+from strandline.log.reading.result_ordinals import first_kept_result
+from strandline.log.stream import spec as spec_
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
-from tests.operator_streams import PLANS, input_spec, output_spec
-from tests.written_replicas import SPEC, Written
+from tests.support.operator_streams import PLANS, input_spec, output_spec
+from tests.support.written_replicas import SPEC, Written
 
 CLOCK_US = 1_000_000
 Told = list[tuple[str, int]]

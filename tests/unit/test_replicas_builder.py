@@ -17,15 +17,15 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, StorageError, StreamMismatchError
-from strandline.log.block_sequence import BlockSequence
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import create_once
 from strandline.log.storage.storage_url import open_storage
-from strandline.spark.stream import Stream
-from tests.available_case import hung
-from tests.operator_streams import PLANS, output_spec
+from strandline.log.stream.block_sequence import BlockSequence
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.spark.read.stream import Stream
+from tests.support.available_case import hung
+from tests.support.operator_streams import PLANS, output_spec
 
 
 def written(path: Path, ends: Sequence[int], **changed: Any) -> str:

@@ -9,12 +9,12 @@ import pytest
 import strandline as sl
 from strandline.card import bars, card, spans
 from strandline.checkpoint.policy import Policy
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.operators.aggregate.windows import Window
-from strandline.spark.query import Query
+from strandline.spark.query.query import Query
 from strandline.testing.items import append_items, item_spec
-from tests.operator_streams import PLANS, Streams
+from tests.support.operator_streams import PLANS, Streams
 
 CALLS = [
     "count_window(10)",
@@ -133,8 +133,8 @@ def test_a_query_with_a_bound_says_what_is_missing_and_no_number_of_a_batch_that
 
 
 def test_builders_and_streams_show_what_they_are(tmp_path):
-    from strandline.log.log import Log
     from strandline.log.storage.storage_url import open_storage
+    from strandline.log.stream.log import Log
 
     spec = Streams(PLANS["tumbling count"], lambda _: None, 2).input.spec
     Log.create(open_storage(str(tmp_path / "s")), spec)

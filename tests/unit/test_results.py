@@ -12,14 +12,14 @@ import pytest
 
 import strandline as sl
 from strandline.clock import ManualClock
-from strandline.log import block as blocks_
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.retention import collect, truncate
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.block import Block
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing.items import append_items, item_spec
 
 HOUR_US = 3_600_000_000

@@ -14,20 +14,20 @@ import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.cli.app import app
 from strandline.clock import ManualClock
-from strandline.log import block as blocks_
-from strandline.log import consumer_registry
-from strandline.log.compaction import compact
-from strandline.log.entries import tuples_kept
-from strandline.log.index import FOLD_EVERY, ROOT_KEY, Index
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import seal, unseal
-from strandline.log.retention import truncate
-from strandline.log.spec import StreamSpec
+from strandline.log.index.entries import tuples_kept
+from strandline.log.index.index import FOLD_EVERY, ROOT_KEY, Index
+from strandline.log.reading.summary import summary
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.summary import summary
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import AT_ONCE, COLUMNS, PLANS, Streams, Tuples, struct
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import seal, unseal
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import AT_ONCE, COLUMNS, PLANS, Streams, Tuples, struct
 
 SAVING = cec(extent=0)
 """Every window is saved in every step: as many footprints as there can be."""

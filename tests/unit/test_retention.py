@@ -11,15 +11,15 @@ from strandline.cli.collect import collect as collect_command
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError
 from strandline.log.audit.stream_audit import verify
-from strandline.log.compaction import compact
-from strandline.log.consumer_registry import register, unregister
-from strandline.log.grace import GRACE, GRACE_US
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
-from strandline.log.retention import apply_retention, collect, truncate
-from strandline.log.spec import StreamSpec
-from strandline.spark import housekeeping
-from strandline.spark.stream import Stream
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.consumer_registry import register, unregister
+from strandline.log.upkeep.grace import GRACE, GRACE_US
+from strandline.log.upkeep.retention import apply_retention, collect, truncate
+from strandline.spark.operator import housekeeping
+from strandline.spark.read.stream import Stream
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items, write_items
 from strandline.testing.plain_codec import plain_codec

@@ -9,18 +9,18 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import CorruptBlockError, StrandlineWarning
-from strandline.log import retention
-from strandline.log.log import Log
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import retention
 from strandline.operators.join.join_windows import JoinWindows
-from strandline.operators.join.plain_join import PlainJoin
-from strandline.processing.state_cache import StateCache
-from strandline.spark.recovery_warnings import warn_of_older
+from strandline.running.state.state_cache import StateCache
+from strandline.spark.operator.recovery_warnings import warn_of_older
 from strandline.testing.faulty_storage import flipped
 from strandline.units import END_OF_TIME
-from tests.operator_streams import PLANS, Row, Streams, bits, published_results, uninterrupted
 from tests.simulation.machines import KeptStates
 from tests.simulation.simulated_operators import serialised
-from tests.union_streams import UnionStory, UnionStreams
+from tests.specification.plain_join import PlainJoin
+from tests.support.operator_streams import PLANS, Row, Streams, bits, published_results, uninterrupted
+from tests.support.union_streams import UnionStory, UnionStreams
 from tests.unit.test_join_element import definition
 
 

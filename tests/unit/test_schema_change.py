@@ -19,22 +19,22 @@ from strandline.errors import (
     SecondWriterError,
     StreamFinishedError,
 )
-from strandline.log import manifest, quiet, schema_change
+from strandline.inputs.intake import pieces
 from strandline.log.audit.stream_audit import verify
-from strandline.log.compaction import compact
-from strandline.log.dropping import drop_commits
-from strandline.log.index import Snapshot
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest
-from strandline.log.share import Share
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import Snapshot
 from strandline.log.storage.storage import Storage
+from strandline.log.stream import manifest, quiet, schema_change
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
+from strandline.log.stream.share import Share
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.dropping import drop_commits
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window
-from strandline.recovery.intake import pieces
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
-from tests.operator_streams import append_rows, input_spec, struct, write_rows
+from tests.support.operator_streams import append_rows, input_spec, struct, write_rows
 
 COLUMNS = [("k", "long"), ("t", "long"), ("v", "long")]
 MORE = [*COLUMNS, ("note", "string"), ("w", "double")]

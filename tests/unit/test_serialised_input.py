@@ -15,26 +15,26 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import CorruptBlockError, CorruptManifestError, InputWentBackError, TruncatedError
-from strandline.log import block_slice, retention
-from strandline.log.block_slice import OpenBlock, RowGroup
-from strandline.log.compaction import compact
-from strandline.log.input_mark import InputMark, Marks, Position
-from strandline.log.log import Log
-from strandline.log.share import Share
-from strandline.log.standing import Standing
+from strandline.inputs import input_stream, intake, serialised_input
+from strandline.inputs.edges import EDGES_MAX, Edges
+from strandline.inputs.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
+from strandline.inputs.input_stream import InputStream, blocks_between
+from strandline.inputs.next_bounds import next_bounds
+from strandline.inputs.serialised_input import pieces, replayed
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream import block_slice
+from strandline.log.stream.block_slice import OpenBlock, RowGroup
+from strandline.log.stream.log import Log
+from strandline.log.stream.share import Share
+from strandline.log.upkeep import retention
+from strandline.log.upkeep.compaction import compact
 from strandline.operators.one_table import one_table
-from strandline.processing import input_stream, serialised_input
-from strandline.processing.edges import EDGES_MAX, Edges
-from strandline.processing.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
-from strandline.processing.input_stream import InputStream, blocks_between
-from strandline.processing.next_bounds import next_bounds
-from strandline.processing.serialised_input import pieces, replayed
-from strandline.recovery import intake
 from strandline.testing.hand_clock import ManualClock
 from strandline.testing.items import Item, append_items, item_spec
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.units import END_OF_TIME
-from tests.serialised_streams import Feed, Place, Reader, places
+from tests.support.serialised_streams import Feed, Place, Reader, places
 
 BEGIN = Position(0, None)
 
@@ -331,14 +331,14 @@ class GroupReads:
 
 
 def test_row_groups_outside_of_the_times_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 100)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 100)
     log, counted = stream([range(1_000)]), GroupReads(monkeypatch)
     assert read([log, stream([[0]])], 350, begin=Position(250, 250)) == [(0, v) for v in range(250, 350)]
     assert counted.tuples == 200
 
 
 def test_an_input_far_ahead_is_read_by_what_is_wanted_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 100)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 100)
     monkeypatch.setattr(block_slice, "BYTES_HELD_MAX", 0)
     ahead, behind = stream([range(i * 100, i * 100 + 100) for i in range(200)], "ahead"), stream([[0]], "behind")
     compact(ahead, target_bytes=1 << 20, blocks_min=2)
@@ -369,7 +369,7 @@ def test_what_rots_after_the_block_was_verified_is_noticed(monkeypatch: pytest.M
 
 
 def test_tuples_of_one_time_are_not_all_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 10)
     logs = [stream([[5] * 50] * 10, f"day{n}") for n in range(3)]
     inputs = [InputStream(log, ("v", "t")) for log in logs]
     counted, found, edges = GroupReads(monkeypatch), [], []
@@ -382,7 +382,7 @@ def test_tuples_of_one_time_are_not_all_in_memory_at_once(monkeypatch: pytest.Mo
 
 
 def test_a_time_that_does_not_fit_ends_the_piece_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 10)
     inputs = [
         InputStream(stream([[1, 2, 3, *([5] * 47)], [5] * 50]), ("v", "t")),
         InputStream(stream([[5]]), ("v", "t")),
@@ -393,7 +393,7 @@ def test_a_time_that_does_not_fit_ends_the_piece_before_it(monkeypatch: pytest.M
 
 
 def test_wide_overlaps_are_read_by_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 10)
     logs = [stream([range(0, 1_000, 2), range(1, 1_000, 2)], f"wide{n}", lateness=1_000) for n in range(2)]
     inputs = [InputStream(log, ("v", "t")) for log in logs]
     counted, found = GroupReads(monkeypatch), 0
@@ -405,14 +405,14 @@ def test_wide_overlaps_are_read_by_row_groups(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("before", range(12))
 def test_compaction_among_tuples_of_one_time_makes_no_double(monkeypatch: pytest.MonkeyPatch, before: int) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 10)
     logs = [stream([[1, *([5] * 24)], [5] * 25, [*([5] * 20), *([6] * 5)]], f"s{n}") for n in range(2)]
     inputs = [InputStream(log, ("v", "t")) for log in logs]
     found: list[Place] = []
     for i, piece in enumerate(pieces(inputs, 0, BEGIN, 7, 15)):
         found += places(piece)
         if i == before:
-            monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 7)
+            monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 7)
             for log in logs:
                 _compacted(Log.open(log.storage, ManualClock(2_000_000)))
     fives = [(n, v) for n in (0, 1) for v in range(1, 70)]
@@ -420,7 +420,7 @@ def test_compaction_among_tuples_of_one_time_makes_no_double(monkeypatch: pytest
 
 
 def test_pieces_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.log.block.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("strandline.log.stream.block.ROWS_PER_GROUP", 10)
     logs = [stream([range(500)], f"wide{n}") for n in range(2)]
     inputs = [InputStream(log, ("v", "t")) for log in logs]
     whole = [place for piece in pieces(inputs, 0, BEGIN, 500, 1_000) for place in places(piece)]

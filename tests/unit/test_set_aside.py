@@ -6,13 +6,14 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import AggregateOverflowError, InputError
-from strandline.log.compaction import compact
-from strandline.operators import arrow_words, key_codec
+from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate import aside
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window, session_window, time_window
-from tests.operator_streams import (
+from strandline.operators.kernels import arrow_words, key_codec
+from tests.simulation.machines import KeptStates
+from tests.support.operator_streams import (
     LATENESS,
     Row,
     Streams,
@@ -22,7 +23,6 @@ from tests.operator_streams import (
     uninterrupted_and_aside,
     write_rows,
 )
-from tests.simulation.machines import KeptStates
 
 BIG = 1 << 62
 SUMS = {

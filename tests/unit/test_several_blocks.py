@@ -6,16 +6,17 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, FormatVersionError
-from strandline.log import index, manifest
 from strandline.log.audit.history import History
 from strandline.log.audit.stream_audit import verify
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.merge import merged
-from strandline.log.retention import collect, truncate
-from strandline.log.seek import offsets_at
-from strandline.log.summary import summary
+from strandline.log.index import index
+from strandline.log.index.seek import offsets_at
+from strandline.log.reading.merge import merged
+from strandline.log.reading.summary import summary
+from strandline.log.stream import manifest
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, append_items, item_spec, read_items, write_items
 

@@ -15,18 +15,18 @@ from typer.testing import CliRunner
 
 from strandline.cli.app import app
 from strandline.errors import FormatVersionError, StreamMismatchError
-from strandline.log import quiet
-from strandline.log.log import Log
-from strandline.log.spec import SEVERAL_FORMAT
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import quiet
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import SEVERAL_FORMAT
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.operator import Definition
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.stream_definition import output_spec
-from tests.operator_streams import COLUMNS, Tuples, input_spec
-from tests.union_streams import UnionStory, UnionStreams
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import COLUMNS, Tuples, input_spec
+from tests.support.union_streams import UnionStory, UnionStreams
 
 SIDE = JoinInput(dict(COLUMNS), ("k",), "t")
 OWN = tuple((name, kind) for name, kind in COLUMNS.items() if name != "k")
@@ -96,7 +96,7 @@ def test_versions_before_do_not_take_a_stream_over_several_inputs_for_one_over_o
         OPERATORS["barrier of in0 and in1"], 2, lambda p: StateCache(tmp_path / str(p)), folder=tmp_path
     )
     assert streams.output.spec.format == SEVERAL_FORMAT
-    monkeypatch.setattr("strandline.log.spec._READABLE", (1, 2, 3))
+    monkeypatch.setattr("strandline.log.stream.spec._READABLE", (1, 2, 3))
     with pytest.raises(FormatVersionError):
         Log.open(LocalStorage(Path(streams.output.storage.url)))
 

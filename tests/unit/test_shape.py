@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.errors import FormatVersionError, InputError, OptionError, SchemaError, StreamMismatchError
-from strandline.log import spec as spec_module
-from strandline.log.spec import SHAPED_FORMAT, StreamSpec
+from strandline.log.stream import spec as spec_module
+from strandline.log.stream.spec import SHAPED_FORMAT, StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.windows import count_window
-from strandline.operators.expressions import Formula
-from strandline.operators.shape import AS_IS, Shape, Where
+from strandline.operators.expressions.expressions import Formula
+from strandline.operators.expressions.shape import AS_IS, Shape, Where
 from strandline.recovery.stream_definition import definition_of
-from tests.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, struct, where
+from tests.support.operator_streams import FAILING, PLANS, SCHEMA, output_spec, plan, rows_table, select, struct, where
 
 K, V, X = pc.field("k"), pc.field("v"), pc.field("x")
 

@@ -6,10 +6,10 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import StorageError, TruncatedError
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.retention import collect, truncate
-from strandline.log.share import Share
+from strandline.log.stream.log import Log
+from strandline.log.stream.share import Share
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec, read_items
 from strandline.testing.plain_codec import plain_codec

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from strandline.errors import OptionError, StrandlineWarning
-from strandline.spark.entry import Entry
-from strandline.spark.following import FollowingOperator
-from strandline.spark.processing_element import QueryOptions
-from strandline.spark.query import Query
-from strandline.spark.shared_entry import EntryRun
+from strandline.spark.entry.entry import Entry
+from strandline.spark.entry.shared_entry import EntryRun
+from strandline.spark.operator.processing_element import QueryOptions
+from strandline.spark.query.following import FollowingOperator
+from strandline.spark.query.query import Query
 from tests.support.machine import patience
 
 
@@ -200,7 +200,7 @@ def entry(run: EntryRun, monkeypatch: pytest.MonkeyPatch) -> Any:
         handler.join(Operator("b"))
         return EntryRun(query, handler, trigger=trigger, final=final)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("strandline.spark.entry.require_workers", lambda session: None)
+    monkeypatch.setattr("strandline.spark.entry.entry.require_workers", lambda session: None)
     made._df = SimpleNamespace(sparkSession=None)
     made._require_fit = lambda start: None
     made._following = lambda start: made.operator

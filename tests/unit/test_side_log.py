@@ -3,14 +3,14 @@
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log import manifest
 from strandline.log.audit.stream_audit import verify
-from strandline.log.block import Block
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.reason import AHEAD, KEY, LATE, TIME, reason_of
-from strandline.log.retention import apply_retention
-from strandline.log.summary import summary
+from strandline.log.reading.summary import summary
+from strandline.log.stream import manifest
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME, reason_of
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import apply_retention
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, append_items, item_spec, read_items, write_items
 

@@ -5,8 +5,8 @@ import warnings
 import pytest
 
 from strandline.errors import StrandlineWarning
-from strandline.log.block import Block
-from strandline.spark.side_log_watch import SideLogWatch, by_reason
+from strandline.log.stream.block import Block
+from strandline.spark.entry.side_log_watch import SideLogWatch, by_reason
 from strandline.testing.items import item_spec
 
 SPEC = item_spec(2, time_type="timestamp")

@@ -12,25 +12,25 @@ import pyarrow as pa
 import pytest
 
 import strandline as sl
-from strandline.availability.replica_check import require_same_operator
 from strandline.errors import OptionError, StreamMismatchError, TruncatedError
-from strandline.log import retention
-from strandline.log.appends import before_append_at
+from strandline.inputs.replicas.replica_check import require_same_operator
+from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
-from strandline.log.replica_group import group_of
-from strandline.log.spec import StreamSpec
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.since import require_same_beginning, since_of
+from strandline.log.operator_state.replica_group import group_of
+from strandline.log.stream.appends import before_append_at
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import retention
 from strandline.recovery.window_report import current_windows
-from strandline.spark.operator_inputs import OperatorInputs
+from strandline.running.since import require_same_beginning, since_of
+from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing.faulty_storage import flipped
 from strandline.testing.feed import Feed
 from strandline.testing.run import Run
-from tests.available_case import Case
-from tests.operator_streams import published_results
-from tests.user_operators import Running
+from tests.support.available_case import Case
+from tests.support.operator_streams import published_results
+from tests.support.user_operators import Running
 
 LATENESS = 6
 SINCE = 60

@@ -14,19 +14,20 @@ import numpy as np
 import pytest
 
 from strandline.errors import OptionError, SchemaError, StreamMismatchError
-from strandline.log.log import Log
+from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregate_operator as operator_module
 from strandline.operators.aggregate import aggregates as agg
-from strandline.operators.aggregate import plain_sketches, sketches
+from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window, session_window
 from strandline.operators.open_windows import window_state
 from strandline.operators.open_windows.record import BYTES_END
 from strandline.operators.operator import Limits
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.stream_definition import definition_of
+from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
-from tests.operator_streams import Row, Streams, output_spec, plan, rows_table, uninterrupted
+from tests.specification import plain_sketches
+from tests.support.operator_streams import Row, Streams, output_spec, plan, rows_table, uninterrupted
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 TUPLES = 40_000

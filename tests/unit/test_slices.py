@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.spark.place import Place
-from strandline.spark.read_options import ReadOptions
-from strandline.spark.source import Slice, read_slice
-from strandline.spark.source_schema import spark_schema
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.spark.read.read_options import ReadOptions
+from strandline.spark.read.source import Slice, read_slice
+from strandline.spark.read.source_schema import spark_schema
+from strandline.spark.session.place import Place
 from strandline.testing.items import append_items, item_spec, write_items
 
 SIDE = 2

@@ -12,12 +12,12 @@ import strandline as sl
 from strandline.checkpoint.input_times import InputTimes, StepEnd
 from strandline.checkpoint.policy import Policy, cec
 from strandline.errors import OptionError
-from strandline.log.kinds import Kind
+from strandline.inputs.intake import StreamIntake
+from strandline.log.stream.kinds import Kind
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.processing.state_cache import StateCache
-from strandline.recovery.intake import StreamIntake
 from strandline.recovery.recover import Stand, recover
-from tests.operator_streams import PLANS, Row, Streams, Tuples
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import PLANS, Row, Streams, Tuples
 
 # ---------------------------------------------------------------------- what it accepts
 

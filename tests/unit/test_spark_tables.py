@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import strandline as sl
-from strandline.spark.read_options import ReadOptions
-from strandline.spark.sink_refusal import refused_stream, refused_write
-from strandline.spark.table_options import options_in, options_of_table, with_options, without_options
+from strandline.spark.entry.table_options import options_in, options_of_table, with_options, without_options
+from strandline.spark.read.read_options import ReadOptions
+from strandline.spark.read.sink_refusal import refused_stream, refused_write
 
 SCHEMA = StructType([StructField("k", LongType()), StructField("v", StringType(), True, {"comment": "a value"})])
 # What Spark 4.3 gives for CREATE TABLE … OPTIONS (path '…', positions 'true') TBLPROPERTIES ('a'='b') COMMENT 'c'.

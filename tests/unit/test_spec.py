@@ -14,7 +14,7 @@ from strandline.errors import (
     StrandlineError,
     StreamMismatchError,
 )
-from strandline.log.spec import StreamSpec
+from strandline.log.stream.spec import StreamSpec
 from strandline.testing.items import item_spec
 
 

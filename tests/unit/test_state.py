@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from strandline.errors import CorruptManifestError
-from strandline.log.block import Block
-from strandline.log.log_state import LogState
-from strandline.log.manifest import Manifest
+from strandline.log.stream.block import Block
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Manifest
 
 
 def block(first: int, end: int, partition: int = 0, time: int = 100, rows: int | None = None) -> Block:

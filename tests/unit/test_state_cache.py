@@ -25,10 +25,10 @@ from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.record import BYTES_END, FREE_HEAD, QUEUE_TAIL, TIMERS, USED, N
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import Limits, StateImage
-from strandline.processing import boot, state_cache, state_file
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import PLANS, Row, Tuples, rows_table, windows_of
+from strandline.running.state import boot, state_cache, state_file
+from strandline.running.state.state_cache import StateCache
 from tests.support.machine import patience
+from tests.support.operator_streams import PLANS, Row, Tuples, rows_table, windows_of
 
 every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 COUNT = PLANS["tumbling count"]
@@ -612,7 +612,7 @@ def test_who_redoes_second_finds_what_the_first_has_redone(
 FROZEN = """
 import fcntl, os, signal, sys
 from pathlib import Path
-from strandline.processing.state_cache import StateCache
+from strandline.running.state.state_cache import StateCache
 
 folder, attempt, place = sys.argv[1:]
 flock = fcntl.flock

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import CorruptManifestError, UnsafeFolderError
-from strandline.processing import state_folders
-from strandline.processing.state_folders import FOLDER_VARIABLE, default_folder, fork_folder
+from strandline.running.state import state_folders
+from strandline.running.state.state_folders import FOLDER_VARIABLE, default_folder, fork_folder
 
 STREAM = str(uuid.UUID(int=1))
 OTHER = str(uuid.UUID(int=2))

@@ -8,18 +8,19 @@ from typing import Any
 import pytest
 
 from strandline import arrow_rows
-from strandline.log import block_sequence, retention
 from strandline.log.audit.stream_audit import verify
-from strandline.log.block import Block
-from strandline.log.block_sequence import BlockSequence
-from strandline.log.log import Log
+from strandline.log.stream import block_sequence
+from strandline.log.stream.block import Block
+from strandline.log.stream.block_sequence import BlockSequence
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import retention
 from strandline.operators.join import join_columns, join_operator
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.predicate import Predicate
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import COLUMNS, Row
-from tests.union_streams import UnionStreams
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import COLUMNS, Row
+from tests.support.union_streams import UnionStreams
 
 HOT = 30
 BLOCK_ROWS = 100

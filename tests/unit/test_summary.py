@@ -6,13 +6,13 @@ import random
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.log.compaction import compact
-from strandline.log.consumer_registry import register
-from strandline.log.index import ROOT_KEY
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.retention import truncate
-from strandline.log.summary import Summary, summary
+from strandline.log.index.index import ROOT_KEY
+from strandline.log.reading.summary import Summary, summary
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.consumer_registry import register
+from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
 

@@ -10,19 +10,20 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from strandline.availability.plain_availability import Entry, counted
 from strandline.cli.tail_changes import Chosen, show_changes
 from strandline.errors import CorruptManifestError, FormatVersionError, StreamMismatchError, TruncatedError
-from strandline.log import manifest, result_ordinals
-from strandline.log.compaction import compact
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.log_state import LogState
-from strandline.log.outage import ForkStanding, Outage
-from strandline.log.result_ordinals import offset_of_result
-from strandline.log.retention import truncate
-from strandline.log.standing import Standing
-from tests.written_outage import STABLE, Output, fork, story
+from strandline.log.operator_state.outage import ForkStanding, Outage
+from strandline.log.operator_state.standing import Standing
+from strandline.log.reading import result_ordinals
+from strandline.log.reading.result_ordinals import offset_of_result
+from strandline.log.stream import manifest
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
+from tests.specification.plain_availability import Entry, counted
+from tests.support.written_outage import STABLE, Output, fork, story
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])

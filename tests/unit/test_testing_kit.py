@@ -5,9 +5,9 @@ import importlib
 
 import pytest
 
-from strandline.log.compaction import compact
-from strandline.log.log import Log
-from strandline.log.retention import truncate
+from strandline.log.stream.log import Log
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage, ModelStream
 from strandline.testing.items import append_items, item_spec, read_items
 from strandline.testing.plain_codec import plain_codec

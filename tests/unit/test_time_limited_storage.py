@@ -16,7 +16,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 from strandline.log.storage.timely_calls import SilentError, TimelyCalls
 from strandline.testing import MemoryStorage
-from tests.hanging_storage import HangingStorage, heard
+from tests.support.hanging_storage import HangingStorage, heard
 from tests.support.machine import patience
 
 SOON_S = 0.02

@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 import strandline as sl
-from strandline.spark.trigger import interval_s, plain_trigger, trigger_arguments
+from strandline.spark.query.trigger import interval_s, plain_trigger, trigger_arguments
 
 
 @pytest.mark.parametrize(

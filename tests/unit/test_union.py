@@ -8,19 +8,19 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import InputWentBackError
-from strandline.log.input_mark import Marks
-from strandline.log.log import Log
-from strandline.log.standing import Standing
+from strandline.inputs.serialised_intake import intake_of
+from strandline.log.operator_state.input_mark import Marks
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.log import Log
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.processing.serialised_intake import intake_of
-from strandline.processing.state_cache import StateCache
 from strandline.recovery.recover import Stand, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
+from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from strandline.units import END_OF_TIME
-from tests.operator_streams import PLANS, uninterrupted
-from tests.union_streams import UnionStory, UnionStreams
+from tests.support.operator_streams import PLANS, uninterrupted
+from tests.support.union_streams import UnionStory, UnionStreams
 
 POLICIES = [cec(extent="2x", replay=30), cec(), instant("1 hour")]
 

@@ -10,7 +10,7 @@ import pytest
 from strandline.checkpoint.policy import cec, instant
 from strandline.errors import OptionError
 from strandline.operators.aggregate.windows import session_window, time_window
-from strandline.spark.trigger import plain_trigger
+from strandline.spark.query.trigger import plain_trigger
 from strandline.units import Duration, duration_us, seconds, time_text
 
 

@@ -2,7 +2,7 @@
 
 import struct
 
-from strandline.spark.unsafe_row import packed_numbers, packed_text
+from strandline.spark.query.unsafe_row import packed_numbers, packed_text
 
 
 def test_numbers_are_eight_bytes_each_after_the_nulls() -> None:

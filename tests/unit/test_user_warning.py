@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from strandline.errors import StrandlineError, StrandlineWarning
-from strandline.spark import heartbeat, session
+from strandline.spark.entry import heartbeat
+from strandline.spark.session import session
 from strandline.user_warning import warn
 
 SOURCES = Path(session.__file__).parents[1]

@@ -12,20 +12,20 @@ import pytest
 
 from strandline.clock import ManualClock
 from strandline.errors import NotAStreamError, StreamNotFoundError
-from strandline.log import block as blocks_
-from strandline.log import manifest
 from strandline.log.audit import history
 from strandline.log.audit.problem import Problem
 from strandline.log.audit.stream_audit import VerifyReport, open_unread, verify
-from strandline.log.block import Block
-from strandline.log.column_types import KIND, OFFSET, block_schema
-from strandline.log.compaction import compact
-from strandline.log.consumer_registry import register
-from strandline.log.grace import GRACE_US
-from strandline.log.index import ROOT_KEY, Index, Snapshot, load_snapshot
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key, seal
-from strandline.log.retention import collect, truncate
+from strandline.log.index.index import ROOT_KEY, Index, Snapshot, load_snapshot
+from strandline.log.stream import block as blocks_
+from strandline.log.stream import manifest
+from strandline.log.stream.block import Block
+from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key, seal
+from strandline.log.upkeep.compaction import compact
+from strandline.log.upkeep.consumer_registry import register
+from strandline.log.upkeep.grace import GRACE_US
+from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, encode, item_spec, write_items
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 from strandline.arrow_types import SIMPLE
 from strandline.cli.app import app
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.operators.kernel_bundle import KernelBundle, pack
-from strandline.processing.kernel_warm_up import COMMON, Kernels, _values, live_in_small
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import PLANS, Streams, input_spec
+from strandline.operators.kernels.kernel_bundle import KernelBundle, pack
+from strandline.running.kernel_warm_up import COMMON, Kernels, _values, live_in_small
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import PLANS, Streams, input_spec
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,9 +27,9 @@ import json, sys
 from pathlib import Path
 from random import Random
 from strandline.checkpoint.policy import cec, instant
-from strandline.operators.kernel_cache import TALLY
-from strandline.processing.state_cache import StateCache
-from tests.operator_streams import PLANS, Streams, Tuples
+from strandline.operators.kernels.kernel_cache import TALLY
+from strandline.running.state.state_cache import StateCache
+from tests.support.operator_streams import PLANS, Streams, Tuples
 
 recovered = 0
 for policy in (cec(extent="2x", replay=500), instant("1 s")):
@@ -67,8 +67,8 @@ def test_an_operator_whose_kernels_were_compiled_beforehand_compiles_nothing(nam
 
 
 def test_kernels_that_are_kept_are_not_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.processing.kernel_warm_up.live_in_small", lambda *_: pytest.fail("they are there"))
-    monkeypatch.setattr("strandline.processing.kernel_warm_up.kept_names", lambda _: ["some.kernel"])
+    monkeypatch.setattr("strandline.running.kernel_warm_up.live_in_small", lambda *_: pytest.fail("they are there"))
+    monkeypatch.setattr("strandline.running.kernel_warm_up.kept_names", lambda _: ["some.kernel"])
     kernels("sliding time").compile()
 
 
@@ -124,9 +124,9 @@ ONE_KERNEL = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from strandline.operators import key_codec
-from strandline.operators.kernel_bundle import KernelBundle, pack
-from strandline.operators.kernel_cache import SHIPPED, TALLY, kernel_folder
+from strandline.operators.kernels import key_codec
+from strandline.operators.kernels.kernel_bundle import KernelBundle, pack
+from strandline.operators.kernels.kernel_cache import SHIPPED, TALLY, kernel_folder
 import pickle
 
 given, made = map(Path, sys.argv[1:])

@@ -11,10 +11,10 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError
-from strandline.log.log import Log
 from strandline.log.storage.storage_url import open_storage
-from strandline.spark import worker_python
-from strandline.spark.preconditions import require_classic, require_running
+from strandline.log.stream.log import Log
+from strandline.spark.session import worker_python
+from strandline.spark.session.preconditions import require_classic, require_running
 from strandline.testing.items import item_spec
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from strandline.card import card
 from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
-from strandline.log.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Mode, Standing
+from strandline.log.operator_state.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Mode, Standing
 from strandline.operators.operator import Limits
 from strandline.units import Duration, positive_us
 from strandline.wording import exact_duration

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from strandline.checkpoint.input_times import StepEnd
 from strandline.checkpoint.policy import Policy
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
 from strandline.operators.operator import Footprints, Operator
 
 

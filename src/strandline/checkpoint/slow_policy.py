@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from strandline.checkpoint.input_times import InputTimes, StepEnd
 from strandline.errors import OptionError
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
 from strandline.operators.operator import SlowLimits
 from strandline.units import Duration, has_unit, positive_us
 from strandline.wording import exact_duration

@@ -11,7 +11,7 @@ import typer
 from strandline.errors import OptionError
 
 if TYPE_CHECKING:
-    from strandline.log.log import Log
+    from strandline.log.stream.log import Log
 
 JSON = "strandline.json"
 """Under this name the context remembers that errors, too, are to be JSON."""
@@ -38,8 +38,8 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 def open_log(path: str) -> Log:
     """The stream at a path or URL."""
     # Here and not above: `strandline --help` should not wait for Arrow.
-    from strandline.log.log import Log
     from strandline.log.storage.storage_url import open_storage
+    from strandline.log.stream.log import Log
 
     return Log.open(open_storage(path))
 

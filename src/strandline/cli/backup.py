@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.status import Status
 
-    from strandline.log.backup import Copied
+    from strandline.log.upkeep.backup import Copied
 
 
 def backup(
@@ -34,8 +34,8 @@ def backup(
     Consistent while writers work. A run may be interrupted; the next one goes on. Files that the stream no longer has
     are deleted from the backup when all else is copied. The exit code is 1 if blocks of the stream are lost or rotten.
     """
-    from strandline.log.backup import backup as copy_stream
     from strandline.log.storage.storage_url import open_storage
+    from strandline.log.upkeep.backup import backup as copy_stream
 
     with aside().status("reading commits") as status:
         done = copy_stream(open_storage(path), open_storage(target), progress=shown_in(status))

@@ -8,7 +8,7 @@ import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
 from strandline.cli.terminal import aside, facts_table, out, panel, print_json
-from strandline.log.grace import GRACE
+from strandline.log.upkeep.grace import GRACE
 from strandline.wording import exact_duration, plural
 
 
@@ -26,8 +26,8 @@ def collect(
     while writers and readers run. Commits go when a milestone has taken their place; those of a day are kept, and the
     newest 4,096 in any case.
     """
-    from strandline.log.dropping import drop_commits
-    from strandline.log.retention import collect as collect_files
+    from strandline.log.upkeep.dropping import drop_commits
+    from strandline.log.upkeep.retention import collect as collect_files
     from strandline.units import duration_us
 
     grace_us = duration_us(grace, "--grace")

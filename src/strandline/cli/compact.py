@@ -11,7 +11,7 @@ from strandline.cli.terminal import aside, facts_table, out, panel, print_json, 
 from strandline.wording import plural
 
 if TYPE_CHECKING:
-    from strandline.log.compaction import Compacted
+    from strandline.log.upkeep.compaction import Compacted
 
 
 def compact(
@@ -27,7 +27,7 @@ def compact(
     """
     from dataclasses import asdict
 
-    from strandline.log.compaction import compact as compact_log
+    from strandline.log.upkeep.compaction import compact as compact_log
 
     target_bytes = size_value(target_size, "--target-size")
     log = open_log(path)

@@ -17,8 +17,8 @@ from strandline.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strandline.log.log import Log
-    from strandline.log.summary import ConsumerSummary
+    from strandline.log.reading.summary import ConsumerSummary
+    from strandline.log.stream.log import Log
 
 _OFFSETS_SHOWN = 8
 _FACTS = ("consumer", "is", "needs from", "holds back", "heard of")
@@ -40,7 +40,7 @@ def consumers(
     they write. One that will not come back holds on to its tuples until it is forgotten. One that is forgotten and
     still runs registers again with its next batch.
     """
-    from strandline.log.summary import summary
+    from strandline.log.reading.summary import summary
 
     log = open_log(path)
     known = summary(log).consumers
@@ -61,7 +61,7 @@ def consumers(
 
 
 def _forget(log: Log, name: str, known: Sequence[ConsumerSummary]) -> ConsumerSummary:
-    from strandline.log.consumer_registry import unregister
+    from strandline.log.upkeep.consumer_registry import unregister
 
     found = next(([c] for c in known if c.name == name), None) or [c for c in known if name in (c.label, c.writes)]
     if not found:
@@ -109,7 +109,7 @@ def _facts(known: Sequence[ConsumerSummary], now_us: int, width: int) -> Rendera
 
 
 def _what(c: ConsumerSummary) -> str:
-    from strandline.log.consumer_registry import OPERATOR_PREFIX
+    from strandline.log.upkeep.consumer_registry import OPERATOR_PREFIX
 
     if c.writes:
         return f"operator that writes {c.writes}"

@@ -21,9 +21,9 @@ from strandline.cli.demo_history import draw, history, sketch
 from strandline.cli.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
-from strandline.log.kinds import only_results
-from strandline.log.log import Log
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.kinds import only_results
+from strandline.log.stream.log import Log
 from strandline.units import positive_us
 from strandline.wording import plural
 

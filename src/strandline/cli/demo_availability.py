@@ -19,11 +19,11 @@ from strandline.cli.outage_story import OutageStory, Told, longest_waits, outage
 from strandline.cli.outage_svg import svg
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import StrandlineError
-from strandline.log.bounds import Bounds
-from strandline.log.log import Log
-from strandline.log.outage import Outage
-from strandline.log.results import Results
+from strandline.log.operator_state.outage import Outage
+from strandline.log.reading.bounds import Bounds
+from strandline.log.reading.results import Results
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.log import Log
 from strandline.wording import duration, plural
 
 _POLL_S = 0.25

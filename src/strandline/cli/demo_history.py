@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.cli.chart import bars
-from strandline.log.log import Log
+from strandline.log.stream.log import Log
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from strandline.cli.arguments import AsJson, StreamPath, open_log
 from strandline.cli.terminal import QUIET
 
 if TYPE_CHECKING:
-    from strandline.log.log import Log
+    from strandline.log.stream.log import Log
 
 _PARTITIONS_SHOWN = 16
 _CHART_COLUMNS_MAX = 160
@@ -37,7 +37,7 @@ def inspect(
     however long the stream is, and may be used while others write. With --watch it shows as much as the terminal has
     room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an integer time column.
     """
-    from strandline.log.summary import summary
+    from strandline.log.reading.summary import summary
 
     log = open_log(path)
     console = terminal.out()
@@ -88,7 +88,7 @@ def _fitting(log: Log, console: Console) -> RenderableType:
 
 def _parts(log: Log, console: Console, *, partitions: int, is_short: bool) -> dict[str, RenderableType]:
     from strandline.cli import inspect_parts as part
-    from strandline.log.summary import summary
+    from strandline.log.reading.summary import summary
 
     width = console.width - 4
     columns_max = _CHART_COLUMNS_MAX if console.is_terminal else _PIPE_CHART_COLUMNS

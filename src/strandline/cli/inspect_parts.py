@@ -24,13 +24,13 @@ from strandline.cli.terminal import (
     rows_table,
     size,
 )
-from strandline.log.reason import LATE
+from strandline.log.stream.reason import LATE
 from strandline.units import time_text
 from strandline.wording import duration, exact_duration, plural
 
 if TYPE_CHECKING:
-    from strandline.log.entries import Histogram
-    from strandline.log.summary import OperatorSummary, Summary
+    from strandline.log.index.entries import Histogram
+    from strandline.log.reading.summary import OperatorSummary, Summary
 
 _CHART_LINES = 5
 _OFFSETS_SHOWN = 8

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from strandline.log.column_types import KIND, OFFSET
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.outage import State
+from strandline.log.operator_state.outage import State
+from strandline.log.stream.column_types import KIND, OFFSET
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
 
 _S = 1_000_000
 

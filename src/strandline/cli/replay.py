@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from strandline.cli.replay_output import Output
-    from strandline.log.log import Log
-    from strandline.log.merge import BlockRun
+    from strandline.log.reading.merge import BlockRun
+    from strandline.log.stream.log import Log
 
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
 _NAP_US = 20_000
@@ -71,7 +71,7 @@ def replay(
     partitions = chosen_partitions(log, partition)
     names = list(log.spec.columns) if columns is None else chosen_columns(log, columns)
     firsts = None if since_offset is None else dict.fromkeys(partitions, since_offset)
-    from strandline.log.merge import merged
+    from strandline.log.reading.merge import merged
 
     runs = merged(log, partitions, columns=names, firsts=firsts, since=since_time, until=until_time)
     began_s = stopwatch_s()

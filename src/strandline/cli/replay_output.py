@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from strandline.cli.terminal import out
 from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.errors import OptionError, StorageError
-from strandline.log.column_types import OFFSET
-from strandline.log.merge import PARTITION
-from strandline.log.spec import StreamSpec
+from strandline.log.reading.merge import PARTITION
+from strandline.log.stream.column_types import OFFSET
+from strandline.log.stream.spec import StreamSpec
 
 _ROWS_PER_GROUP = 1 << 18
 

@@ -25,8 +25,8 @@ def restore(
 
     Never touches an existing stream. If it was interrupted, the same command goes on. The backup stays as it is.
     """
-    from strandline.log.backup import restore as restore_stream
     from strandline.log.storage.storage_url import open_storage
+    from strandline.log.upkeep.backup import restore as restore_stream
 
     with aside().status("reading commits") as status:
         done = restore_stream(open_storage(backup), open_storage(target), progress=shown_in(status))

@@ -14,8 +14,8 @@ from strandline.errors import OptionError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from strandline.log.log import Log
-    from strandline.log.merge import BlockRun
+    from strandline.log.reading.merge import BlockRun
+    from strandline.log.stream.log import Log
 
 _POLL_S = 0.2
 
@@ -44,8 +44,8 @@ def tail(
     state it is in. Tentative rows that are void by now are struck out, and called so. With --follow, rows that an undo
     voids are shown once more, struck out, N of each partition at most.
     """
-    from strandline.log.column_types import OFFSET
-    from strandline.log.merge import PARTITION, merged
+    from strandline.log.reading.merge import PARTITION, merged
+    from strandline.log.stream.column_types import OFFSET
 
     log = open_log(path)
     if late and partition is not None:
@@ -105,7 +105,7 @@ def _last_of(log: Log, partition: int, number: int) -> BlockRun | None:
     import numpy as np
     import pyarrow as pa
 
-    from strandline.log.merge import BlockRun, merged
+    from strandline.log.reading.merge import BlockRun, merged
 
     runs: deque[BlockRun] = deque()
     held = 0

@@ -14,15 +14,15 @@ from rich.console import Console
 
 from strandline.cli.terminal import QUIET, moment
 from strandline.cli.tuple_lines import RowPrinter, json_lines
-from strandline.log.column_types import KIND, OFFSET
-from strandline.log.consumer_registry import folder_name
-from strandline.log.merge import PARTITION
-from strandline.log.tentative_results import changes
-from strandline.log.upstream import origins_of
+from strandline.log.operator_state.upstream import origins_of
+from strandline.log.reading.merge import PARTITION
+from strandline.log.reading.tentative_results import changes
+from strandline.log.stream.column_types import KIND, OFFSET
+from strandline.log.upkeep.consumer_registry import folder_name
 from strandline.wording import plural
 
 if TYPE_CHECKING:
-    from strandline.log.log import Log
+    from strandline.log.stream.log import Log
 
 VOID = "void"
 """What a tentative row is called that is undone, or corrected."""

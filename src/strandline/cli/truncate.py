@@ -14,8 +14,8 @@ from strandline.errors import OptionError
 from strandline.wording import plural
 
 if TYPE_CHECKING:
-    from strandline.log.log import Log
-    from strandline.log.retention import Truncation
+    from strandline.log.stream.log import Log
+    from strandline.log.upkeep.retention import Truncation
 
 
 def truncate(
@@ -36,8 +36,8 @@ def truncate(
     them; a dry run says so, and its exit code is 1 then, too. Times are UTC unless they say otherwise
     ("2026-01-31 12:00+01:00"). The files go with the next `collect`.
     """
-    from strandline.log.retention import planned
-    from strandline.log.retention import truncate as truncate_log
+    from strandline.log.upkeep.retention import planned
+    from strandline.log.upkeep.retention import truncate as truncate_log
     from strandline.times import time_value
 
     if (before is None) == (before_offset is None):

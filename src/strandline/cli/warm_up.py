@@ -25,8 +25,8 @@ def warm_up(
     streams: all kernels of these. What is kept already is not compiled again.
     """
     from strandline.clock import stopwatch_s
-    from strandline.operators.kernel_cache import TALLY, kernel_folder
-    from strandline.processing.kernel_warm_up import COMMON, kernels_of
+    from strandline.operators.kernels.kernel_cache import TALLY, kernel_folder
+    from strandline.running.kernel_warm_up import COMMON, kernels_of
 
     began_s = stopwatch_s()
     folder = kernel_folder()

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.operator import OFFSET
 
 

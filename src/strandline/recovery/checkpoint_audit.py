@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strandline.errors import CorruptionError, InputError, StrandlineError, StreamError
+from strandline.inputs.intake import IntakeOf
 from strandline.log.audit.problem import Problem
-from strandline.log.log import Log
-from strandline.log.manifest import commit_key
-from strandline.log.origin_logs import opened_origins
-from strandline.log.standing import Standing
+from strandline.log.operator_state.origin_logs import opened_origins
+from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.storage_url import open_storage
-from strandline.log.upstream import origins_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import commit_key
 from strandline.operators.operator import Operator
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.intake import IntakeOf
 from strandline.recovery.recover import Stand, recover
 from strandline.recovery.stream_definition import definition_of, require_inputs
 

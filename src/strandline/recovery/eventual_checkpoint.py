@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import CorruptBlockError, CorruptManifestError, KeyMissingError
-from strandline.log.block import Block
-from strandline.log.kinds import is_closed, is_footprint
-from strandline.log.log import Log
-from strandline.log.standing import Standing
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.block import Block
+from strandline.log.stream.kinds import is_closed, is_footprint
+from strandline.log.stream.log import Log
 from strandline.operators.operator import OFFSET, TAKEN_IN, Definition, OnError, Operator, Saved
 from strandline.operators.unsound_footprint import UnsoundFootprintError, require_sound, require_values
 from strandline.wording import plural

@@ -16,15 +16,15 @@ from strandline.errors import (
     TruncatedError,
 )
 from strandline.failpoint import failpoint
-from strandline.log.beginning import Beginning
-from strandline.log.input_mark import InputMark, Marks, Position
-from strandline.log.log import Log
-from strandline.log.loss import Loss
-from strandline.log.standing import Standing
-from strandline.operators.kernel_cache import TALLY
+from strandline.inputs.intake import Intake, Stretch
+from strandline.log.operator_state.beginning import Beginning
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
+from strandline.log.operator_state.loss import Loss
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.log import Log
+from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.operators.operator import Definition, OnError, Operator, version_in
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.intake import Intake, Stretch
 from strandline.wording import plural
 
 

@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
-from strandline.log import spec as spec_
-from strandline.log.column_types import fields_of, type_name
-from strandline.log.log import Log
-from strandline.log.origin_logs import is_of
-from strandline.log.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
+from strandline.log.operator_state.origin_logs import is_of
+from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.storage import Storage
-from strandline.log.upstream import origins_of
+from strandline.log.stream import spec as spec_
+from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.operators.operator import Definition
 from strandline.operators.registry import from_json
 from strandline.version import VERSION

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from strandline.errors import OptionError, TruncatedError
-from strandline.log.input_mark import Position
-from strandline.log.log import Log
-from strandline.log.standing import Standing
+from strandline.inputs.intake import Intake, IntakeOf, Stretch
+from strandline.log.operator_state.input_mark import Position
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition, Operator
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.intake import Intake, IntakeOf, Stretch
 from strandline.recovery.recover import Stand, beginning, recover, repeat
 from strandline.recovery.stream_definition import definition_of, require_inputs
 from strandline.recovery.without_replay import last_empty

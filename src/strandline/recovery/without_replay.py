@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from strandline.clock import stopwatch_s
 from strandline.errors import CorruptBlockError, CorruptionError, KeyMissingError, TruncatedError
 from strandline.failpoint import failpoint
-from strandline.log.kinds import is_closed, is_footprint
-from strandline.log.log import Log
-from strandline.log.loss import Loss
-from strandline.log.reason import INCOMPLETE
-from strandline.log.standing import Standing
-from strandline.operators.kernel_cache import TALLY
+from strandline.log.operator_state.loss import Loss
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.kinds import is_closed, is_footprint
+from strandline.log.stream.log import Log
+from strandline.log.stream.reason import INCOMPLETE
+from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.operators.operator import TAKEN_IN, Definition, OnError, Operator, Saved
 from strandline.recovery.eventual_checkpoint import load_into, part_of, require_taken_in
 from strandline.recovery.recover import Recovery, Stand, beginning

@@ -15,18 +15,18 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.errors import NullTimeError, OptionError, SchemaError
-from strandline.log import quiet
-from strandline.log.block import Block
-from strandline.log.block_sequence import BlockSequence
-from strandline.log.column_types import fields_of, type_name
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.reason import AHEAD, KEY, LATE, TIME
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import create_once
+from strandline.log.stream import quiet
+from strandline.log.stream.block import Block
+from strandline.log.stream.block_sequence import BlockSequence
+from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
+from strandline.log.stream.spec import StreamSpec
 from strandline.schema_text import schema_json
-from strandline.spark.set_aside import REASONS, EntryLimits, long_keys
+from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.testing.memory_stream import MemoryStream

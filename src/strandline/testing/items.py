@@ -9,14 +9,14 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log import block as blocks_
-from strandline.log.block import Block
-from strandline.log.column_types import KIND, OFFSET, block_schema
-from strandline.log.kinds import Kind
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest, Writer
-from strandline.log.spec import StreamSpec
 from strandline.log.storage.storage import Storage, create_once
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.block import Block
+from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.spec import StreamSpec
 
 Item: TypeAlias = tuple[int, int, int]
 

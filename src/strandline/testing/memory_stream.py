@@ -7,13 +7,13 @@ from typing import NoReturn
 import pyarrow as pa
 
 from strandline.errors import OptionError
-from strandline.log.column_types import REASON
-from strandline.log.kinds import only_results
-from strandline.log.log import Log
-from strandline.log.loss_table import loss_table
-from strandline.log.spec import StreamSpec
-from strandline.spark.operator_input import OperatorInput
-from strandline.spark.place import Place
+from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.stream.column_types import REASON
+from strandline.log.stream.kinds import only_results
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.session.place import Place
 from strandline.wording import plural
 
 

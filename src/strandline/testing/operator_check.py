@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from strandline.errors import InputError, NotRepeatableError, OptionError
-from strandline.log.column_types import fields_of
+from strandline.log.stream.column_types import fields_of
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import KeyedFunction

@@ -17,11 +17,12 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from strandline.log import block as blocks_
-from strandline.log import compaction, index
-from strandline.log.block import Block, checksum
-from strandline.log.manifest import block_json
-from strandline.log.spec import StreamSpec
+from strandline.log.index import index
+from strandline.log.stream import block as blocks_
+from strandline.log.stream.block import Block, checksum
+from strandline.log.stream.manifest import block_json
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import compaction
 from strandline.testing import items
 from strandline.testing.items import Item
 
@@ -62,7 +63,7 @@ class PlainWriter:
 
 
 class PlainLeaf:
-    """Entries of blocks in a list, ordered by partition and offset; see `strandline.log.leaf.Leaf`."""
+    """Entries of blocks in a list, ordered by partition and offset; see `strandline.log.index.leaf.Leaf`."""
 
     def __init__(self, entries: Sequence[Block]) -> None:
         self._entries = entries

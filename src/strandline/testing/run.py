@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.errors import OptionError
-from strandline.log.log import Log
-from strandline.log.manifest import Writer
-from strandline.log.upstream import Origin, upstream_of
+from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import OnError
-from strandline.processing import batch as batches_
-from strandline.processing import step
-from strandline.processing.element import TUPLES_MAX, Element
-from strandline.processing.live_operators import LIVE
-from strandline.processing.since import SinceOption, begun, since_of
-from strandline.processing.state_cache import StateCache
-from strandline.processing.step import Done, Logs, Step
 from strandline.recovery.stream_definition import output_spec
-from strandline.spark.operator_description import OperatorDescription
+from strandline.running import batch as batches_
+from strandline.running import step
+from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.since import SinceOption, begun, since_of
+from strandline.running.state.live_operators import LIVE
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import Done, Logs, Step
+from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage

@@ -3,6 +3,6 @@
 So a step writes several blocks, and a worker can die between two of them.
 """
 
-from strandline.log import block_sequence
+from strandline.log.stream import block_sequence
 
 block_sequence.ROWS_MAX = 20

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.log.audit.problem import Problem
-from strandline.log.block import Block, checksum, decode
-from strandline.log.column_types import KIND, OFFSET
-from strandline.log.kinds import Kind
-from strandline.log.spec import StreamSpec
+from strandline.log.stream.block import Block, checksum, decode
+from strandline.log.stream.column_types import KIND, OFFSET
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.spec import StreamSpec
 from strandline.wording import plural
 
 _RESTORE = "restore this file from a copy; everything else of the stream stays readable"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from strandline.errors import KeyMissingError, StrandlineError
 from strandline.log.audit.problem import Problem
-from strandline.log.log_state import LogState
-from strandline.log.manifest import unseal
 from strandline.log.storage.storage import Storage, is_temporary
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import unseal
 
 _FOLDER = "consumers"
 

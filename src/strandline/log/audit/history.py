@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from strandline.errors import CorruptManifestError
-from strandline.log.block import Block
-from strandline.log.leaf import Leaf
-from strandline.log.log_state import LogState
-from strandline.log.manifest import Manifest
-from strandline.log.spec import StreamSpec
+from strandline.log.index.leaf import Leaf
+from strandline.log.stream.block import Block
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Manifest
+from strandline.log.stream.spec import StreamSpec
 
 _SEAL_AT = 4_096
 

@@ -10,11 +10,11 @@ import numpy as np
 from strandline.errors import KeyMissingError, StrandlineError
 from strandline.log.audit.history import History
 from strandline.log.audit.problem import Problem
-from strandline.log.block import Block
-from strandline.log.index import ROOT_KEY, Child, Index, Snapshot
-from strandline.log.leaf import Leaf
-from strandline.log.log_state import LogState
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import ROOT_KEY, Child, Index, Snapshot
+from strandline.log.index.leaf import Leaf
+from strandline.log.stream.block import Block
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.spec import StreamSpec
 
 _END = (1 << 63) - 1
 _TODO = f"delete {ROOT_KEY}; the index is rebuilt from the manifests"

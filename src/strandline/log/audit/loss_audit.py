@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from strandline.log import loss_record
 from strandline.log.audit.problem import Problem
-from strandline.log.standing import Standing
+from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
 
 

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Iterator
 
 from strandline.errors import CorruptManifestError, KeyMissingError, StrandlineError
-from strandline.log import cuts
 from strandline.log.audit.index_audit import IndexAudit
 from strandline.log.audit.problem import Problem
-from strandline.log.commits import Commits
-from strandline.log.index import Index, Snapshot
-from strandline.log.milestone import FOLDER, is_mark, mark_key
-from strandline.log.spec import StreamSpec
+from strandline.log.index import cuts
+from strandline.log.index.index import Index, Snapshot
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.commits import Commits
+from strandline.log.stream.milestone import FOLDER, is_mark, mark_key
+from strandline.log.stream.spec import StreamSpec
 from strandline.wording import plural
 
 _TODO = "restore the file from a copy of the stream; the commits that the milestone stands for are dropped"

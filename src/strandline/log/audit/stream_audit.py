@@ -15,7 +15,6 @@ from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK, Clock, stopwatch_s
 from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError
-from strandline.log import loss_record, milestone, spec
 from strandline.log.audit import consumer_audit
 from strandline.log.audit.block_audit import BlockAudit
 from strandline.log.audit.history import History
@@ -23,13 +22,15 @@ from strandline.log.audit.index_audit import IndexAudit
 from strandline.log.audit.loss_audit import forgotten
 from strandline.log.audit.milestone_audit import MilestoneAudit
 from strandline.log.audit.problem import Problem
-from strandline.log.block import Block
-from strandline.log.index import ROOT_KEY, Index, Snapshot, covers
-from strandline.log.log import Log
-from strandline.log.manifest import Manifest, commit_key
-from strandline.log.spec import StreamSpec
+from strandline.log.index.index import ROOT_KEY, Index, Snapshot, covers
+from strandline.log.operator_state import loss_record
 from strandline.log.storage.storage import Storage
-from strandline.log.unreferenced import IsLive, always, partition_of, unreferenced
+from strandline.log.stream import milestone, spec
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest, commit_key
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
 from strandline.wording import plural
 
 Progress = Callable[[int, int, int], None]

@@ -12,7 +12,7 @@ import math
 from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.aggregate.hits import note_hit, note_join
 from strandline.operators.aggregate.sums import add_to_sum, add_to_wide_sum
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, State
 from strandline.operators.open_windows.byte_arena import compare_bytes
 from strandline.operators.open_windows.record import ROWS, T

@@ -15,7 +15,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.loading import loaded
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.one_table import in_first_columns
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes

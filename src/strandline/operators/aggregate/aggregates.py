@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from strandline.arrow_types import decimal_of
 from strandline.card import card
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.arrow_words import BYTES, FLOATS, INTEGERS, WORDS
-from strandline.operators.expressions import Formula
-from strandline.operators.wide import DIGITS_MAX, WORD_DIGITS_MAX
+from strandline.operators.expressions.expressions import Formula
+from strandline.operators.kernels.arrow_words import BYTES, FLOATS, INTEGERS, WORDS
+from strandline.operators.kernels.wide import DIGITS_MAX, WORD_DIGITS_MAX
 
 APPROXIMATE = "_is_approximate"
 """Behind the name of a result in the column that says whether it is one."""

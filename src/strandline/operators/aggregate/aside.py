@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from strandline.errors import InputError
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.tuples import Columns
-from strandline.operators.arrow_words import BYTES, arrow_type, whole, words_of
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
+from strandline.operators.kernels.arrow_words import BYTES, arrow_type, whole, words_of
 from strandline.operators.open_windows.record import LENGTH_MAX
 from strandline.operators.operator import OFFSET
 from strandline.units import TIME_MAX

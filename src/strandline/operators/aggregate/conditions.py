@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import SchemaError
-from strandline.operators.arrow_words import whole
-from strandline.operators.expressions import Formula, schema_of
-from strandline.operators.kernel_arrays import Bytes
-from strandline.operators.shape import Shape
+from strandline.operators.expressions.expressions import Formula, schema_of
+from strandline.operators.expressions.shape import Shape
+from strandline.operators.kernels.arrow_words import whole
+from strandline.operators.kernels.kernel_arrays import Bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from strandline.operators.aggregate.accumulation import Ops, accumulate, replay_into
 from strandline.operators.aggregate.windows import Reach
-from strandline.operators.kernel_cache import Kernel, njit
+from strandline.operators.kernels.kernel_cache import Kernel, njit
 from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, link, look_ahead, same_key
 from strandline.operators.open_windows.record import END, LINK, NONE, ROWS, SEED, N

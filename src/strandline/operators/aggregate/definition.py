@@ -31,16 +31,16 @@ from strandline.operators.aggregate.count_windows import (
 from strandline.operators.aggregate.session_windows import close_due_sessions, replaying_sessions, session_windows
 from strandline.operators.aggregate.time_windows import close_due, replaying_time_windows, time_windows
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.expressions import Formula
-from strandline.operators.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.kernel_arrays import Int64s
-from strandline.operators.kernel_cache import Kernel
-from strandline.operators.key_codec import KeyCodec
+from strandline.operators.expressions.expressions import Formula
+from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_cache import Kernel
+from strandline.operators.kernels.key_codec import KeyCodec
+from strandline.operators.kernels.wide import means
 from strandline.operators.open_windows.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError
-from strandline.operators.shape import AS_IS, Shape
-from strandline.operators.wide import means
 
 if TYPE_CHECKING:
     from strandline.operators.aggregate.aggregate_operator import AggregateOperator

@@ -9,8 +9,8 @@ from strandline.arrow_types import decimal_of
 from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.aggregates import Accumulator, Op
 from strandline.operators.aggregate.definition import END, OPENED, ROWS, START, AggregateDefinition
-from strandline.operators.arrow_words import validity
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.arrow_words import validity
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.record import END as END_WORD
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import OVERFLOWED, POS, T

@@ -8,7 +8,7 @@ record refers to is noted with it: the record may be gone by then. That two sess
 
 from __future__ import annotations
 
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.trace import HITS, NUMBERS, Trace
 

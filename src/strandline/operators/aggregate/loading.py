@@ -11,7 +11,7 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.footprint_soundness import require_sound_windows
 from strandline.operators.aggregate.session_loading import fill_sessions, load_sessions, newest_of_sessions
 from strandline.operators.aggregate.tuples import closed_records, footprint_records
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.footprint_loading import fill, load

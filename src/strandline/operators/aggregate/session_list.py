@@ -7,7 +7,7 @@ A step along it is O(1) as long as tuples of a key come nearly in order, or in r
 
 from __future__ import annotations
 
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, Key, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, link, relink, same_key
 from strandline.operators.open_windows.record import HINT, LINK, NEWER, OLDER, OPENED, SEED, START, N

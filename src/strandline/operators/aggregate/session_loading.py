@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 from strandline.operators.aggregate.session_list import newest_session, put_session
-from strandline.operators.kernel_arrays import Bytes, Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, State
 from strandline.operators.open_windows.footprint_loading import count_filled, filled_record, loaded_record
 from strandline.operators.open_windows.hash_table import NO_START, key_of, link

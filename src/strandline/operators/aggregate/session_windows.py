@@ -10,8 +10,8 @@ from __future__ import annotations
 from strandline.operators.aggregate.accumulation import Ops, accumulate, merge_state, replay_into
 from strandline.operators.aggregate.session_list import drop_session, put_session, sessions_around
 from strandline.operators.aggregate.windows import Reach
-from strandline.operators.kernel_arrays import Int64s
-from strandline.operators.kernel_cache import Kernel, njit
+from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_cache import Kernel, njit
 from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, key_of, look_ahead
 from strandline.operators.open_windows.record import (

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strandline.operators.kernel_arrays import Bytes, Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
 EXACT, DENSE = 0, 1

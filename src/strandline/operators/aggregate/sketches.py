@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from strandline.operators.aggregate import sketch_kernels as kernels
 from strandline.operators.aggregate.aggregates import Accumulator, Read
-from strandline.operators.arrow_words import bytes_of
-from strandline.operators.kernel_arrays import Bytes, Float64s, Int64s, sealed
+from strandline.operators.kernels.arrow_words import bytes_of
+from strandline.operators.kernels.kernel_arrays import Bytes, Float64s, Int64s, sealed
 
 _WORDS_AT_ONCE = 1 << 22
 """Words of sketches that are worked on together: bounds what that needs beside the state."""

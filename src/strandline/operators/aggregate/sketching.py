@@ -6,7 +6,7 @@ import numpy as np
 
 from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.arrays import Batch, State, sealed_batch
 from strandline.operators.open_windows.byte_arena import gathered
 from strandline.operators.open_windows.record import BYTES_END, LENGTH_BITS

@@ -7,11 +7,11 @@ One that does not fit 64 bits any more, or has more digits than a decimal can ha
 
 from __future__ import annotations
 
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_cache import njit
+from strandline.operators.kernels.wide import MAX_HIGH, MAX_LOW, MIN_HIGH, MIN_LOW, below
 from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.record import OVERFLOWED
 from strandline.operators.open_windows.trace import OVERFLOWS, Trace
-from strandline.operators.wide import MAX_HIGH, MAX_LOW, MIN_HIGH, MIN_LOW, below
 
 
 @njit(inline="always", _nrt=False)

@@ -14,7 +14,7 @@ from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.aggregates import Accumulator, Op, Read
 from strandline.operators.aggregate.conditions import holds, validity_where
 from strandline.operators.aggregate.definition import END, OPENED, ROWS, START, AggregateDefinition
-from strandline.operators.arrow_words import (
+from strandline.operators.kernels.arrow_words import (
     arrow_type,
     bytes_of,
     doubles_of,
@@ -26,7 +26,8 @@ from strandline.operators.arrow_words import (
     wide_words_of,
     words_of,
 )
-from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.wide import from_pairs, means
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
 from strandline.operators.open_windows.byte_arena import gathered
 from strandline.operators.open_windows.record import END as END_WORD
@@ -35,7 +36,6 @@ from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.open_windows.record import START as START_WORD
 from strandline.operators.operator import OFFSET, TAKEN_IN
-from strandline.operators.wide import from_pairs, means
 
 
 def input_batch(plan: AggregateDefinition, table: pa.Table, held: int) -> Batch:

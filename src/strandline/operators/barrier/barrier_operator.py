@@ -29,7 +29,7 @@ from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import AT, NONE, POS, SINCE, Incoming, Outgoing
 from strandline.operators.barrier.waiting_state import WaitingState
-from strandline.operators.kernel_arrays import Int64s, sealed
+from strandline.operators.kernels.kernel_arrays import Int64s, sealed
 from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
 from strandline.units import END_OF_TIME
 

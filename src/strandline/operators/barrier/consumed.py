@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import NONE
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.operator import OFFSET, TAKEN_IN
 
 _NONE: Int64s = np.empty(0, np.int64)

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.key_codec import KeyCodec
+from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from strandline.operators.barrier.matching import (
     Touched,
     Waiting,
 )
-from strandline.operators.kernel_arrays import Float64s, Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Float64s, Int64s
+from strandline.operators.kernels.kernel_cache import njit
 
 
 @njit(cache=True, nogil=True, _nrt=False)

@@ -36,8 +36,8 @@ from strandline.operators.barrier.matching import (
     Touched,
     Waiting,
 )
-from strandline.operators.kernel_arrays import Bytes, Int64s
-from strandline.operators.key_mixing import new_seed
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.key_mixing import new_seed
 from strandline.operators.open_windows.payloads import Payloads
 from strandline.operators.operator import StateImage
 

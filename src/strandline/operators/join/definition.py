@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.join.column_types import stored_type, type_json, type_text
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
-from strandline.operators.key_codec import KeyCodec
+from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
-from strandline.operators.shape import AS_IS, Shape
 from strandline.units import END_OF_TIME, earlier
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.errors import InputError
-from strandline.operators.arrow_words import from_words, words_of
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.join.definition import (
     INPUT_COLUMN,
@@ -20,6 +19,7 @@ from strandline.operators.join.definition import (
     JoinDefinition,
 )
 from strandline.operators.join.join_windows import NAMES
+from strandline.operators.kernels.arrow_words import from_words, words_of
 from strandline.operators.operator import OFFSET, OnError
 from strandline.units import TIME_MAX
 

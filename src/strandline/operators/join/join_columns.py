@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, largest, portions, stacked
-from strandline.operators.arrow_words import from_words, whole
 from strandline.operators.join import ring_kernels as kernels
 from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
 from strandline.operators.join.tuple_record import Pairs
-from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.arrow_words import from_words, whole
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.open_windows.record import LENGTH_MAX
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_rows import Rows, rows_of, stacked
-from strandline.operators.arrow_words import validity, words_of
 from strandline.operators.join import join_loading, settling_kernels
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_aside import JoinAside
@@ -55,7 +54,8 @@ from strandline.operators.join.tuple_record import (
     Pairs,
 )
 from strandline.operators.join.tuple_ring import TupleRing
-from strandline.operators.kernel_arrays import sealed
+from strandline.operators.kernels.arrow_words import validity, words_of
+from strandline.operators.kernels.kernel_arrays import sealed
 from strandline.operators.open_windows.payloads import Payloads
 from strandline.operators.operator import OFFSET, OnError, OtherVersionError, Saved, StateImage
 

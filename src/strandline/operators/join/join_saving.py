@@ -16,7 +16,7 @@ from strandline.operators.join.join_columns import footprints_of
 from strandline.operators.join.join_windows import LEFT, RIGHT
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
 from strandline.operators.join.tuple_record import HEAD, INPUT, LIVE, SAVED, TAIL
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.operator import Extent, Footprints, Limits
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from strandline.operators.join.tuple_record import (
     TIME,
     WHO,
 )
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_cache import njit
 
 
 @njit(inline="always", _nrt=False)

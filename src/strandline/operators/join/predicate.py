@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
 from strandline.errors import InputError, OptionError
-from strandline.operators.arrow_words import doubles_of, validity, words_of
-from strandline.operators.compiled_function import compiled, first_call
-from strandline.operators.function_identity import FunctionPart, identity_of, place_of
-from strandline.operators.kernel_cache import njit
+from strandline.operators.functions.compiled_function import compiled, first_call
+from strandline.operators.functions.function_identity import FunctionPart, identity_of, place_of
+from strandline.operators.kernels.arrow_words import doubles_of, validity, words_of
+from strandline.operators.kernels.kernel_cache import njit
 
 PARAMETERS = ("left", "right")
 _TEXTS = ("string", "binary")

@@ -10,7 +10,7 @@ import numpy as np
 
 from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.tuple_ring import TupleRing
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 
 _SIDE, _FIRST, _END, _POSITION = range(4)
 ROOM_MIN: Final = 64

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.operators.join.tuple_record import DONE, ROW, TOUCHED
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_cache import njit
 
 _AHEAD: Final = 48
 """Tuples that are looked ahead."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
+from strandline.operators.kernels.kernel_arrays import Bytes, Int32s, Int64s
 
 # ---------------------------------------------------------------------- words of a record
 

@@ -27,8 +27,8 @@ from strandline.operators.join.tuple_record import (
     TRAIL_WORDS,
     Side,
 )
-from strandline.operators.kernel_arrays import Bytes, Int64s
-from strandline.operators.key_mixing import new_seed
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.key_mixing import new_seed
 
 ROOM_MIN: Final = 64
 BYTES_MIN: Final = 1 << 16

@@ -13,9 +13,9 @@ import numpy as np
 from numba import from_dtype, typeof, types
 
 from strandline.errors import InputError, OptionError
-from strandline.operators.compiled_function import compiled, first_call
-from strandline.operators.function_identity import FunctionPart, place_of
-from strandline.operators.kernel_cache import Kernel
+from strandline.operators.functions.compiled_function import compiled, first_call
+from strandline.operators.functions.function_identity import FunctionPart, place_of
+from strandline.operators.kernels.kernel_cache import Kernel
 from strandline.operators.keyed.function_rewrite import SAME_TEXT, TEXT_LENGTH, Rewrite, Surroundings, refusing
 from strandline.operators.keyed.keyed_function import KeyedFunction, UserFunction
 from strandline.operators.keyed.keyed_kernels import Frozen, expiring, replaying, taking_in

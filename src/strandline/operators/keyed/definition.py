@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.function_identity import FunctionIdentity
+from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
+from strandline.operators.functions.function_identity import FunctionIdentity
 from strandline.operators.given_input import GivenInput
-from strandline.operators.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.kernel_arrays import Int64s
-from strandline.operators.key_codec import KeyCodec
+from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import Columns, stored_kind

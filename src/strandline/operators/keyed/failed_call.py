@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from strandline.errors import InputError
-from strandline.operators.arrow_words import BYTES
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.arrow_words import BYTES
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_columns import KeyedColumns
 from strandline.operators.keyed.keyed_function import UserFunction

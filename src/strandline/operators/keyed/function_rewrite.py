@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from strandline.errors import OptionError
-from strandline.operators.arrow_words import BYTES, FLOATS
+from strandline.operators.kernels.arrow_words import BYTES, FLOATS
 from strandline.operators.keyed.record_layout import COUNT, NULL
 
 TEXTS: Final = "_texts"

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from strandline.operators.kernel_arrays import Int32s, Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.keyed.record_layout import STATE_BEGIN
 from strandline.operators.keyed.sheet import CLOSINGS, DUE_END, DUE_NEXT
 from strandline.operators.open_windows.arrays import Key, Outcome, State

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from strandline.operators.arrow_words import (
+from strandline.operators.kernels.arrow_words import (
     BYTES,
     FLOATS,
     bytes_of,
@@ -21,7 +21,7 @@ from strandline.operators.arrow_words import (
     validity,
     words_of,
 )
-from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.keyed.definition import OPENED, RESULT_TIME, ROWS, STATE, VERSION, KeyedDefinition
 from strandline.operators.keyed.record_layout import (
     NULL,

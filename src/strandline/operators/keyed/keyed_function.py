@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.function_identity import FunctionIdentity, identity_of, place_of
+from strandline.operators.functions.function_identity import FunctionIdentity, identity_of, place_of
 from strandline.operators.keyed.function_rewrite import Use, use_of
 from strandline.operators.keyed.record_layout import Columns, is_computable
 from strandline.operators.keyed.returned import EMIT_MAX

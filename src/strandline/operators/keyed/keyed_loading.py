@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import OPENED, RESULT_TIME, ROWS, VERSION, KeyedDefinition
 from strandline.operators.keyed.keyed_columns import closed_records, footprint_records, versions
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-from strandline.operators.compiled_function import counted
-from strandline.operators.kernel_arrays import Int64s
+from strandline.operators.functions.compiled_function import counted
+from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.failed_call import FailedCall
 from strandline.operators.keyed.key_kernels import close_key, find_due, order_due, undo

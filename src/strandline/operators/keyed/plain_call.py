@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strandline.operators.arrow_words import BYTES, FLOATS
-from strandline.operators.function_identity import place_of
+from strandline.operators.functions.function_identity import place_of
+from strandline.operators.kernels.arrow_words import BYTES, FLOATS
 
 
 def nothing_of(kind: str) -> Any:

@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 
 from strandline.arrow_types import decimal_of
-from strandline.operators.arrow_words import BYTES, FLOATS, INTEGERS, WORDS
+from strandline.operators.kernels.arrow_words import BYTES, FLOATS, INTEGERS, WORDS
+from strandline.operators.kernels.wide import WORD_DIGITS_MAX
 from strandline.operators.open_windows.record import ROWS, TIMER
-from strandline.operators.wide import WORD_DIGITS_MAX
 
 Columns = tuple[tuple[str, str], ...]
 """Names and types."""

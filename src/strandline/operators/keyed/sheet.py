@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from strandline.operators.kernel_arrays import Int32s, Int64s
+from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 
 DONE, FULL, FLUSH, REFUSED = range(4)
 """Why a loop returns: all is done; no room for another key; no room for results; a call returned what it must not."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strandline.operators.kernel_arrays import Bytes, Int64s, sealed
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s, sealed
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, State, sealed_batch
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from strandline.operators.kernel_arrays import Bytes, Float64s, Int32s, Int64s, sealed
+from strandline.operators.kernels.kernel_arrays import Bytes, Float64s, Int32s, Int64s, sealed
 
 
 class State(NamedTuple):

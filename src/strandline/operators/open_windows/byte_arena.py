@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Bytes, Int32s, Int64s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, State
 from strandline.operators.open_windows.record import BYTES_END, FREE, LENGTH_BITS, LENGTH_MAX, OPENED
 

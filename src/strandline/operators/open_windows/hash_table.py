@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from strandline.operators.kernel_cache import njit
-from strandline.operators.key_mixing import mixed
+from strandline.operators.kernels.kernel_cache import njit
+from strandline.operators.kernels.key_mixing import mixed
 from strandline.operators.open_windows.arrays import Batch, Key, State
 from strandline.operators.open_windows.byte_arena import compare_bytes
 from strandline.operators.open_windows.prefetch import fetch_soon

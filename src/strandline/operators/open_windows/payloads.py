@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.arrow_rows import Rows, Sizes, portions, rows_of, sizes_at, taken
-from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 
 ROW_BYTES: Final = 512
 """The arena is given out in rows of so many bytes."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strandline.operators.kernel_arrays import Int32s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Int32s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.record import (
     OPENED,

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from strandline.operators.kernel_arrays import Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import State
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.trace import Trace, touch_timer

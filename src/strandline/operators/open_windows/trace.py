@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Bytes, Int32s, Int64s
+from strandline.operators.kernels.kernel_cache import njit
 
 
 class Trace(NamedTuple):

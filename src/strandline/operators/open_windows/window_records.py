@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from strandline.operators.kernel_arrays import Int64s
-from strandline.operators.kernel_cache import njit
+from strandline.operators.kernels.kernel_arrays import Int64s
+from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Key, Outcome, State
 from strandline.operators.open_windows.hash_table import bucket_of, relink, start_in_hash
 from strandline.operators.open_windows.record import (

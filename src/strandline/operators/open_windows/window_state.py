@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from strandline.operators.kernel_arrays import Bytes, Int32s, Int64s
-from strandline.operators.key_mixing import new_seed
+from strandline.operators.kernels.kernel_arrays import Bytes, Int32s, Int64s
+from strandline.operators.kernels.key_mixing import new_seed
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
 from strandline.operators.open_windows.byte_arena import bytes_wanted, keep_bytes
 from strandline.operators.open_windows.record import (

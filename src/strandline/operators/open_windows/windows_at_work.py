@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.kernel_arrays import Int32s, Int64s
+from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
 from strandline.operators.open_windows.slow_windows import SlowBounds, note_openings, save_slow
 from strandline.operators.open_windows.window_footprints import Bounds, Page, oldest, save_oldest, save_open, still_open

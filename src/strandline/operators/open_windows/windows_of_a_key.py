@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from strandline.operators.kernel_arrays import Bytes, Int64s
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.open_windows.record import KEY, KEY_AT, LENGTH_BITS, LENGTH_MAX, POS
 from strandline.operators.unsound_footprint import UnsoundFootprintError
 

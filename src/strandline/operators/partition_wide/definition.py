@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.given_input import GivenInput
-from strandline.operators.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator, is_class
 from strandline.schema_text import columns_of

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from strandline.operators.arrow_words import arrow_type, whole
 from strandline.operators.aside_tables import AsideTables
+from strandline.operators.kernels.arrow_words import arrow_type, whole
 from strandline.operators.operator import OFFSET, TAKEN_IN
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import InputError, NullTimeError, SchemaError
-from strandline.operators.arrow_words import arrow_type
+from strandline.operators.kernels.arrow_words import arrow_type
 from strandline.wording import plural
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 
-from strandline.operators.arrow_words import arrow_type
+from strandline.operators.kernels.arrow_words import arrow_type
 from strandline.operators.operator import OFFSET, TAKEN_IN, Saved
 from strandline.operators.partition_wide.definition import (
     BYTES,

@@ -1,0 +1,104 @@
+"""Places of a serialised input at which a replay can begin: numbers of tuples, each with the time that belongs to it.
+
+An operator knows by number from which tuple on it needs its input again, while inputs are searched by time. Whoever
+reads the input passes places of which both are known, at the end of every piece, also in a replay. Some of them are
+kept: a replay begins at the last one before the tuple that it needs.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from strandline.log.index.leaf import Ints
+from strandline.log.operator_state.input_mark import Position
+from strandline.operators.operator import StateImage
+
+EDGES_MAX = 256
+_NOTHING = np.iinfo(np.int64).min
+"""Nothing is before this time, as nothing is before none."""
+_EMPTY = -1
+
+
+class Edges:
+    """Positions in order, a bounded number of them, from the one at which a replay would begin now.
+
+    >>> edges = Edges([Position(0, None), Position(10, 500), Position(20, 900)])
+    >>> edges.before(19)
+    Position(ordinal=10, bound=500)
+    """
+
+    def __init__(self, positions: Iterable[Position]) -> None:
+        self._positions = list(positions)
+
+    def add(self, position: Position) -> None:
+        """Adds one that is not before the last. Where there are too many, those go that lie closest together."""
+        if self._positions and self._positions[-1].ordinal == position.ordinal:
+            self._positions.pop()  # the same place, and the later time leaves less to read
+        self._positions.append(position)
+        if len(self._positions) > EDGES_MAX:
+            self._thin()
+
+    def add_all(self, positions: Iterable[Position]) -> None:
+        """Adds some, in order."""
+        for position in positions:
+            self.add(position)
+
+    @property
+    def last(self) -> Position:
+        """The one that was added last."""
+        return self._positions[-1]
+
+    def __iter__(self) -> Iterator[Position]:
+        """All of them, in order."""
+        return iter(self._positions)
+
+    def _thin(self) -> None:
+        first, *between, last = self._positions
+        apart = (last.ordinal - first.ordinal) / (EDGES_MAX // 2)
+        kept = [first]
+        for position in between:
+            if position.ordinal - kept[-1].ordinal >= apart:
+                kept.append(position)
+        self._positions = [*kept, last]
+
+    def before(self, ordinal: int) -> Position:
+        """The last position that is not behind this place; those before it are forgotten."""
+        at = bisect.bisect_right(self._positions, ordinal, key=lambda p: p.ordinal) - 1
+        if at < 0:
+            raise IndexError(f"no position before {ordinal} is known")
+        del self._positions[:at]
+        return self._positions[0]
+
+    @property
+    def words(self) -> Ints:
+        """All of them, a row each, for the local state; always as many rows, of which the last ones may be empty."""
+        rows = [(p.ordinal, _NOTHING if p.bound is None else p.bound) for p in self._positions]
+        rows += [(_EMPTY, _NOTHING)] * (EDGES_MAX - len(rows))
+        return np.array(rows, np.int64)
+
+    @classmethod
+    def of_words(cls, words: Ints) -> Edges:
+        """What `words` gave."""
+        return cls(Position(int(m), None if b == _NOTHING else int(b)) for m, b in words if m != _EMPTY)
+
+
+_NAME = "input_edges"
+"""Of the array beside those of the operator."""
+
+
+def with_edges(image: StateImage, edges: Edges) -> StateImage:
+    """The state of an operator with the edges of its input beside it."""
+    changed = None if image.changed is None else {**image.changed, _NAME: slice(0, EDGES_MAX)}
+    return StateImage({**image.arrays, _NAME: edges.words}, changed)
+
+
+def edges_and_others(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Edges | None, Mapping[str, npt.NDArray[Any]]]:
+    """The edges that `with_edges` put there, None if it did not, and the arrays of the operator."""
+    if _NAME not in arrays:
+        return None, arrays
+    return Edges.of_words(arrays[_NAME]), {name: array for name, array in arrays.items() if name != _NAME}

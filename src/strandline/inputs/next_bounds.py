@@ -1,0 +1,90 @@
+"""How far a batch goes into several inputs: a time for each partition, so that about so many tuples come together.
+
+Whatever is chosen, results are the same. A month that waits must not be listed block by block to take in its first
+minute; so blocks are counted in the order of time until there are enough of them, and no further.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+
+from strandline.errors import ConflictError
+from strandline.log.operator_state.input_mark import Marks
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import END, Log
+from strandline.units import END_OF_TIME
+
+
+def reachable(inputs: Sequence[Log], partition: int) -> int | None:
+    """The time before which all tuples of all inputs are there; None if that cannot be said of one of them yet."""
+    boundaries = [log.state.boundaries[partition] for log in inputs]
+    known = [boundary for boundary in boundaries if boundary is not None]
+    return min(known) if len(known) == len(boundaries) else None
+
+
+def next_bounds(inputs: Sequence[Log], marks: Sequence[Marks], tuples_max: int) -> list[int | None]:
+    """For each partition the time up to which the next batch takes in tuples; None if it does not move.
+
+    They go forward together. A batch goes at least up to the least time of a block that was not begun yet, so there
+    are no more batches than blocks, however small `tuples_max` is.
+    """
+    reach = [reachable(inputs, p) for p in range(len(marks))]
+    ahead = [p for p, mark in enumerate(marks) if _is_before(mark.stands.bound, reach[p])]
+    common = _common([w for p in ahead for w in _waiting(inputs, p, marks[p], reach[p])], tuples_max)
+    found: list[int | None] = [None] * len(marks)
+    for p in ahead:
+        until = reach[p]
+        assert until is not None
+        if common is not None:
+            until = min(until, common)
+        found[p] = until if _is_before(marks[p].stands.bound, until) else None
+    return found
+
+
+def _is_before(bound: int | None, until: int | None) -> bool:
+    return until is not None and (bound is None or bound < until)
+
+
+class _Ahead:
+    """The blocks of one input and partition that hold tuples to be taken in, in the order of offsets."""
+
+    def __init__(self, blocks: Iterator[Block], since: int | None) -> None:
+        self._blocks = blocks
+        self._since = since
+
+    def next(self) -> tuple[int, int] | None:
+        """Of the next block the least time that is not taken in, and about how many tuples that are not."""
+        try:
+            block = next((b for b in self._blocks if b.has_results), None)
+        except ConflictError:  # compacted while it was listed: what is known by now will do
+            return None
+        if block is None:
+            return None
+        least = block.time_min if self._since is None else max(block.time_min, self._since)
+        share = (block.time_max - least + 1) / (block.time_max - block.time_min + 1)
+        return least, max(1, round(block.results * share))
+
+
+def _waiting(inputs: Sequence[Log], partition: int, marks: Marks, until: int | None) -> Iterator[_Ahead]:
+    before = None if until == END_OF_TIME else until
+    since = marks.stands.bound
+    for log, mark in zip(inputs, marks.inputs, strict=True):
+        yield _Ahead(log.blocks(partition, mark.first, END, since, before), since)
+
+
+def _common(waiting: Sequence[_Ahead], tuples_max: int) -> int | None:
+    """The time before which about so many tuples wait; None if there are not so many."""
+    heads = [(*head, i) for i, w in enumerate(waiting) if (head := w.next())]
+    heapq.heapify(heads)
+    if not heads:
+        return None
+    least, tuples = heads[0][0], 0
+    while heads and (tuples < tuples_max or heads[0][0] <= least):
+        _, count, i = heads[0]
+        tuples += count
+        if head := waiting[i].next():
+            heapq.heapreplace(heads, (*head, i))
+        else:
+            heapq.heappop(heads)
+    return heads[0][0] if heads else None

@@ -1,0 +1,37 @@
+"""Whether an input is still the one that an operator has taken in, or was put back and perhaps goes on otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.errors import DroppedError, InputWentBackError, KeyMissingError
+from strandline.log.stream.log import Log
+
+
+def require_reached(log: Log, commit: int, offsets: Sequence[int]) -> None:
+    """Raises `InputWentBackError` if the input ends before this commit, or a partition before its offset."""
+    for partition, offset in enumerate(offsets):
+        end = log.state.ends[partition]
+        if commit > log.state.seq or offset > end:
+            raise _went_back(log, f"it ends at commit {log.state.seq}, and in partition {partition} at offset {end}")
+
+
+def require_seen(log: Log, commit: int, checksum: str) -> None:
+    """Raises `InputWentBackError` if the commit is another one than the operator has seen; below 0 it has seen none."""
+    if commit < 0:
+        return
+    try:
+        found = log.commit(commit)
+    except (DroppedError, KeyMissingError):
+        return  # so old that it is no longer kept: whoever drops commits has seen all that follow
+    if found.checksum != checksum:
+        raise _went_back(log, f"its commit {commit} is another one than the operator has seen")
+
+
+def _went_back(log: Log, how: str) -> InputWentBackError:
+    return InputWentBackError(
+        f"the input has lost tuples that the operator has taken in: {how}",
+        where=log.storage.url,
+        todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
+        "begin anew with a new output stream: what it made of them cannot be taken back",
+    )

@@ -1,0 +1,1 @@
+"""Replicas of a stream: choosing one, reading it, changing over to another."""

@@ -1,0 +1,167 @@
+"""The results of replicas by their numbers, as the driver of a query sees them: what there is, and where to read it.
+
+A place here knows nothing of any replica, so a batch between two places is the same whoever reads it, and from whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from strandline.errors import StrandlineError
+from strandline.inputs.replicas.replica_check import require_result, require_still_there, result_checksum
+from strandline.inputs.replicas.replica_choice import choose
+from strandline.inputs.replicas.replica_place import ReplicaPlace, ResultPlace
+from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
+from strandline.inputs.replicas.replica_watch import results_of
+from strandline.inputs.replicas.result_span import Held, ResultSpan
+from strandline.log.index.seek import offsets_at
+from strandline.log.operator_state.replica_group import group_of
+from strandline.log.reading.result_ordinals import first_kept_result, offset_of_result, results_before
+from strandline.log.stream.listing import listed
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+
+Found = TypeVar("Found")
+
+
+class NumberedResults:
+    """What whichever replica is there has of the results."""
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self._set = replicas
+        self._current: int | None = None
+        self._log: Log | None = None
+        self._offsets: dict[int, tuple[int, int]] = {}
+        """Per partition of the replica that is read: a number of results, and an offset up to which there are so many.
+        A reader goes on where it was, so it need not be looked for."""
+
+    @property
+    def group(self) -> str:
+        """Of which replicas these are the results."""
+        return group_of(self._set.spec)
+
+    @property
+    def current(self) -> int | None:
+        """The number of the replica that was asked last; None if there was none."""
+        return self._current
+
+    # ------------------------------------------------------------------ places
+
+    def oldest(self) -> ReplicaPlace:
+        """Before the first result that the best replica keeps."""
+        return self._begun(lambda log: [first_kept_result(log, p) for p in range(log.spec.partitions)])
+
+    def newest(self) -> ReplicaPlace:
+        """Behind the last result that the best replica has."""
+        return self._begun(lambda log: results_of(log.state))
+
+    def at(self, time: int) -> ReplicaPlace:
+        """Before the first result of this time or later that the best replica has, in each partition."""
+        return self._begun(lambda log: [results_before(log, p, o) for p, o in enumerate(offsets_at(log, time))])
+
+    def _begun(self, numbers: Callable[[Log], Sequence[int]]) -> ReplicaPlace:
+        def found(log: Log) -> ReplicaPlace:
+            places = tuple(ResultPlace(n, _checksum(log, p, n)) for p, n in enumerate(numbers(log)))
+            return ReplicaPlace(places, self.group)
+
+        place = self._asked((0,) * self._set.spec.partitions, None, found)
+        if place is None:
+            raise self._set.nobody()
+        return place
+
+    def after(self, place: ReplicaPlace, taken: Callable[[Sequence[int]], Sequence[int]]) -> ReplicaPlace:
+        """Behind what follows a place: `taken` says how many to take of each partition, if there are so many.
+
+        The place itself if there is nothing, or no replica that has what was read.
+        """
+
+        def found(log: Log) -> ReplicaPlace:
+            there = [has - own for has, own in zip(results_of(log.state), place.results, strict=True)]
+            moved = zip(place.partitions, taken(there), strict=True)
+            places = tuple(_moved(log, p, own, n) if n else own for p, (own, n) in enumerate(moved))
+            return replace(place, partitions=places)
+
+        return self._asked(place.results, place, found) or place
+
+    # ------------------------------------------------------------------ reading
+
+    def spans(self, start: ReplicaPlace, end: ReplicaPlace) -> list[ResultSpan]:
+        """The results between two places, per partition; where there are none, nothing.
+
+        If no replica has all of them now, as may be after a restart, the spans do not say where they are.
+        """
+        both = enumerate(zip(start.partitions, end.partitions, strict=True))
+        spans = [
+            ResultSpan(p, first.results, last.results, first.last, start.group)
+            for p, (first, last) in both
+            if first.results < last.results
+        ]
+        return self._asked(end.results, start, lambda log: [self._held(span, log) for span in spans]) or spans
+
+    def _held(self, span: ResultSpan, log: Log) -> ResultSpan:
+        assert self._current is not None
+        p = span.partition
+        number, offset = self._offsets.get(p, (-1, -1))
+        first = offset if number == span.first else offset_of_result(log, p, span.first)
+        log.require_kept(p, first)
+        end = offset_of_result(log, p, span.end)
+        self._offsets[p] = span.end, end
+        blocks = tuple(listed(log, p, first, end))
+        return replace(span, held=Held(self._current, log.spec.to_json(), first, end, blocks))
+
+    def _asked(self, results: Sequence[int], place: ReplicaPlace | None, ask: Callable[[Log], Found]) -> Found | None:
+        """What is found in the best replica that has so many results; None if there is none.
+
+        A replica that was not asked before must have the same results up to the place. One that fails is left out.
+        """
+        lost: set[int] = set()
+        while True:
+            chosen = choose(self._set.look(without=lost), results, self._current)
+            log = None if chosen is None else self._set.logs[chosen]
+            if chosen is None or log is None:
+                self._current = self._log = None
+                return None
+            try:
+                if log is not self._log:
+                    for p, own in enumerate(place.partitions if place else ()):
+                        require_result(log, p, own.results, own.last)
+                    self._current, self._log, self._offsets = chosen, log, {}
+                return ask(log)
+            except MISSING as problem:
+                self._set.lose(chosen, problem)
+                self._current = self._log = None
+                lost.add(chosen)
+
+    # ------------------------------------------------------------------ a consumer
+
+    def register(self, name: str, place: ReplicaPlace) -> None:
+        """Keeps the results from a place on, at every replica that can be read and written; raises if there is none.
+
+        A replica that comes back later is told with the next call.
+        """
+        problem: StrandlineError = self._set.nobody()
+        is_told = False
+        for log in self._set.logs:
+            if log is None:
+                continue
+            try:
+                require_still_there(log)
+                offsets = [offset_of_result(log, p, number) for p, number in enumerate(place.results)]
+                consumer_registry.register(log, name, offsets)
+                is_told = True
+            except MISSING as refused:
+                problem = refused
+        if not is_told:
+            raise problem
+
+
+def _moved(log: Log, partition: int, place: ResultPlace, many: int) -> ResultPlace:
+    results = place.results + many
+    return ResultPlace(results, _checksum(log, partition, results))
+
+
+def _checksum(log: Log, partition: int, results: int) -> str:
+    """That of the last of so many results; empty if there is none, or it was dropped."""
+    return result_checksum(log, partition, results - 1) or "" if results else ""

@@ -1,0 +1,159 @@
+"""Replicas as one input of an operator: in every tick the one that is read, and none that lacks what was taken in.
+
+A place in a serialised input is a number of tuples and a time. Both mean the same in all replicas, so an operator may
+change between any two ticks, and take in the same tuples in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.errors import StorageError, StrandlineError, StreamMismatchError
+from strandline.inputs.input_marks import in_logs, needs_of_replica, require_same_input
+from strandline.inputs.replicas.replica_check import require_still_there
+from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
+from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
+from strandline.log.index.seek import offset_at
+from strandline.log.operator_state.input_mark import Marks
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import consumer_registry
+from strandline.units import END_OF_TIME
+
+RETRY_US = 1_000_000
+"""A replica that failed in a step is left alone for so long."""
+
+
+class ReplicaInput:
+    """One of the inputs of an operator."""
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self._set = replicas
+        self._current: int | None = None
+        self._log: Log | None = None
+        self._alone_until_us: dict[int, int] = {}
+
+    @property
+    def log(self) -> Log | None:
+        """The replica that was chosen last; None if there was none."""
+        return self._log
+
+    @property
+    def current(self) -> int | None:
+        """Its number."""
+        return self._current
+
+    def choose(self, marks: Sequence[Marks], number: int) -> Log | None:
+        """Looks, and gives the replica to read now, as it is by now; None if none has what was taken in.
+
+        `marks` say where the operator stands, per partition (empty: it has never worked), of which this is the input
+        with that `number`. One that fails on the way is left out.
+        """
+        mine = [Marks(m.stands, m.oldest, (m.inputs[number],)) for m in marks]
+        without = self._left_alone()
+        while True:
+            sights = self._set.look(without)
+            fit = [None if s is None or not self._reaches(i, mine) else s for i, s in enumerate(sights)]
+            chosen = choose(fit, self._taken_in(mine), self._at_hand(fit, mine))
+            log = None if chosen is None else self._set.logs[chosen]
+            if chosen is None or log is None:
+                self._current = self._log = None
+                return None
+            try:
+                if mine and log is not self._log:
+                    _require_same(log, mine)
+            except MISSING as problem:
+                self._set.lose(chosen, problem)
+                without = {*without, chosen}
+                continue
+            self._current, self._log = chosen, log
+            return log
+
+    def _left_alone(self) -> set[int]:
+        now_us = self._set.clock.steady_us()
+        self._alone_until_us = {i: until for i, until in self._alone_until_us.items() if until > now_us}
+        return set(self._alone_until_us)
+
+    def _taken_in(self, marks: Sequence[Marks]) -> list[int]:
+        """So many results were certainly taken in, per partition."""
+        known = [mark.inputs[0].replica for mark in marks]
+        return [replica.first if replica else 0 for replica in known] or [0] * self._set.spec.partitions
+
+    def _reaches(self, replica: int, marks: Sequence[Marks]) -> bool:
+        """Whether a replica is complete up to where the operator stands, in every partition."""
+        log = self._set.logs[replica]
+        if log is None:
+            return False
+        pairs = zip(log.state.boundaries, (m.stands.bound for m in marks), strict=False)
+        return all(bound is None or (boundary is not None and boundary >= bound) for boundary, bound in pairs)
+
+    def _at_hand(self, fit: Sequence[ReplicaSight | None], marks: Sequence[Marks]) -> int | None:
+        """The replica that was read so far: after a restart, the one that the marks are of."""
+        if self._current is not None or not marks:
+            return self._current
+        noted = marks[0].inputs[0].replica
+        ids = [None if s is None or log is None else log.spec.id for s, log in zip(fit, self._set.logs, strict=True)]
+        return ids.index(noted.stream) if noted is not None and noted.stream in ids else None
+
+    def bears(self, problem: StrandlineError) -> bool:
+        """Leaves the replica that is read alone for a while, if the problem of a step lies there; whether it does."""
+        if self._log is None or self._current is None or not isinstance(problem, MISSING):
+            return False
+        if not problem.lies_in(self._log.storage.url):
+            return False
+        self._set.lose(self._current, problem)
+        self._alone_until_us[self._current] = self._set.clock.steady_us() + RETRY_US
+        self._current = self._log = None
+        return True
+
+    def nobody(self) -> StrandlineError:
+        """The error of who finds no replica to read."""
+        return self._set.nobody()
+
+    def register(self, name: str, marks: Sequence[Marks], number: int, writes: str = "", label: str = "") -> None:
+        """Says at every replica that can be read and written what it has to keep; raises `StorageError` if none can.
+
+        A replica that has dropped it already, or cannot be reached, is told nothing: if it is back, with the next call.
+        """
+        told, problem = 0, self._set.nobody()
+        for log in self._set.logs:
+            if log is None:
+                continue
+            try:
+                require_still_there(log)
+                starts = log.state.starts[: log.spec.partitions]
+                needed = needs_of_replica(log, marks, number) if marks else starts
+                kept = [max(first, start) for first, start in zip(needed, starts, strict=True)]
+                consumer_registry.register(log, name, kept, writes=writes, label=label)
+                told += 1
+            except MISSING as refused:
+                problem = refused if isinstance(refused, StorageError) else problem
+        if not told:
+            raise problem
+
+    def unregister(self, name: str) -> None:
+        """Lets go of all replicas that can be reached."""
+        for log in self._set.logs:
+            try:
+                if log is not None:
+                    require_still_there(log)
+                    consumer_registry.unregister(log, name)
+            except MISSING:
+                continue  # its consumer stays: somebody may forget it
+
+
+def _require_same(log: Log, marks: Sequence[Marks]) -> None:
+    """Raises unless what the operator has taken in is here, too, and nothing in its place, and what comes next is kept.
+
+    Of another replica than it has read last, also unless that keeps what a replay needs.
+    """
+    here = [in_logs(m, [log], p) for p, m in enumerate(marks)]
+    require_same_input(log, 0, here)
+    for p, m in enumerate(here):
+        first, bound = m.inputs[0].first, m.stands.bound
+        log.require_kept(p, first)
+        if bound is not None and bound != END_OF_TIME and offset_at(log, p, bound) < first:
+            raise StreamMismatchError(
+                f"partition {p} has other results before {bound} than the replica that was read before",
+                where=log.storage.url,
+                todo="one may have begun when its inputs were truncated already; begin it anew while they are whole",
+            )

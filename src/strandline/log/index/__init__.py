@@ -1,0 +1,1 @@
+"""The index: finds every block of a stream by offset or time."""

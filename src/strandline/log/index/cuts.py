@@ -1,0 +1,129 @@
+"""Cuts: of commits that were dropped, where some of the appends among them ended.
+
+An operator takes in whole commits, because the boundary is known after whole commits. Of dropped ones it needs neither
+all nor their blocks (the index has those), only places to stop at that lie close enough for a step of bounded size.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from strandline.errors import CorruptManifestError
+from strandline.log.storage.storage import Storage
+from strandline.log.stream.block import checksum
+from strandline.log.stream.manifest import Manifest
+
+TUPLES_MAX = 100_000
+TUPLES_MAX_PER_PARTITION = 1_000
+"""A cut has two numbers for every partition: where there are many, cuts lie further apart."""
+_NUMBERS_MAX = 1 << 20
+
+_SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("published_us", pa.int64()),
+        ("time_max", pa.int64()),
+        ("ends", pa.list_(pa.int64())),
+        ("boundaries", pa.list_(pa.int64())),
+        ("finished", pa.bool_()),
+        ("checksum", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CutFile:
+    """One file of cuts, as a milestone names it."""
+
+    file: str
+    checksum: str
+    rows: int
+    last: int
+    """The commit of its last cut."""
+    ends: tuple[int, ...]
+    """The ends at its last cut."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the milestone's file."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> CutFile:
+        """What `to_json` wrote."""
+        return cls(**{**body, "ends": tuple(body["ends"])})
+
+    @property
+    def is_full(self) -> bool:
+        """Whether further cuts had better go to another file."""
+        return self.rows * 2 * len(self.ends) >= _NUMBERS_MAX
+
+
+def encode(cuts: Sequence[Manifest]) -> bytes:
+    """The bytes of a file with these cuts."""
+    columns = {name: [getattr(m, name) for m in cuts] for name in _SCHEMA.names}
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns, schema=_SCHEMA), sink, compression="zstd", store_schema=False)
+    return sink.getvalue()
+
+
+def read(storage: Storage, file: CutFile, stream: str) -> list[Manifest]:
+    """The cuts of a file, as appends without blocks."""
+    data = storage.read(file.file)
+    if checksum(data) != file.checksum:
+        raise CorruptManifestError(
+            "the cuts of a milestone are not what was written",
+            where=f"{storage.url}/{file.file}",
+            todo="restore the file from a copy",
+        )
+    table = pq.read_table(pa.BufferReader(data), use_threads=False)
+    return [
+        Manifest(
+            seq=row["seq"],
+            kind="append",
+            stream=stream,
+            published_us=row["published_us"],
+            ends=tuple(row["ends"]),
+            boundaries=tuple(row["boundaries"]),
+            time_max=row["time_max"],
+            finished=row["finished"],
+            checksum=row["checksum"],
+        )
+        for row in table.to_pylist()
+    ]
+
+
+def chosen(commit: Callable[[int], Manifest], seqs: range, before: int, partitions: int) -> Iterator[Manifest]:
+    """Of the appends among some commits the last one, and so many others that not too many tuples lie between them.
+
+    `before` is the number of tuples that were there before the first of these commits. Reads about two commits for
+    each one chosen, not all of them.
+    """
+    last = _append(commit, reversed(seqs))
+    if last is not None:
+        tuples_max = max(TUPLES_MAX, TUPLES_MAX_PER_PARTITION * partitions)
+        yield from _split(commit, seqs.start, last, before, tuples_max)
+
+
+def _split(
+    commit: Callable[[int], Manifest], first: int, last: Manifest, before: int, tuples_max: int
+) -> Iterator[Manifest]:
+    """Cuts among the commits from `first` up to `last`, which is the last of them."""
+    if sum(last.ends) - before > tuples_max:
+        half = (first + last.seq) // 2
+        middle = _append(commit, range(half, first - 1, -1)) if half < last.seq else None
+        middle = middle or _append(commit, range(half + 1, last.seq))
+        if middle is not None:
+            yield from _split(commit, first, middle, before, tuples_max)
+            yield from _split(commit, middle.seq + 1, last, sum(middle.ends), tuples_max)
+            return
+    yield last
+
+
+def _append(commit: Callable[[int], Manifest], seqs: Iterable[int]) -> Manifest | None:
+    return next((m for seq in seqs if (m := commit(seq)).kind == "append"), None)

@@ -1,0 +1,1 @@
+"""What commits say of operators: standings, inputs, losses, outages."""

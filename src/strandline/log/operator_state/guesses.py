@@ -1,0 +1,82 @@
+"""What a stream has to offer to those who take guesses for lack of results: tentative tuples that count, until when.
+
+The offsets and the time are those of one state of the log, so that whoever reads a moment later reads the same, though
+an undo may have been published meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from strandline.log.operator_state.outage import ForkStanding
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+
+
+class Passed(NamedTuple):
+    """A place among the tentative tuples of a partition: none that counts before it has this time, or a later one."""
+
+    offset: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """The tentative tuples of a partition that count."""
+
+    first: int
+    """None before this offset: it was undone, or dropped."""
+    end: int
+    since: int | None
+    """None before this time, up to which all results are there; None: there is no such time."""
+    passed: tuple[Passed, ...] = ()
+    """What is known of them, so that whoever has come far need not look through all."""
+
+    def first_at(self, time: int | None) -> int:
+        """None of this time or a later one stands before this offset."""
+        known = (one.offset for one in self.passed if time is not None and one.time <= time)
+        return max(known, default=self.first)
+
+
+def guesses_of(log: Log, partition: int) -> Guesses | None:
+    """The tentative tuples of a partition that count as of the log's last refresh; None if there are none."""
+    state = log.state
+    fork = state.outage.forks[partition] if state.outage and state.outage.forks else None
+    if fork is None or not fork.tuples:
+        return None
+    return Guesses(max(fork.first, state.starts[partition]), state.ends[partition], state.boundaries[partition])
+
+
+def passed_by(state: LogState) -> tuple[Passed | None, ...]:
+    """Per partition, what the ends of the log say of the times of its tentative tuples; None where there are none."""
+    forks: Sequence[ForkStanding] = state.outage.forks if state.outage else ()
+    return tuple(
+        None if fork.latest is None else Passed(state.ends[p], fork.latest + 1) for p, fork in enumerate(forks)
+    )
+
+
+def guessed_until(state: LogState) -> int | None:
+    """The time before which neither results nor tentative ones follow in any partition, if that is later than the
+    stable boundary; else None."""
+    if state.outage is None or not state.outage.forks:
+        return None
+    pairs = zip(state.boundaries, state.outage.forks, strict=True)
+    known = [_later(boundary, fork.boundary) for boundary, fork in pairs]
+    until = min((one for one in known if one is not None), default=None)
+    if until is None or None in known or (state.boundary is not None and until <= state.boundary):
+        return None
+    return until
+
+
+def undone_until(state: LogState) -> tuple[int, ...]:
+    """Per partition the offset behind the last undo, and how often its fork has begun again. Empty without a fork.
+
+    These change whenever guesses are void, or others follow than the boundary has said.
+    """
+    return tuple(number for fork in state.outage.forks for number in (fork.first, fork.begun)) if state.outage else ()
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,138 @@
+"""The record of losses: small files beside the commits, each with the newest losses and the name of the file before it.
+
+A standing names the newest. So a loss counts from the commit on that has the first results after it. A record of an
+attempt that was not accepted, or whose losses a newer one repeats, is a file that nothing leads to, and is collected.
+Blocks may be compacted and truncated, commits dropped: all other records stay, for they tell what is in no block. A
+full record is continued in a new file, so that neither a standing nor the writing of one more loss grows with history.
+If a record is gone or rotten, the next loss begins a new file that names it: the operator goes on, and the hole shows
+until the file is restored.
+
+    losses/<attempt>.json   {"before": "losses/<attempt>.json" or null, "losses": [oldest, ..., newest]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from strandline.errors import CorruptManifestError, KeyMissingError
+from strandline.log.operator_state.loss import Loss, Losses
+from strandline.log.storage.storage import Storage, create_once
+from strandline.log.stream.manifest import FORMAT_4, seal, unseal
+
+FOLDER = "losses"
+LOSSES_MAX = 64
+"""In one file."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnRecord:
+    """The losses of a partition as far as they can be read, and what of them cannot."""
+
+    losses: tuple[Loss, ...]
+    """The newest first."""
+    count: int = 0
+    """Losses that the standing counts and no record has; so are `tuples` and `windows` in them."""
+    tuples: int = 0
+    windows: int = 0
+    unreadable: str = ""
+    """The key of the record that is gone or rotten; it and those before it held what is missing."""
+    why: str = ""
+
+
+def add(storage: Storage, attempt: str, before: Losses | None, losses: list[Loss]) -> Losses:
+    """Writes a record of these losses under the attempt's name; returns what the standing is to say from now on.
+
+    If the newest record cannot be read, the new one names it and does not repeat its losses.
+    """
+    older: str | None = None
+    known: list[Loss] = []
+    if before is not None:
+        try:
+            older, known = _read(storage, before.record)
+            is_full = len(known) + len(losses) > LOSSES_MAX
+        except CorruptManifestError:
+            is_full = True
+        if is_full:
+            older, known = before.record, []
+    key = f"{FOLDER}/{attempt}.json"
+    body = {"format": FORMAT_4, "before": older, "losses": [loss.to_json() for loss in [*known, *losses]]}
+    create_once(storage, key, seal(body))
+    count, tuples, windows = (before.count, before.tuples, before.windows) if before else (0, 0, 0)
+    return Losses(
+        key,
+        count + len(losses),
+        tuples + sum(loss.tuples for loss in losses),
+        windows + sum(loss.windows for loss in losses),
+    )
+
+
+def newest_first(storage: Storage, losses: Losses | None) -> Iterator[Loss]:
+    """All losses of a partition, the newest first; `CorruptManifestError` if a record is not what was written."""
+    record = losses and losses.record
+    while record:
+        record, found = _read(storage, record)
+        yield from reversed(found)
+
+
+def records(storage: Storage, losses: Losses | None) -> Iterator[str]:
+    """Yields the keys of all records of a partition, the newest first, up to one that cannot be read."""
+    record = losses and losses.record
+    while record:
+        try:
+            before, _ = _read(storage, record)
+        except CorruptManifestError:
+            return
+        yield record
+        record = before
+
+
+def live_records(storage: Storage, every: Iterable[Losses | None]) -> set[str] | None:
+    """Returns the keys of all records of these partitions; None if one cannot be read: it may name any other."""
+    found: set[str] = set()
+    for losses in every:
+        record = losses and losses.record
+        while record:
+            found.add(record)
+            try:
+                record, _ = _read(storage, record)
+            except CorruptManifestError:
+                return None
+    return found
+
+
+def on_record(storage: Storage, losses: Losses | None) -> OnRecord:
+    """Returns all losses of a partition that can be read, and the sums of those that cannot."""
+    if losses is None:
+        return OnRecord(())
+    found: list[Loss] = []
+    record: str | None = losses.record
+    unreadable = why = ""
+    while record:
+        try:
+            record, some = _read(storage, record)
+        except CorruptManifestError as problem:
+            unreadable, why = record or "", problem.what
+            break
+        found += reversed(some)
+    return OnRecord(
+        tuple(found),
+        losses.count - len(found),
+        losses.tuples - sum(loss.tuples for loss in found),
+        losses.windows - sum(loss.windows for loss in found),
+        unreadable,
+        why,
+    )
+
+
+def _read(storage: Storage, key: str) -> tuple[str | None, list[Loss]]:
+    where = f"{storage.url}/{key}"
+    try:
+        body = unseal(storage.read(key), where)
+        return body["before"], [Loss.from_json(loss) for loss in body["losses"]]
+    except (KeyMissingError, KeyError, TypeError) as problem:
+        raise CorruptManifestError(
+            f"the record of what the operator has lost cannot be read: {problem}",
+            where=where,
+            todo="restore it from a copy of the stream; results and recovery do not depend on it",
+        ) from problem

@@ -1,0 +1,43 @@
+"""The inputs of an operator as its stream.json names them, opened; of replicas, one that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strandline.errors import StrandlineError
+from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.upstream import Origin, origins_of
+from strandline.log.stream.log import Log
+
+
+def opened_origins(log: Log, open_log: Callable[[str], Log]) -> list[Log]:
+    """The inputs of the operator that writes a stream; raises if one of them cannot be opened."""
+    return [opened_origin(log, number, open_log) for number in range(len(origins_of(log.spec.upstream)))]
+
+
+def opened_origin(log: Log, number: int, open_log: Callable[[str], Log]) -> Log:
+    """One of them, by its number. Of replicas the one that was read last, or else the one that has come furthest."""
+    origin, noted = origins_of(log.spec.upstream)[number], _noted(log, number)
+    found, problem = [], None
+    for path in origin.paths:
+        try:
+            found.append(open_log(path))
+        except StrandlineError as refused:
+            problem = problem or refused
+    mine = [one for one in found if is_of(origin, one)] or found
+    if not mine:
+        assert problem is not None
+        raise problem
+    return max(mine, key=lambda one: (one.spec.id == noted, one.state.boundary is not None, one.state.boundary or 0))
+
+
+def is_of(origin: Origin, log: Log) -> bool:
+    """Whether this is the operator's input, or a replica of it."""
+    return (group_of(log.spec) if origin.replicas else log.spec.id) == origin.stream
+
+
+def _noted(log: Log, number: int) -> str:
+    """The id of the replica that the operator has read last; empty if it has read none."""
+    marks = log.state.standings[0].marks if log.state.standings else None
+    replica = None if marks is None else marks.inputs[number].replica
+    return "" if replica is None else replica.stream

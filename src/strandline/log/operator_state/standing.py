@@ -1,0 +1,184 @@
+"""Where an operator stands in one partition after a commit: all that recovery needs to know to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from strandline.log.operator_state.input_mark import Marks, Position
+from strandline.log.operator_state.loss import Losses
+
+EXTENT_NS, REPLAY_NS = 900.0, 250.0
+"""What a tuple of the extent and a replayed tuple cost, until it has been measured."""
+OPEN_S, START_S = 0.1, 1.0
+"""What a recovery takes before it has read anything, until it has been measured: opening the logs; and in a new process
+its start, its imports and the loading of kernels."""
+
+_WEIGHT, _OUTLIER = 0.3, 3.0
+
+Mode = Literal["eventual", "instant", "partial", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Part of every append of an operator's output stream, one a partition."""
+
+    input: int
+    """The input tuples before this offset are in the results and the state."""
+    commit: int
+    """The last commit of the input that was taken in whole, over all partitions."""
+    open: int
+    """N: open windows."""
+    oldest: int
+    """T: replay begins at this input offset."""
+    extent: int
+    """q: so many of the newest tuples of the output hold the eventual checkpoint."""
+    replay: int
+    """u: so many input tuples have to be replayed; partial: so many would be skipped."""
+    mode: Mode = "eventual"
+    """How to recover: footprint by footprint, from the last whole checkpoint (partial: without a replay), or not."""
+    saved: int = 0
+    """instant, partial: windows in the last whole checkpoint, which holds the input before `oldest`."""
+    saved_us: int = 0
+    """instant, partial: when that was."""
+    attempt: str = ""
+    """Which attempt made this state, so that what it left on its machine can be told from what others left."""
+    host: str = ""
+    extent_ns: float = 0.0
+    """What one tuple of the extent costs to read, as measured."""
+    replay_ns: float = 0.0
+    """What one replayed tuple costs, as measured."""
+    due: int | None = None
+    """No window that is open ends before this time; None if that is not known."""
+    open_s: float = 0.0
+    """What opening the two logs took in a recovery, as measured."""
+    start_s: float = 0.0
+    """What a new process took before its first step, as measured: its start, its imports, the loading of kernels."""
+
+    recovered: Mapping[str, float] | None = None
+    """The last recovery: after which commit, extent read, tuples replayed, seconds of each."""
+    seen: int = -1
+    """The last commit of the input of which anything was taken in."""
+    seen_checksum: str = ""
+    """Its checksum: should the input be put back and go on otherwise, it will be another one."""
+    marks: Marks | None = None
+    """Over several inputs: where in each. Offsets of the input are places in the serialised order then, and `commit`
+    and `seen` say nothing. None over one stream."""
+    losses: Losses | None = None
+    """What failures have cost so far, under policies that do not replay; None if nothing."""
+    times: tuple[int, ...] = ()
+    """Where some steps ended, and at which time of the input, if the policy has to know how long windows are open."""
+
+    results: int | None = None
+    """The result ordinal: so many results were ever published. None if the stream began before they were counted."""
+
+    @property
+    def stands(self) -> Position:
+        """The place behind what was taken in."""
+        return Position(self.input, None) if self.marks is None else self.marks.stands
+
+    @property
+    def replays_from(self) -> Position:
+        """A place at which a replay can begin, not behind T."""
+        return Position(self.oldest, None) if self.marks is None else self.marks.oldest
+
+    @property
+    def read_again(self) -> int:
+        """How many input tuples a recovery reads: u, and over several inputs those before T back to where it begins."""
+        if not self.replays:
+            return 0
+        return self.replay if self.marks is None else self.input - self.marks.oldest.ordinal
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a recovery begins with a checkpoint of the whole state: the footprints of one moment."""
+        return self.mode in ("instant", "partial")
+
+    @property
+    def replays(self) -> bool:
+        """Whether a recovery loses nothing: what came since the checkpoint is taken in again."""
+        return self.mode in ("eventual", "instant")
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether a failure after it loses state: nothing is kept to get back from."""
+        return self.mode == "none"
+
+    @property
+    def unit_costs(self) -> tuple[float, float]:
+        """Nanoseconds to read a tuple of the extent and to replay a tuple, as measured or as assumed."""
+        return self.extent_ns or EXTENT_NS, self.replay_ns or REPLAY_NS
+
+    @property
+    def fixed_costs(self) -> tuple[float, float]:
+        """Seconds to open the logs and to start a process, as measured or as assumed."""
+        return self.open_s or OPEN_S, self.start_s or START_S
+
+    @property
+    def predicted_s(self) -> float:
+        """How long a recovery of this partition would take in a process that has run operators before."""
+        extent_ns, replay_ns = self.unit_costs
+        return self.fixed_costs[0] + (self.extent * extent_ns + self.read_again * replay_ns) / 1e9
+
+    @property
+    def predicted_cold_s(self) -> float:
+        """How long it would take in a new process, from the start of that."""
+        return self.predicted_s + self.fixed_costs[1]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the costs that matter to these predictions were measured, all of them."""
+        is_extent_known = not self.extent or self.extent_ns not in (0.0, EXTENT_NS)  # older versions wrote what they
+        is_replay_known = not self.read_again or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
+        return is_extent_known and is_replay_known and self.start_s > 0
+
+    def behind(self, tuples: int) -> Standing:
+        """The same when so many tuples of the output follow that are none of its footprints.
+
+        An eventual checkpoint may begin at its end: with tuples that wait since then, whose results are looked for.
+        """
+        begins = self.extent or (self.replay and not self.is_whole)
+        return replace(self, extent=self.extent + tuples) if begins else self
+
+    def started(self, seconds: float) -> Standing:
+        """The same, after a new process has taken so long to start."""
+        return replace(self, start_s=round(towards(self.start_s or seconds, seconds), 3))
+
+    def to_json(self) -> dict[str, Any]:
+        """For manifests and snapshots."""
+        # Not `asdict`, which copies value by value: a manifest has a standing for every partition.
+        body = {name: getattr(self, name) for name in self.__slots__ if name not in _PARTS}
+        if self.marks is not None:
+            body["marks"] = self.marks.to_json()
+        if self.losses is not None:
+            body["losses"] = asdict(self.losses)
+        if self.times:
+            body["times"] = list(self.times)
+        return body
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Standing:
+        """What `to_json` wrote; fields of a later version are left out."""
+        found = {name: body[name] for name in cls.__slots__ if name in body}
+        if "marks" in found:
+            found["marks"] = Marks.from_json(found["marks"])
+        if "losses" in found:
+            found["losses"] = Losses(**found["losses"])
+        if "times" in found:
+            found["times"] = tuple(found["times"])
+        return cls(**found)
+
+
+def are_serialised(standings: Sequence[Standing]) -> bool:
+    """Whether an operator that stands so takes in a serialised input, and not one stream by its offsets."""
+    return any(standing.marks is not None for standing in standings)
+
+
+_PARTS = ("marks", "losses", "times")
+"""Said only where there is something to say."""
+
+
+def towards(estimate: float, sample: float) -> float:
+    """The estimate, a little nearer to what was measured, however far off that is: once, it may be anything."""
+    return estimate + _WEIGHT * (min(sample, _OUTLIER * estimate) - estimate)

@@ -1,0 +1,1 @@
+"""Reading a stream as tables: results, bounds, merged partitions, summaries."""

@@ -1,0 +1,63 @@
+"""From where to where a stream is read: times, or offsets by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from strandline.errors import OptionError
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import END, Log
+from strandline.times import Time, Zone, time_value
+from strandline.units import whole_number
+
+Bound = Time | Mapping[int, int]
+"""A point in the stream: a time, or an offset for each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A part of a stream: of some partitions the offsets, of all tuples the times, the ends excluded."""
+
+    firsts: Mapping[int, int]
+    ends: Mapping[int, int]
+    time_from: int | None
+    time_until: int | None
+
+    @classmethod
+    def of(cls, log: Log, since: Bound | None, until: Bound | None, zone: Zone, *, late: bool) -> Bounds:
+        """What a caller asked for; `TruncatedError` if some of the offsets were dropped."""
+        time_from, firsts = _split(log, since, "since", zone)
+        time_until, ends = _split(log, until, "until", zone)
+        if late and (firsts or ends):
+            raise OptionError("offsets are places in partitions, late=True reads none", todo="bound it by times")
+        for p, first in firsts.items():
+            log.require_kept(p, first)
+        return cls(firsts, ends, time_from, time_until)
+
+    def blocks(self, log: Log, partition: int) -> Iterator[Block]:
+        """The blocks of a partition that may hold some of it."""
+        first, end = self.firsts.get(partition, 0), self.ends.get(partition, END)
+        return log.blocks(partition, first, end, self.time_from, self.time_until)
+
+
+def log_time(log: Log, value: Time, option: str, zone: Zone) -> int:
+    """The integer of this stream for a time; one without a zone is on the clock of `zone`, of None on the machine's."""
+    return time_value(value, option, log.spec.time_kind, zone)
+
+
+def _split(log: Log, bound: Bound | None, name: str, zone: Zone) -> tuple[int | None, dict[int, int]]:
+    """A bound as a time or as offsets."""
+    if bound is None:
+        return None, {}
+    if not isinstance(bound, Mapping):
+        return log_time(log, bound, name, zone), {}
+    offsets = {p: whole_number(offset) for p, offset in bound.items()}
+    known = {p: offset for p, offset in offsets.items() if p in range(log.spec.partitions) and offset is not None}
+    if len(known) < len(offsets):
+        raise OptionError(
+            f"{name}={dict(bound)!r} does not say an offset for some of the partitions",
+            where=f"{log.storage.url}, partitions 0 to {log.spec.partitions - 1}",
+            todo="pass something like what offsets() returns",
+        )
+    return None, known

@@ -1,0 +1,356 @@
+"""What a stream looks like from outside, at a cost that its length hardly changes.
+
+No block is opened. Sizes and times come from the leaves of the index, whole columns at a time; rates come from the end
+offsets that every append carries, so two manifests are enough for them, and the older one is found by binary search.
+Tuples are results: what stands between them in an operator's stream is its own business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from strandline.errors import DroppedError
+from strandline.log.index.entries import Entries, Histogram, PartitionSummary
+from strandline.log.operator_state.beginning import since_text
+from strandline.log.operator_state.input_lag import (
+    InputLag,
+    input_lags,
+    opened_inputs,
+    taken_in_until,
+    waits_for,
+    waits_for_results,
+)
+from strandline.log.operator_state.loss import TotalLosses, total_losses
+from strandline.log.operator_state.operator_words import aggregate_texts, operator_text, shape_text, shapes_text
+from strandline.log.operator_state.outage_words import outage_report
+from strandline.log.operator_state.upstream import origins_of
+from strandline.log.reading.field_lines import field_lines
+from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.log import END, Log
+from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.upkeep.consumer_registry import Consumer, consumers
+
+BUCKETS = 60
+RATE_WINDOW_US = 60_000_000
+_COMMITS_TRIED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSummary:
+    """A registered consumer, how far it is behind, and what it holds back: blocks that no truncation drops."""
+
+    name: str
+    label: str
+    """What people call it: of an operator the name of its query, or of the folder that it writes; else its name."""
+    writes: str
+    """Of an operator: the stream it writes, as far as it has said so."""
+    needs: tuple[int, ...]
+    lag: tuple[int, ...]
+    """Per partition, tuples that it has not read yet."""
+    lag_tuples: int
+    held_tuples: int
+    """In the blocks that it needs, the one with its mark included."""
+    held_bytes: int
+    alone_tuples: int
+    """Those of them that no other consumer needs: what could be truncated if this one went."""
+    alone_bytes: int
+    updated_us: int
+    """When it was last heard of."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSummary:
+    """Where the operator that computes a stream stands, and what its recovery would cost now."""
+
+    window: Mapping[str, Any]
+    """Empty if it is no aggregation."""
+    windows: str
+    """The same in words; of others, what they do."""
+    shape: str
+    """What is done to the tuples before, in words."""
+    aggregates: Mapping[str, str]
+    input: str
+    since: str
+    """Where it began in its inputs: "earliest", "latest", a time, or offsets by partition."""
+    mode: str
+    """How a recovery goes: eventual (footprints), instant (whole checkpoints), partial (the same without a replay), or
+    none."""
+    open_windows: int
+    predicted_recovery_s: float
+    """Of the slowest partition: they recover at the same time. In a process that has run operators before."""
+    predicted_cold_recovery_s: float
+    """The same in a new process, from its start."""
+    measured: bool
+    """Whether these predictions rest on measurements, and not on assumptions."""
+    footprints: Mapping[str, int]
+    """Written in the last batch, by kind."""
+    partitions: tuple[Mapping[str, Any], ...]
+    inputs: tuple[InputLag, ...]
+    """Of an operator over several inputs: how far each has come."""
+    losses: TotalLosses | None
+    """What failures have cost, under a policy that does not replay; None if nothing."""
+    waits_for: str | None
+    """Which of them the others wait for, in a sentence; of one input, that all that is new in it is tentative."""
+    outage: Mapping[str, Any] | None
+    """Of an operator with a bound: its state, since when, which inputs are missing, how many results are tentative."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Summary:
+    """A stream as of the last refresh of its log."""
+
+    id: str
+    url: str
+    columns: Mapping[str, str]
+    """Names and types, in order."""
+    key: tuple[str, ...]
+    time: str
+    time_is_timestamp: bool
+    """Times are microseconds since 1970 UTC if so, plain numbers if not."""
+    lateness: int | None
+    retention: int | None
+    """How long tuples are kept by whoever writes now; None: nothing goes by itself."""
+    retention_is_writers: bool
+    """Whether the last writer chose that, and not whoever created the stream."""
+    created_us: int
+    created_by: str
+    commits: int
+    partitions: tuple[PartitionSummary, ...]
+    late: PartitionSummary
+    """The side log."""
+    set_aside: Mapping[str, int]
+    """The tuples there, by reason."""
+    boundary: int | None
+    finished: bool
+    """Nothing will ever be added; the boundary is the end of time."""
+    time_min: int | None
+    time_max: int | None
+    tuples: int
+    blocks: int
+    size_bytes: int
+    published_us: int | None
+    """When the last batch was published."""
+    rate: float | None
+    """Tuples a second over the last minute or so of publications."""
+    rate_seconds: float | None
+    rate_overall: float | None
+    """Tuples a second since the first publication."""
+    writer: Writer | None
+    consumers: tuple[ConsumerSummary, ...]
+    histogram: Histogram | None
+    operator: OperatorSummary | None
+
+    def __repr__(self) -> str:
+        return field_lines(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for people's programs."""
+        return asdict(self)
+
+
+def _log_at(path: str) -> Log:
+    return Log.open(open_storage(path))
+
+
+def summary(log: Log, buckets: int = BUCKETS, open_input: Callable[[str], Log] = _log_at) -> Summary:
+    """A stream's settings, place, size, speed and shape over time, as of the log's last refresh.
+
+    The inputs of an operator over several are opened by their paths, to see how far they have come.
+    """
+    entries = Entries(log)
+    spec, state = log.spec, log.state
+    parts = entries.partitions(state)
+    ours, late = parts[:-1], parts[-1]
+    lowest = min((p.time_min for p in ours if p.time_min is not None), default=None)
+    highest = max((p.time_max for p in ours if p.time_max is not None), default=None)
+    rate, rate_seconds = _rate(log, entries, _older(log, _window_start))
+    rate_overall, _ = _rate(log, entries, _older(log, _beginning))
+    return Summary(
+        id=spec.id,
+        url=log.storage.url,
+        columns={f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)},
+        key=spec.key,
+        time=spec.time,
+        time_is_timestamp=spec.time_is_timestamp,
+        lateness=spec.lateness,
+        retention=spec.retention if state.retention is None else state.retention,
+        retention_is_writers=state.retention is not None,
+        created_us=spec.created_us,
+        created_by=spec.created_by,
+        commits=state.seq + 1,
+        partitions=tuple(ours),
+        late=late,
+        set_aside=_set_aside(log) if late.tuples else {},
+        boundary=state.boundary,
+        finished=state.finished,
+        time_min=lowest,
+        time_max=highest,
+        tuples=sum(p.tuples for p in ours),
+        blocks=sum(p.blocks for p in parts),
+        size_bytes=sum(p.size_bytes for p in parts),
+        published_us=state.published_us if any(state.ends) else None,
+        rate=rate,
+        rate_seconds=rate_seconds,
+        rate_overall=rate_overall,
+        writer=state.writer,
+        consumers=_consumers(list(consumers(log)), entries, log),
+        histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets),
+        operator=_operator(log, open_input),
+    )
+
+
+def _set_aside(log: Log) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for block in log.blocks(log.spec.late):
+        found[block.reason] += block.end - max(block.first, log.state.starts[block.partition])
+    return dict(found)
+
+
+def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | None:
+    operator, standings, outage = log.spec.operator, log.state.standings, log.state.outage
+    if operator is None:
+        return None
+    last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
+    kinds = ("g_open", "g_check")
+    inputs = opened_inputs(log, open_input)
+    is_timestamp = any(isinstance(one, Log) and one.spec.time_is_timestamp for one in inputs)
+    lags = input_lags(inputs, standings)
+    if len(lags) == 1:  # results of windows that go by count have other times than their input
+        waits = waits_for_results(lags[0], is_timestamp=is_timestamp)
+    else:
+        waits = waits_for(lags, taken_in_until(standings), is_timestamp=log.spec.time_is_timestamp)
+    return OperatorSummary(
+        since=since_text(log.spec.begins, is_timestamp=is_timestamp),
+        window=operator.get("window", {}),
+        windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
+        shape="; ".join(filter(None, [shapes_text(operator.get("shapes", ())), shape_text(operator.get("shape", ()))])),
+        aggregates=aggregate_texts(operator.get("aggregates", {})),
+        input=", ".join(" or ".join(origin.paths) for origin in origins_of(log.spec.upstream)),
+        mode=standings[0].mode if standings else "eventual",
+        open_windows=sum(s.open for s in standings),
+        predicted_recovery_s=round(max((s.predicted_s for s in standings), default=0.0), 3),
+        predicted_cold_recovery_s=round(max((s.predicted_cold_s for s in standings), default=0.0), 3),
+        measured=bool(standings) and all(s.is_measured for s in standings),
+        footprints={k: sum(b.rows.get(k, 0) for b in last.blocks) if last else 0 for k in kinds},
+        partitions=tuple(
+            {
+                "partition": p,
+                "input": s.input,
+                "open_windows": s.open,
+                "oldest_input": s.oldest,
+                "extent": s.extent,
+                "replay": s.replay,
+                "read_again": s.read_again,
+                "predicted_recovery_s": round(s.predicted_s, 3),
+                "predicted_cold_recovery_s": round(s.predicted_cold_s, 3),
+                "measured": s.is_measured,
+                "last_recovery": s.recovered,
+            }
+            for p, s in enumerate(standings)
+        ),
+        inputs=tuple(lags) if len(lags) > 1 else (),
+        losses=total_losses(s.losses for s in standings),
+        waits_for=waits,
+        outage=outage_report(outage, [lag.name for lag in lags], operator) if outage else None,
+    )
+
+
+def _consumers(registered: Sequence[Consumer], entries: Entries, log: Log) -> tuple[ConsumerSummary, ...]:
+    summaries = []
+    for consumer in registered:
+        lag = _lag(consumer, entries, log)
+        others = [c.needs for c in registered if c is not consumer]
+        held = entries.since(consumer.needs)
+        marks = zip(consumer.needs, *others, strict=True)
+        shared = entries.since([max(own, min(rest, default=END)) for own, *rest in marks])
+        summaries.append(
+            ConsumerSummary(
+                name=consumer.name,
+                label=consumer.title,
+                writes=consumer.writes,
+                needs=consumer.needs,
+                lag=lag,
+                lag_tuples=sum(lag),
+                held_tuples=held[0],
+                held_bytes=held[1],
+                alone_tuples=held[0] - shared[0],
+                alone_bytes=held[1] - shared[1],
+                updated_us=consumer.updated_us,
+            )
+        )
+    return tuple(summaries)
+
+
+def _lag(consumer: Consumer, entries: Entries, log: Log) -> tuple[int, ...]:
+    """Per partition, the tuples behind what it has read."""
+    if log.spec.operator is None:
+        return tuple(max(0, end - need) for need, end in zip(consumer.needs, log.state.ends, strict=False))
+    return tuple(entries.tuples_from([*consumer.needs, END])[:-1].tolist())
+
+
+# ---------------------------------------------------------------------- rates
+
+
+def _rate(log: Log, entries: Entries, older: Manifest | None) -> tuple[float | None, float | None]:
+    """Tuples a second from an append to the last one, and the seconds between them."""
+    state = log.state
+    if older is None or state.published_us <= older.published_us:
+        return None, None
+    seconds = (state.published_us - older.published_us) / 1e6
+    tuples: float = sum(state.ends[:-1]) - sum(older.ends[:-1])
+    if log.spec.operator is not None:
+        # How many offsets since then are those of results; of dropped ones, as many as of what is kept.
+        kept = [max(pair) for pair in zip(older.ends, state.starts, strict=True)]
+        offsets = sum(state.ends[:-1]) - sum(kept[:-1])
+        tuples *= int(entries.tuples_from(kept)[:-1].sum()) / offsets if offsets else 0.0
+    return tuples / seconds, seconds
+
+
+def _older(log: Log, find: Callable[[Log], Manifest | None]) -> Manifest | None:
+    try:
+        return find(log)
+    except DroppedError:  # while we looked; a rate is not worth another try
+        return None
+
+
+def _beginning(log: Log) -> Manifest | None:
+    """The first append, or the first one of which there is a trace."""
+    return next(log.commits.cuts(-1), None) or _first_append(log, range(log.kept, log.state.seq + 1))
+
+
+def _window_start(log: Log) -> Manifest | None:
+    """The last append that is at least a window older than the newest, or else the first one."""
+    wanted_us = log.state.published_us - RATE_WINDOW_US
+    kept = log.kept
+    # Galloping back from the end, then halving: most of a minute's commits are in memory, of a long past few are read.
+    step, high = 1, log.state.seq + 1
+    low = high - step
+    while low >= kept and _commit(log, low).published_us > wanted_us:
+        step *= 2
+        high, low = low, low - step
+    low = max(low, kept - 1)
+    while low + 1 < high:
+        middle = (low + high) // 2
+        if _commit(log, middle).published_us > wanted_us:
+            high = middle
+        else:
+            low = middle
+    older = _first_append(log, range(low, kept - 1, -1))
+    return older or _first_append(log, range(low + 1, log.state.seq + 1))
+
+
+def _first_append(log: Log, seqs: range) -> Manifest | None:
+    """The first of these commits that is an append; a long row of others is not worth the reading."""
+    return next((m for seq in seqs[:_COMMITS_TRIED] if (m := _commit(log, seq)).kind == "append"), None)
+
+
+def _commit(log: Log, seq: int) -> Manifest:
+    """From memory if the log holds it."""
+    tail = log.tail
+    if tail and tail[0].seq <= seq <= tail[-1].seq:
+        return tail[seq - tail[0].seq]
+    return log.commit(seq)

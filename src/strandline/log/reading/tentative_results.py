@@ -1,0 +1,88 @@
+"""What an operator with a bound has to say beside its results: tentative ones that count, and what became of others.
+
+A tentative tuple counts if no undo stands behind it and its time is not before the stable boundary, up to which all
+results are there. The state of the log knows both, so nothing is read to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.log.operator_state.guesses import Guesses, guesses_of
+from strandline.log.reading.results import result_blocks
+from strandline.log.stream.column_types import KIND, OFFSET
+from strandline.log.stream.kinds import Kind, is_result, is_tentative
+from strandline.log.stream.log import END, Log
+
+TENTATIVE = "_tentative"
+"""The column that says whether a result is only tentative."""
+CHANGES = {
+    Kind.RESULT: "stable",
+    Kind.TENTATIVE: "tentative",
+    Kind.UNDO: "undo",
+    Kind.REC_DONE: "rec_done",
+}
+"""What whoever follows a stream with its tentative results gets to see, and what that is called."""
+
+
+def is_counting(table: pa.Table, guesses: Guesses | None, time: str) -> pa.ChunkedArray:
+    """Which of the tuples, as the log has them, are tentative ones that count; `time` is their time's column."""
+    if guesses is None:
+        return pa.chunked_array([pa.repeat(pa.scalar(False), len(table))])
+    found = pc.and_(is_tentative(table), pc.greater_equal(table.column(OFFSET), guesses.first))
+    if guesses.since is None:
+        return found
+    return pc.and_(found, pc.greater_equal(table.column(time).cast(pa.int64()), guesses.since))
+
+
+def with_tentative(log: Log, partition: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """The results of a partition, and the tentative ones that count, in the order of their offsets.
+
+    The tables have the columns, then `_offset` and `_tentative`.
+    """
+    guesses = guesses_of(log, partition)
+    end = guesses.first if guesses else log.state.ends[partition]
+    for _, table in result_blocks(log, partition, columns, end=end):
+        yield table.append_column(TENTATIVE, pa.repeat(pa.scalar(False), len(table)))
+    if guesses is None:
+        return
+    wanted = list(dict.fromkeys([*columns, log.spec.time]))
+    for table in log.read(partition, guesses.first, guesses.end, wanted):
+        found = is_counting(table, guesses, log.spec.time)
+        yield (
+            table.append_column(TENTATIVE, found)
+            .filter(pc.or_(is_result(table), found))
+            .drop_columns([KIND, *(() if log.spec.time in columns else (log.spec.time,))])
+        )
+
+
+def changes(
+    log: Log, partition: int, first: int | None = None, end: int = END, columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """All that happened to the results of a partition, in order: `_kind` is one of the words of `CHANGES`.
+
+    The tables have the columns, then `_offset` and `_kind`.
+    """
+    names = list(log.spec.columns if columns is None else columns)
+    for table in log.read(partition, first, end, names):
+        yield changes_in(table)
+
+
+@cache
+def _words() -> pa.Array:
+    """What each kind is called; made when it is asked for, because making an array of Python's texts loads pandas."""
+    return pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
+
+
+def changes_in(table: pa.Table) -> pa.Table:
+    """Of tuples as the log has them, those that happened to results; `_kind` is one of the words of `CHANGES`."""
+    kinds = table.column(KIND).to_numpy()
+    shown = np.isin(kinds, [int(kind) for kind in CHANGES])
+    told = _words().take(pa.array(kinds[shown].astype(np.int64)))
+    found = table.filter(pa.array(shown))
+    return found.set_column(found.column_names.index(KIND), KIND, told)

@@ -1,0 +1,1 @@
+"""The stream itself: blocks, commits, and the state that they add up to."""

@@ -1,0 +1,260 @@
+"""A block: the tuples that one task appends to one partition in one batch, as one Parquet file.
+
+Any Parquet reader can read it. An entry stream's file has the tuples' own columns and nothing else: where its first
+tuple stands is in its name. An operator's file also has `_offset` (the place of the tuple in its partition) and
+`_kind`, because footprints stand between its results. A row group never mixes results with control tuples, so a reader
+that wants only results skips the rest by the statistics. Encodings are plain and compression is light: a block is
+written on the path of the stream, and its bytes are read once or twice.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from strandline.errors import CorruptBlockError, NullTimeError, StorageError
+from strandline.log.stream.column_types import CONTROL_FIELDS, KIND, OFFSET
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.reason import reason_of
+from strandline.log.stream.spec import StreamSpec
+from strandline.wording import plural
+
+COMPRESSION = "lz4"
+ROWS_PER_GROUP = 1 << 18
+BYTES_PER_GROUP = 32 << 20
+"""A row group has about so many bytes at most: readers that want some times hold a few of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What a manifest says of one block."""
+
+    partition: int
+    file: str
+    first: int
+    end: int
+    rows: Mapping[str, int]
+    """Tuples by kind, for example {"result": 1000}."""
+    time_min: int
+    """Of its results; of its footprints only if it holds nothing else, for the end of an open window is no time yet."""
+    time_max: int
+    size_bytes: int
+    checksum: str
+    published_us: int = 0
+
+    @property
+    def tuples(self) -> int:
+        """How many tuples of any kind."""
+        return self.end - self.first
+
+    @property
+    def results(self) -> int:
+        """How many results: what readers get."""
+        return self.rows.get("result", 0)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are others than footprints."""
+        return self.results > 0
+
+    @property
+    def has_guesses(self) -> bool:
+        """Whether there are tentative tuples, void or not."""
+        return self.rows.get("tentative", 0) > 0
+
+    @property
+    def reason(self) -> str:
+        """Why the tuples of a block of the side log are there."""
+        return reason_of(self.file)
+
+
+def checksum(data: bytes | memoryview) -> str:
+    """The checksum that manifests keep of a block's bytes."""
+    return f"xxh3:{xxhash.xxh3_64_hexdigest(data)}"
+
+
+def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
+    """The bytes of a block from columns of one kind each (in the order of Kind), numbered from `first` on.
+
+    Columns are those of the stream's tuples, for footprints followed by those that only they have.
+    """
+    sink = io.BytesIO()
+    with block_writer(sink, spec) as writer:
+        for kind, columns in parts:
+            if spec.is_stamped:
+                table = stamped(columns, kind, spec, first)
+            else:
+                table = pa.Table.from_arrays(list(columns), schema=spec.stored)
+            writer.write_table(table, row_group_size=rows_per_group(table))
+            first += len(columns[0])
+    return sink.getvalue()
+
+
+def rows_per_group(table: pa.Table) -> int:
+    """How many of these tuples go into one row group."""
+    each_bytes = int(table.nbytes) / max(1, len(table))
+    return max(1, min(ROWS_PER_GROUP, int(BYTES_PER_GROUP / max(each_bytes, 1))))
+
+
+def stamped(columns: Sequence[pa.Array], kind: Kind, spec: StreamSpec, first: int) -> pa.Table:
+    """Tuples of one kind with their offsets, from `first` on, in the block's columns."""
+    tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
+    extra = columns[tuples:] or [pa.nulls(len(columns[0]), spec.block.field(name).type) for name in control]
+    stamps = _stamps(len(columns[0]), kind, first)
+    return pa.Table.from_arrays([*columns[:tuples], *stamps, *extra], schema=spec.block)
+
+
+def _stamps(rows: int, kind: Kind, first: int) -> tuple[pa.Array, pa.Array]:
+    return pa.array(np.arange(first, first + rows)), pa.array(np.full(rows, int(kind), np.int8))
+
+
+def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
+    """A Parquet writer with the settings of our blocks."""
+    return pq.ParquetWriter(
+        sink,
+        spec.stored,
+        compression=COMPRESSION,
+        use_dictionary=False,
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in spec.delta_encoded} or None,
+        write_statistics=_described_by(spec),
+        write_page_checksum=True,
+        store_schema=False,
+    )
+
+
+def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
+    """What the manifest will say of a block, from its bytes and its Parquet footer.
+
+    The block may come from Spark: whatever the footer says that should not be (null times; where it has offsets, some
+    that are not dense from `first` on) is refused here, before anything is published.
+    """
+    where = f"{file}, partition {partition}, from offset {first}"
+    footer = pq.ParquetFile(pa.BufferReader(data))
+    metadata = footer.metadata
+    if metadata.num_rows == 0:
+        raise StorageError("a block without tuples", where=where)
+    facts = _Facts(footer, spec, where)
+    end = first + metadata.num_rows
+    if facts.offsets not in (None, (first, end - 1)):
+        raise StorageError(
+            f"a block's offsets run from {facts.offsets[0]} to {facts.offsets[1]}, not {first} to {end - 1}",
+            where=where,
+            todo="this is a defect of Strandline; please report it",
+        )
+    return Block(
+        partition=partition,
+        file=file,
+        first=first,
+        end=end,
+        rows=facts.rows,
+        time_min=facts.time_min,
+        time_max=facts.time_max,
+        size_bytes=len(data),
+        checksum=checksum(data),
+    )
+
+
+class _Facts:
+    """Minimum, maximum and counts over the row groups' statistics."""
+
+    def __init__(self, footer: pq.ParquetFile, spec: StreamSpec, where: str) -> None:
+        names = {footer.metadata.schema.column(i).path: i for i in range(footer.metadata.num_columns)}
+        times: dict[bool, list[int]] = {True: [], False: []}  # of results, of footprints
+        offsets: list[int] = []
+        rows: Counter[str] = Counter()
+        nulls = 0
+        for g in range(footer.metadata.num_row_groups):
+            group = footer.metadata.row_group(g)
+            found = [group.column(names[c]).statistics for c in _described_by(spec)]
+            if any(statistics is None for statistics in found):
+                raise StorageError(
+                    "a row group without statistics, from which a block is described",
+                    where=where,
+                    todo=f"let whoever writes it keep them for {', '.join(_described_by(spec))}",
+                )
+            time, *stamps = found
+            nulls += time.null_count
+            kind = Kind.RESULT
+            if stamps:
+                offset, kinds = stamps
+                offsets += [offset.min_raw, offset.max_raw]
+                if kinds.min_raw != kinds.max_raw:
+                    raise StorageError("a row group mixes kinds of tuples", where=where)
+                kind = Kind(kinds.min_raw)
+            rows[kind.name.lower()] += group.num_rows
+            if time.null_count < group.num_rows:
+                times[kind is Kind.RESULT] += [_integer(time.min_raw), _integer(time.max_raw)]
+        if nulls:
+            raise NullTimeError(
+                f"{nulls:,} of {plural(footer.metadata.num_rows, 'tuple')} without a time ({spec.time} is null)",
+                where=where,
+                todo=f"filter or fill them before the stream, for example .where('{spec.time} is not null')",
+            )
+        counted = times[True] or times[False]
+        self.time_min, self.time_max = min(counted), max(counted)
+        self.offsets = (min(offsets), max(offsets)) if offsets else None
+        """The first and the last, if the file says them."""
+        self.rows = dict(rows)
+
+
+def _described_by(spec: StreamSpec) -> list[str]:
+    """The columns whose statistics say what a block holds."""
+    return [spec.time, OFFSET, KIND] if spec.is_stamped else [spec.time]
+
+
+def _integer(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def verified(data: bytes, block: Block, where: str) -> bytes:
+    """The bytes themselves, if they are the ones that were published."""
+    if len(data) != block.size_bytes or checksum(data) != block.checksum:
+        problem = CorruptBlockError(
+            f"a published block has {plural(len(data), 'byte')} with {checksum(data)}, the manifest says "
+            f"{block.size_bytes:,} with {block.checksum}",
+            where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+            todo="restore this file from a copy; everything else of the stream stays readable",
+        )
+        problem.offsets = block.first, block.end
+        raise problem
+    return data
+
+
+def _lacking(source: pa.BufferReader, spec: StreamSpec, wanted: Sequence[str]) -> list[str]:
+    """The columns among these that the block does not have, because they were added to the stream later."""
+    there = set(pq.read_schema(source).names)
+    return [name for name in spec.added_columns if name in wanted and name not in there]
+
+
+def decode(
+    data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None, *, check_pages: bool = False
+) -> pa.Table:
+    """The tuples of a block in the order of their offsets, types as the stream's schema has them."""
+    names = list(dict.fromkeys([*columns, OFFSET, KIND])) if columns is not None else spec.block.names
+    wanted = pa.schema([spec.stored.field(n) for n in names if spec.is_stamped or n not in (OFFSET, KIND)])
+    source = pa.BufferReader(data)
+    lacking = _lacking(source, spec, wanted.names) if spec.added else []
+    there = [name for name in wanted.names if name not in lacking]
+    file = pq.ParquetFile(source, page_checksum_verification=check_pages)
+    table = file.read(columns=there, use_threads=False)
+    for name in lacking:
+        rows = len(table) if table.num_columns else pq.read_metadata(source).num_rows
+        table = table.append_column(wanted.field(name), pa.nulls(rows, wanted.field(name).type))
+    table = table.select(wanted.names).cast(wanted)
+    if not spec.is_stamped:
+        rows = len(table) if wanted.names else pq.read_metadata(source).num_rows
+        stamps = _stamps(rows, Kind.RESULT, first)
+        table = pa.Table.from_arrays([*table.columns, *stamps], schema=pa.schema([*wanted, *CONTROL_FIELDS]))
+        return table.select(names)
+    if len(pc.unique(table.column(KIND))) <= 1:
+        return table
+    return table.take(pc.sort_indices(table.column(OFFSET)))  # row groups of one kind each stand out of order

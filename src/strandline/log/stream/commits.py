@@ -1,0 +1,232 @@
+"""The commits of a stream as they lie on its storage: those that are kept, and nothing that stands in their place.
+
+Once commits can be dropped, a number that is missing may be one that is not taken yet or one that is free again; and
+a process that was frozen for long may create a commit at such a dead number, which is then no part of history. Both are
+told apart by one question, asked *after* the numbers were looked at: is a milestone marked that we do not know of?
+Nothing is dropped before a milestone is marked that says so. So if there is none, what was read is what was published,
+what is missing was never there, and what was created is the end of the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError
+from strandline.log.index import cuts
+from strandline.log.index.cuts import CutFile
+from strandline.log.index.index import Index, Snapshot
+from strandline.log.storage.storage import Storage
+from strandline.log.stream import manifest
+from strandline.log.stream.block import checksum
+from strandline.log.stream.manifest import FORMAT_2, Manifest, commit_key
+from strandline.log.stream.milestone import FOLDER, Milestone, mark_key
+
+PROBES = tuple(1 << power for power in range(11))
+"""How far behind a missing commit a later one is looked for. A listing would show it, too, but a stream of small
+batches keeps hundreds of thousands of commits. So a hole of n commits is found if n commits or more follow it."""
+LOCAL_PROBES = (*range(1, 65), *(step for step in PROBES if step > 64))
+"""The same on a file system, where a question costs microseconds: a hole of up to 64 is found if one commit follows."""
+POLLS = 64
+"""After so many polls without news it is asked whether the commit that is waited for is lost."""
+
+
+class Commits:
+    """The commits of one stream."""
+
+    def __init__(self, storage: Storage, stream: str) -> None:
+        self._storage = storage
+        self._stream = stream
+        self._newest: Milestone | None = None
+        self._polls = 0
+        self._probes = PROBES if storage.local_path(commit_key(0)) is None else LOCAL_PROBES
+
+    @property
+    def kept(self) -> int:
+        """The first commit that is kept, as far as is known here."""
+        return 0 if self._newest is None else self._newest.kept
+
+    def note(self, milestone: Milestone | None) -> None:
+        """Takes in a milestone that is part of the history, whether it is marked or not."""
+        if milestone is not None and (self._newest is None or milestone.number > self._newest.number):
+            self._newest = milestone
+
+    def look(self) -> None:
+        """Finds the newest milestone that is marked: one question if it is known already."""
+        low = -1 if self._newest is None else self._newest.number
+        step = 1
+        while self._storage.exists(mark_key(low + step)):
+            low, step = low + step, step * 2
+        if step == 1:
+            return
+        high = low + step  # the numbers have no gaps
+        while low + 1 < high:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._storage.exists(mark_key(middle)) else (low, middle)
+        self.note(self._mark(low))
+
+    def dropped_for(self) -> Milestone | None:
+        """Returns the milestone for which commits were dropped, even if its mark is lost; None if none was dropped.
+
+        The file of the first commit says it since the first of them was dropped.
+        """
+        key = commit_key(0)
+        with contextlib.suppress(KeyMissingError, CorruptManifestError, KeyError):
+            return read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}")
+        return None
+
+    def _mark(self, number: int) -> Milestone:
+        key = mark_key(number)
+        # What a mark says is acted upon, so it must not be taken back by a power loss.
+        self._storage.settle(FOLDER)
+        return read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}")
+
+    # ------------------------------------------------------------------ reading commits
+
+    def from_(self, seq: int, many: int) -> list[Manifest]:
+        """Up to so many commits from `seq` on; `DroppedError` if that one is dropped."""
+        found: list[Manifest] = []
+        try:
+            with contextlib.suppress(KeyMissingError):
+                while len(found) < many:
+                    found.append(self._read(seq + len(found)))
+        except StrandlineError:
+            self.require_kept(seq)
+            raise
+        self.require_kept(seq)
+        self._polls = 0 if found else self._polls + 1
+        if self._polls == POLLS:
+            self._polls = 0
+            self.has_later(seq)
+        return found
+
+    def some(self, seqs: Sequence[int]) -> list[Manifest]:
+        """These commits, which are there unless they were dropped; `DroppedError` then."""
+        try:
+            found = [self._read(seq) for seq in seqs]
+        except StrandlineError:
+            self.require_kept(min(seqs))
+            raise
+        if found:
+            self.require_kept(min(seqs))
+        return found
+
+    def require_kept(self, seq: int) -> None:
+        """Raises unless the commit, read or created before this call, is part of the history."""
+        self.look()
+        if seq < self.kept:
+            raise DroppedError(
+                f"commit {seq} was dropped, the commits from {self.kept} on are kept",
+                where=self._storage.url,
+                todo="this process stood still for very long: start it again, it goes on from what is published",
+            )
+
+    def has_later(self, seq: int, *, is_near: bool = False) -> bool:
+        """Returns whether there are commits after `seq`; raises `CorruptManifestError` if there are and `seq` is lost.
+
+        A commit is created after the one before it, so a later one that is there proves that `seq` was. If `is_near`,
+        only the next one is asked for: enough for one lost file, and cheap enough for every publication.
+        """
+        probes = (1,) if is_near else self._probes
+        later = next((seq + step for step in probes if self._storage.exists(commit_key(seq + step))), None)
+        if later is None:
+            return False
+        if not self._storage.exists(commit_key(seq)):
+            self.look()
+            if seq >= self.kept:
+                raise CorruptManifestError(
+                    f"commit {seq} is missing, and commit {later} is there: the stream has lost what {seq} published",
+                    where=f"{self._storage.url}/{commit_key(seq)}",
+                    todo="restore the file from a copy; `strandline verify` lists what else is missing",
+                )
+        return True
+
+    def _read(self, seq: int) -> Manifest:
+        key = commit_key(seq)
+        return manifest.decode(self._storage.read(key), f"{self._storage.url}/{key}")
+
+    # ------------------------------------------------------------------ reading the milestone
+
+    def snapshot(self) -> Snapshot | None:
+        """What the newest milestone holds; None if there is none."""
+        body = self._body()
+        return None if body is None else Snapshot.from_json(body)
+
+    def cut_files(self) -> list[CutFile]:
+        """The cuts of the commits that are dropped, in order."""
+        body = self._body()
+        return [] if body is None else [CutFile.from_json(file) for file in body["cuts"]]
+
+    def cuts(self, seq: int) -> Iterator[Manifest]:
+        """Some of the appends after `seq` that were dropped."""
+        for file in self.cut_files():
+            if file.last > seq:
+                yield from (m for m in cuts.read(self._storage, file, self._stream) if m.seq > seq)
+
+    def newest_files(self) -> set[str]:
+        """Every file that the newest milestone known here consists of, but for its mark."""
+        return self.files(self._newest)
+
+    def marked_files(self) -> set[str]:
+        """Every file that the newest milestone with a mark consists of, if they are there, but for its mark.
+
+        The newest that is known may have none yet; the one before it has.
+        """
+        self.look()
+        number = -1 if self._newest is None else self._newest.number
+        if number >= 0 and not self._storage.exists(mark_key(number)):
+            number -= 1
+        with contextlib.suppress(KeyMissingError):  # an early version may have collected them
+            return self.files(self._mark(number)) if number >= 0 else set()
+        return set()
+
+    def files(self, milestone: Milestone | None) -> set[str]:
+        """Every file that this milestone consists of, but for its mark."""
+        if milestone is None:
+            return set()
+        body = read_body(self._storage, milestone)
+        of_index = Index(self._storage).files(Snapshot.from_json(body).children)
+        return {milestone.file, *of_index, *(file["file"] for file in body["cuts"])}
+
+    def _body(self) -> dict[str, Any] | None:
+        self.note(self.dropped_for())
+        self.look()
+        while (milestone := self._newest) is not None:
+            try:
+                return read_body(self._storage, milestone)
+            except (KeyMissingError, CorruptManifestError):
+                self.look()  # its file may be collected when there is a newer one
+                if milestone == self._newest:
+                    raise
+        return None
+
+
+def write_mark(milestone: Milestone, stream: str) -> bytes:
+    """The bytes of a mark, the same whoever writes them."""
+    return manifest.seal({"format": FORMAT_2, "stream": stream, **milestone.to_json()})
+
+
+def read_mark(data: bytes, stream: str, where: str) -> Milestone:
+    """The milestone that a mark is of."""
+    body = manifest.unseal(data, where)
+    if body.get("stream") != stream:
+        raise CorruptManifestError(
+            f"the mark of a milestone of another stream, {body.get('stream')}",
+            where=where,
+            todo="two streams were mixed in one folder; restore it from a copy",
+        )
+    return Milestone.from_json(body)
+
+
+def read_body(storage: Storage, milestone: Milestone) -> dict[str, Any]:
+    """What a milestone's file holds: a snapshot, and the files of the cuts."""
+    where = f"{storage.url}/{milestone.file}"
+    data = storage.read(milestone.file)
+    if checksum(data) != milestone.checksum:
+        raise CorruptManifestError(
+            f"the file of milestone {milestone.number} is not what was written",
+            where=where,
+            todo="restore the file from a copy; the commits that it stands for are dropped",
+        )
+    return manifest.unseal(data, where)

@@ -1,0 +1,400 @@
+"""The persistent stream without Spark: open it, read it from any point, publish to it.
+
+One rule carries everything: a commit is created exclusively at the next sequence number, by somebody who has seen all
+commits before it. So there is one history, a second writer cannot slip in, and a file that a `collect` has announced
+is never named again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from strandline.clock import SYSTEM_CLOCK, Clock
+from strandline.errors import (
+    CorruptionError,
+    CorruptManifestError,
+    DroppedError,
+    KeyExistsError,
+    KeyMissingError,
+    StorageError,
+    StreamNotFoundError,
+)
+from strandline.failpoint import failpoint
+from strandline.log.index import index
+from strandline.log.index.index import Index, Snapshot
+from strandline.log.index.rebuild import rebuilt
+from strandline.log.operator_state.outage import Outage
+from strandline.log.operator_state.standing import Standing
+from strandline.log.storage.storage import Durability, Storage, create_once, is_temporary
+from strandline.log.stream import block as blocks_
+from strandline.log.stream import log_errors, manifest, spec
+from strandline.log.stream.block import Block
+from strandline.log.stream.commits import Commits
+from strandline.log.stream.log_state import LogState, require_forward
+from strandline.log.stream.manifest import Manifest, Writer, commit_key
+from strandline.log.stream.recent_commits import Tail
+from strandline.log.stream.spec import StreamSpec
+from strandline.units import END_OF_TIME, earlier
+
+END = (1 << 63) - 1
+
+
+class Log:
+    """A handle on one stream, as of the last `refresh`."""
+
+    def __init__(self, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.storage = storage
+        self._spec = stream
+        self.clock = clock
+        self.retention = stream.retention  # of whoever appends with this handle
+        self._index = Index(storage)
+        self.commits = Commits(storage, stream.id)
+        self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
+        self._tail = Tail()
+        self.state = self._told = self._snapshot.state
+        self._published: int | None = None  # the newest commit of this handle
+
+    @property
+    def spec(self) -> StreamSpec:
+        """What the stream is, with the columns that were added to it, its operator in the version that is at work."""
+        if self.state.added is not self._told.added or self.state.revised != self._told.revised:
+            self._spec, self._told = self._spec.changed(self.state.added, self.state.revised), self.state
+        return self._spec
+
+    # ------------------------------------------------------------------ opening
+
+    @classmethod
+    def create(cls, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> Log:
+        """The stream at this place, made anew if there is none; if there is one, it must have the same settings."""
+        with contextlib.suppress(StreamNotFoundError):
+            return cls._open_same(storage, stream, clock)
+        try:
+            create_once(storage, spec.KEY, stream.to_json())
+        except KeyExistsError:  # somebody was faster
+            return cls._open_same(storage, stream, clock)
+        return cls(storage, stream, clock)
+
+    @classmethod
+    def _open_same(cls, storage: Storage, stream: StreamSpec, clock: Clock) -> Log:
+        log = cls.open(storage, clock)
+        log.spec.require_same(stream, storage.url)
+        return log
+
+    @classmethod
+    def open(cls, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
+        """The stream at this place; an error that says what is there instead if it is none."""
+        try:
+            data = storage.read(spec.KEY)
+        except KeyMissingError:
+            # What a crash left of the first write is not worth a word.
+            other = next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
+            if other is not None and storage.exists(spec.RESTORE_KEY):
+                other = spec.RESTORE_KEY
+            raise log_errors.no_stream(other, storage.url) from None
+        log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
+        log.reload()
+        return log
+
+    def reload(self) -> None:
+        """Takes in what was published since, and stands on the snapshot that lies at the root now."""
+        if (snapshot := index.load_snapshot(self.storage, self.spec.id) or self.commits.snapshot()) is not None:
+            self._stand_on(snapshot)
+        self.refresh()
+        while self.commits.has_later(self.state.seq + 1):
+            self.refresh()
+
+    def refresh(self) -> bool:
+        """Takes in what was published since; whether there was anything."""
+        before = self.state.seq
+        while True:
+            try:
+                fresh = self.commits.from_(self.state.seq + 1, index.FOLD_EVERY)
+            except DroppedError:
+                self._stand_on(index.load_snapshot(self.storage, self.spec.id) or self._snapshot)
+                continue
+            if not fresh:
+                break
+            # A manifest is visible an instant before its folder entry is on the disk: what we go on to show must be.
+            self.storage.settle("commits")
+            for m in fresh:
+                self._apply(m)
+            if len(self._tail) >= 2 * index.FOLD_EVERY:
+                self.fold(at_least=index.FOLD_EVERY)
+            if len(fresh) < index.FOLD_EVERY:
+                break
+        return self.state.seq != before
+
+    @property
+    def kept(self) -> int:
+        """The first commit that is kept, as far as this handle knows."""
+        return self.commits.kept
+
+    def commit(self, seq: int) -> Manifest:
+        """The manifest of one commit; `DroppedError` if it is no longer kept."""
+        return self.commits.some([seq])[0]
+
+    def after(self, seq: int) -> Iterator[Manifest]:
+        """The commits after `seq`, up to the last refresh, some read at a time; `DroppedError` if one is dropped."""
+        in_tail = self._tail.after(seq)
+        first = in_tail[0].seq if in_tail else self.state.seq + 1
+        for start in range(seq + 1, first, index.FOLD_EVERY):
+            yield from self.commits.some(range(start, min(start + index.FOLD_EVERY, first)))
+        yield from in_tail
+
+    def before(self, seq: int) -> Iterator[Manifest]:
+        """The commits before `seq`, newest first, each read when it is asked for, as far back as they are kept."""
+        in_tail = {m.seq: m for m in self._tail.commits}
+        with contextlib.suppress(KeyMissingError, DroppedError):
+            for s in range(seq - 1, -1, -1):
+                yield in_tail.get(s) or self.commit(s)
+
+    def since(self, seq: int) -> list[Manifest]:
+        """The same at once."""
+        return list(self.after(seq))
+
+    def _stand_on(self, snapshot: Snapshot) -> None:
+        """Keeps the commits after this snapshot as the tail, whether it is newer or older than the one we stood on.
+
+        Should some of them be dropped, the newest milestone takes the snapshot's place.
+        """
+        self.commits.note(snapshot.state.milestone)
+        if max(snapshot.state.seq, self.state.seq) + 1 < self.kept:
+            snapshot = self.commits.snapshot() or snapshot
+        while True:
+            try:
+                later = self.since(snapshot.state.seq)
+                break
+            except DroppedError:
+                snapshot = self.commits.snapshot() or snapshot
+        if snapshot.state.seq > self.state.seq:
+            self.state = snapshot.state
+        self._snapshot, self._tail = snapshot, Tail(later)
+
+    def _apply(self, m: Manifest, after: LogState | None = None) -> None:
+        if m.stream != self.spec.id:
+            raise log_errors.another_stream(m.seq, m.stream, self.storage.url)
+        self.state = after or self.state.apply(m)
+        self._tail.append(m)
+        self.commits.note(m.milestone)
+
+    # ------------------------------------------------------------------ finding and reading
+
+    def blocks(
+        self,
+        partition: int,
+        first: int = 0,
+        end: int = END,
+        time_from: int | None = None,
+        time_until: int | None = None,
+    ) -> Iterator[Block]:
+        """Blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from, time_until)."""
+        shown_until = 0
+        for block in self._walk(partition, first, end, time_from, time_until):
+            if block.first < shown_until:
+                raise log_errors.compacted_meanwhile(partition, shown_until, self.storage.url)
+            yield block
+            shown_until = block.end
+
+    def _walk(
+        self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
+    ) -> Iterator[Block]:
+        """The same, but a block may begin before the end of the one before it if the index had to be mended."""
+        first = max(first, self.state.starts[partition])
+        end = min(end, self.state.ends[partition])
+        if first >= end:
+            return
+        mended = 0
+        while True:
+            try:
+                # One moment's children and tail, should this handle move on while we walk.
+                indexed = self._index.blocks(self._snapshot.children, partition, first, end, time_from, time_until)
+                appended = self._tail.blocks(partition, first, end, time_from, time_until)
+                for block in self._tail.replaced(itertools.chain(indexed, appended), partition):
+                    yield block
+                    first, mended = block.end, 0
+                return
+            except (KeyMissingError, CorruptManifestError):
+                if mended == 2:
+                    raise
+                self._mend_index(anew=mended == 1)
+                mended += 1
+                self.require_kept(partition, first)  # mending may have brought in a truncation
+
+    def _mend_index(self, *, anew: bool = False) -> None:
+        """A file of the index is gone or rotten: a newer snapshot may do without it, else all is derived anew."""
+        newer = None if anew else index.load_snapshot(self.storage, self.spec.id)
+        if newer is None or newer.children == self._snapshot.children:
+            newer = rebuilt(self.spec, self.commits, self._index, self.state.seq)
+            with contextlib.suppress(StorageError):
+                self.storage.put(index.ROOT_KEY, newer.encode())
+        self._stand_on(newer)
+
+    def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
+        """The tuples of one block, its checksum verified."""
+        data = blocks_.verified(self.storage.read(block.file), block, f"{self.storage.url}/{block.file}")
+        return blocks_.decode(data, self.spec, block.first, columns)
+
+    def read(
+        self, partition: int, first: int | None = None, end: int = END, columns: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The tuples [first, end) of a partition in order, control columns included, a table per block.
+
+        Readers in flight outlive compaction: should a file be gone, the same offsets are looked up again.
+        """
+        first = self.state.starts[partition] if first is None else first
+        self.require_kept(partition, first)
+        end = min(end, self.state.ends[partition])
+        missing: Block | None = None
+        while first < end:
+            before, missing_before = first, missing
+            for block in self._walk(partition, first, end):
+                if block.first > first:
+                    break
+                try:
+                    table = self.read_block(block, columns)
+                except KeyMissingError as problem:
+                    if missing == block:
+                        raise log_errors.lost_block(block, self.storage.url) from problem
+                    missing = block
+                    break
+                yield table.slice(first - block.first, min(end, block.end) - first)
+                first = block.end
+            if first < end:  # compacted, truncated, or worse
+                self.refresh()
+                self.require_kept(partition, first)
+                if first == before and missing is missing_before:
+                    raise log_errors.unindexed(partition, first, self.storage.url)
+
+    def require_kept(self, partition: int, first: int) -> None:
+        """Raises if the offset was dropped by retention."""
+        start = self.state.starts[partition]
+        if first < start:
+            raise log_errors.truncated(partition, first, start, self.storage.url)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot this handle stands on."""
+        return self._snapshot
+
+    @property
+    def tail(self) -> Sequence[Manifest]:
+        """The commits since that snapshot."""
+        return self._tail.commits
+
+    def index_files(self) -> set[str]:
+        """The files of the index that this handle uses."""
+        with contextlib.suppress(KeyMissingError, CorruptManifestError):
+            return set(self._index.files(self._snapshot.children))
+        self._mend_index(anew=True)
+        return set(self._index.files(self._snapshot.children))
+
+    # ------------------------------------------------------------------ publishing
+
+    def append(
+        self,
+        blocks: Sequence[Block],
+        *,
+        base: LogState | None = None,
+        writer: Writer | None = None,
+        source: Mapping[str, Any] | None = None,
+        standings: Sequence[Standing] = (),
+        boundaries: Sequence[int | None] | None = None,
+        revised: Mapping[str, Any] | None = None,
+        finished: bool = False,
+        outage: Outage | None = None,
+        durability: Durability = "fsync",
+    ) -> Manifest:
+        """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
+
+        The blocks were made for the state `base` (by default the newest seen): if another writer has published since,
+        this raises and publishes nothing. `boundaries` come from who knows better than lateness.
+        """
+        base = base or self.state
+        known = (END_OF_TIME,) * self.spec.partitions if finished else boundaries
+
+        def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+            if base.finished:
+                raise log_errors.finished(self.storage.url)
+            for m in seen:
+                if m.kind in ("append", "schema"):
+                    raise log_errors.second_writer(m.seq, m.writer, self.storage.url)
+            ends = list(base.ends)
+            for b in blocks:
+                ends[b.partition] = max(ends[b.partition], b.end)
+            times = [b.time_max for b in blocks if b.partition != self.spec.late and b.has_results]
+            time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
+            boundary = None if time_max is None or (late := self.spec.lateness) is None else earlier(time_max, late)
+            appended = Manifest(
+                seq=state.seq + 1,
+                kind="append",
+                stream=self.spec.id,
+                published_us=self.clock.now_us(),
+                blocks=tuple(sorted(blocks, key=lambda b: (b.partition, b.first))),
+                ends=tuple(ends),
+                boundaries=base.boundaries_until(boundary) if known is None else tuple(known),
+                standings=tuple(standings),
+                time_max=time_max,
+                writer=writer,
+                durability=durability,
+                source=source,
+                finished=finished,
+                revised=revised or None,
+                outage=outage,
+                retention=None if self.retention == self.spec.retention else self.retention,
+            )
+            if gone := appended.named.intersection(file for m in seen for file in m.files):
+                raise log_errors.collected(gone, self.storage.url)
+            return require_forward(base, appended)
+
+        failpoint("before-manifest")
+        published = self.publish(make, since=base.seq)
+        failpoint("after-manifest")
+        return published
+
+    def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
+        """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
+        while True:
+            while self.commits.has_later(self.state.seq + 1, is_near=self._published == self.state.seq):
+                self.refresh()  # a lost commit would be taken for the next one, and filled
+            state = self.state
+            data = manifest.encode(replace(make(state, self.since(since)), before=state.tip))
+            if self.state is not state:
+                continue  # to make it the index had to be mended, which brought in newer commits
+            m = manifest.decode(data, f"{self.storage.url}, about to be published")
+            after = state.apply(m)  # never write what could not be read back
+            try:
+                create_once(self.storage, commit_key(m.seq), data)
+            except (KeyExistsError, KeyMissingError):  # somebody else's commit, which may even be dropped by now
+                self.refresh()
+                continue
+            # Was it the next number, or one that is free again since its commit was dropped?
+            self.commits.require_kept(m.seq)
+            self._apply(m, after)
+            self._published = m.seq
+            if len(self._tail) >= index.FOLD_EVERY:
+                self.fold(at_least=index.FOLD_EVERY)
+            return m
+
+    def fold(self, *, at_least: int = 1) -> None:
+        """Folds the commits since the snapshot at the root, whoever made it, into a new one if there are so many.
+
+        It is only a shortcut: what goes wrong here must not look as if publishing had failed.
+        """
+        with contextlib.suppress(StorageError, CorruptionError):
+            # All go on from the root: it may have been mended, and the files of any other snapshot are collected.
+            if (root := index.load_snapshot(self.storage, self.spec.id)) is not None:
+                self._stand_on(root)
+            if len(self._tail) < at_least:
+                return
+            try:
+                snapshot = self._index.fold(self._snapshot, self._tail.commits)
+            except (CorruptionError, KeyMissingError):
+                snapshot = rebuilt(self.spec, self.commits, self._index, self.state.seq)
+            self.storage.put(index.ROOT_KEY, snapshot.encode())
+            self._stand_on(snapshot)

@@ -1,0 +1,36 @@
+"""Appends without tuples: they say that time has passed although nothing came, or that nothing will come any more.
+
+Such an append speaks for the batch before it: same query, same batch, same source offsets. So whoever compares Spark's
+checkpoint with the newest manifest finds there what it would have found without it.
+"""
+
+from __future__ import annotations
+
+from strandline.log.storage.storage import Durability
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Manifest, Writer
+
+
+def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> Manifest | None:
+    """Publishes that no tuple before `boundary` will follow; None, and nothing published, if that was known."""
+    base = log.state
+    boundaries = base.boundaries_until(boundary)
+    if boundaries == base.boundaries:
+        return None
+    who = _writer(base, run)
+    return log.append([], base=base, writer=who, source=base.source, boundaries=boundaries, durability=durability)
+
+
+def finish(log: Log, run: str, durability: Durability = "fsync") -> Manifest | None:
+    """Publishes that no tuple will follow at all; None, and nothing published, if that was known."""
+    base = log.state
+    if base.finished:
+        return None
+    who = _writer(base, run)
+    return log.append([], base=base, writer=who, source=base.source, finished=True, durability=durability)
+
+
+def _writer(base: LogState, run: str) -> Writer | None:
+    """The query and batch that published last, in this run; None before the first batch, which Spark counts from."""
+    return None if base.writer is None else Writer(base.writer.query, run, base.writer.batch)

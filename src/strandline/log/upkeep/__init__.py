@@ -1,0 +1,1 @@
+"""Upkeep: compaction, retention, dropping of commits, consumers, backups."""

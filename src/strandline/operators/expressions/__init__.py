@@ -1,0 +1,1 @@
+"""Expressions over columns, and the stateless work that is written with them."""

@@ -1,0 +1,1 @@
+"""Functions of users: their identity, what they refer to, their compiled form."""

@@ -1,0 +1,1 @@
+"""What compiled loops stand on: their cache, their arrays, keys and words."""

@@ -1,0 +1,1 @@
+"""The normal path: a step a partition, batches, ticks with a bound, forks."""

@@ -1,0 +1,38 @@
+"""For operators that go on without a bound: what they have left that is tentative is void."""
+
+from __future__ import annotations
+
+import uuid
+
+from strandline.log.operator_state.outage import Outage
+from strandline.log.storage.storage import Durability
+from strandline.log.stream.control_tuples import control_block
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Manifest
+
+
+def end_outage(output: Log, durability: Durability = "fsync") -> Manifest | None:
+    """Publishes that all is well and nothing tentative counts; None, and nothing published, if it is so.
+
+    The append speaks for the batch before it. Nothing is corrected yet: that comes when the inputs are there.
+    """
+    state = output.state
+    if state.outage is None or state.outage.state == "STABLE":
+        return None
+    blocks, standings, name = [], list(state.standings), uuid.uuid4().hex
+    for p, fork in enumerate(state.outage.forks):
+        if fork.tuples:
+            blocks.append(control_block(output, p, state.ends[p], [Kind.UNDO], f"{name}-undo-{p}"))
+            standings[p] = standings[p].behind(1)
+    return output.append(
+        blocks,
+        base=state,
+        writer=state.writer,
+        source=state.source,
+        standings=standings,
+        boundaries=state.boundaries,
+        revised=state.revised,
+        outage=Outage("STABLE", output.clock.now_us()),
+        durability=durability,
+    )

@@ -1,0 +1,231 @@
+"""The tentative lineage in one partition: the stable state, which takes in what is there. Its results are guesses.
+
+It begins with a private view of the state that the stable lineage has left on the machine, and leaves its own beside
+it. Nothing of it is ever recovered: what is not found is made anew, silently up to where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from strandline.clock import stopwatch_s
+from strandline.inputs.edges import Edges, edges_and_others
+from strandline.inputs.serialised_intake import SerialisedIntake
+from strandline.log.operator_state.guesses import Guesses
+from strandline.log.operator_state.input_mark import Position
+from strandline.log.operator_state.outage import ForkStanding
+from strandline.log.stream.block import Block
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.share import Share
+from strandline.operators.operator import Definition, Operator
+from strandline.running.element import Element
+from strandline.running.state.live_operators import LiveOperator
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, operator_before
+from strandline.running.step_output import StepOutput
+
+
+class Caches(NamedTuple):
+    """Where the states of both lineages of a partition lie on this machine."""
+
+    stable: StateCache
+    fork: StateCache
+
+
+@dataclass(frozen=True, slots=True)
+class ForkStep:
+    """What a fork has to do: take in what is there before `until`, or a good part of it."""
+
+    stable: Step
+    """Where the stable lineage stands, before what it does in this tick."""
+    before: ForkStanding
+    until: int
+    silent_until: int | None
+    """What comes before this time is in the stable lineage, after what that does in this tick."""
+    attempt: str
+    """Used once: names the block and the state that this attempt leaves."""
+    unreachable: frozenset[int] = frozenset()
+    """The inputs that cannot be read."""
+    seen: tuple[int, ...] = ()
+    """The last commit of each input that the driver has seen; empty if whoever runs this sees what the driver saw."""
+    guesses: tuple[Guesses | None, ...] = ()
+    """Of each input the tentative tuples that count, as the driver has seen them."""
+    takes_over: bool = False
+    """Whether a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
+    base_moves: bool = False
+    """Whether the stable lineage moves in this tick: what is left as changes of its state would not be found again."""
+
+    def intake(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedIntake:
+        """What there is to take in: results, and what inputs guess."""
+        pairs = enumerate(self.guesses)
+        guesses = tuple(None if number in self.unreachable else one for number, one in pairs)
+        return SerialisedIntake(definition, self.there(inputs), guesses)
+
+    def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
+        """The inputs, without a tuple where they cannot be read."""
+        return tuple(
+            Share(log.storage, log.spec) if number in self.unreachable else log for number, log in enumerate(inputs)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """What a fork made of it."""
+
+    blocks: tuple[Block, ...]
+    standing: ForkStanding
+    began: Position
+    """Where it stood when it began to guess: what came before was not taken in in this step, or silently."""
+    results: int
+    is_anew: bool
+    """Whether it was made of the stable state, for the first time or again."""
+    state_bytes: int
+    seconds: float
+
+
+def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches) -> Forked:
+    """Runs the step: writes tentative tuples from the offset `first` on, leaves the state, publishes nothing."""
+    began_s = stopwatch_s()
+    found = _found(fork, element, caches)
+    at_work = found or _anew(fork, element, logs, caches)
+    operator, position = at_work.operator, at_work.position
+    output = StepOutput(logs.output, fork.stable.partition, first, fork.attempt)
+    began = position
+    position = _take_in(fork, operator, position, fork.until, logs, lambda found: output.add(Kind.TENTATIVE, found))
+    operator.save_nothing()
+    operator.end()
+    blocks, results = output.finish(), output.count(Kind.TENTATIVE)
+    times = [time for time in (fork.before.latest, *(block.time_max for block in blocks)) if time is not None]
+    left = _leave(fork.attempt, at_work, caches)
+    caches.stable.close()
+    standing = replace(
+        fork.before,
+        bound=position.bound,
+        ordinal=position.ordinal,
+        boundary=element.definition.result_boundary(position.bound, position.ordinal),
+        tuples=fork.before.tuples + results,
+        published=fork.before.published + results,
+        attempt=fork.attempt,
+        problem="",
+        latest=max(times, default=None),
+    )
+    return Forked(blocks, standing, began, results, found is None, left, stopwatch_s() - began_s)
+
+
+class _AtWork(NamedTuple):
+    """A fork that has begun a step."""
+
+    operator: Operator
+    position: Position
+    parent: str
+    """The attempt of whose state it notes the changes; empty if it has to leave all of its state."""
+
+
+def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
+    """Leaves the fork for its next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    if at_work.operator.definition.lives_in_process:
+        caches.fork.leave_operator(LiveOperator(attempt, at_work.operator, left_s=stopwatch_s()))
+        return 0
+    return caches.fork.leave(attempt, at_work.parent, at_work.operator.image(), whole=not at_work.parent)
+
+
+def _in_process(before: ForkStanding, element: Element, caches: Caches) -> _AtWork | None:
+    """The fork as the object that its last step has left in this process; None if it is not there."""
+    found = caches.fork.take_operator(before.attempt)
+    if found is None or found.operator.definition != element.definition or found.operator.input_end != before.ordinal:
+        return None
+    found.operator.begin()
+    return _AtWork(found.operator, Position(before.ordinal, before.bound), "")
+
+
+def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
+    """The fork as its last step has left it, if that is here and the stable lineage has not overtaken it."""
+    before = fork.before
+    if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
+        return None
+    if element.definition.lives_in_process:
+        return _in_process(before, element, caches)
+    parent = before.attempt
+    arrays = caches.fork.open(before.attempt)
+    if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
+        parent = ""
+    if arrays is not None:
+        arrays = edges_and_others(arrays)[1]
+        try:
+            operator = element.definition.revived(arrays, "set_aside")
+        except ValueError:
+            pass  # the state of another operator, or of none
+        else:
+            if operator.input_end == before.ordinal:
+                operator.begin()
+                return _AtWork(operator, Position(before.ordinal, before.bound), parent)
+    caches.fork.close()
+    caches.stable.close()
+    return None
+
+
+def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWork:
+    """A fork of the stable state, silently brought to where it was, or to where the stable lineage goes by itself.
+
+    If that state lies on this machine, nothing is read or copied of it but what is touched. An object of a user's class
+    has no views: the fork takes it over, and the stable lineage makes another one from the log.
+    """
+    stable, cache = fork.stable, caches.stable
+    if fork.takes_over and stable.before is not None:
+        caches.fork.take_over(caches.stable, stable.before.attempt)
+        cache = caches.fork
+    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, Edges([]))
+    assert stable.marks is not None
+    position = stable.marks.stands
+    known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
+    operator.begin()
+    if known and _is_before(position.bound, max(known)):
+        position = _take_in(fork, operator, position, max(known), logs, lambda _: None, at_once=True)
+    is_view = recovery is None and stable.before is not None and not fork.base_moves
+    return _AtWork(operator, position, stable.before.attempt if is_view and stable.before else "")
+
+
+def _take_in(
+    fork: ForkStep,
+    operator: Operator,
+    position: Position,
+    until: int,
+    logs: Logs,
+    emit: Callable[[list[pa.Array]], None],
+    *,
+    at_once: bool = False,
+) -> Position:
+    """Takes in what is there from a place on up to a time, or as much as a step may; where that has come to.
+
+    Tuples that come later with a time before that place are not taken in: the fork does not go back.
+    """
+    stable, definition = fork.stable, operator.definition
+    assert stable.marks is not None
+    if not definition.lives_in_process:  # which takes that for a recovery, in which results are there already
+        operator.aside.ignore()
+    rows = min(operator.rows_at_once, max(stable.tuples_max, ROWS_MIN))
+    marks, first = replace(stable.marks, stands=position), position.ordinal
+    for piece in fork.intake(definition, logs.inputs).ahead(stable.partition, marks, until, rows):
+        for columns in operator.feed(piece.tables):
+            emit(columns)
+        operator.input_end = piece.end
+        if not piece.is_edge:
+            continue
+        if definition.has_times and _is_before(position.bound, piece.boundary):
+            assert piece.boundary is not None
+            if due := operator.advance(piece.boundary):
+                emit(due)
+        position = piece.position
+        is_much = operator.opened >= WINDOWS_MAX or position.ordinal - first >= stable.tuples_max
+        if is_much and not at_once:
+            break
+    return position
+
+
+def _is_before(bound: int | None, until: int | None) -> bool:
+    return until is not None and (bound is None or bound < until)

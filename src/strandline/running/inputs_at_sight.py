@@ -1,0 +1,98 @@
+"""A driver's look at its inputs: which can be read, how far each is complete, and until when there are tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+
+from strandline.errors import StorageError
+from strandline.inputs.input_stream import blocks_between, guess_blocks
+from strandline.log.operator_state.guesses import Guesses, guessed_until, passed_by, undone_until
+from strandline.log.operator_state.input_mark import Marks
+from strandline.log.stream.log import Log
+from strandline.running.watch import Arrival, Sight, Watch
+from strandline.units import END_OF_TIME
+
+
+def look(
+    inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch, but: Set[int] = frozenset()
+) -> tuple[Watch, list[Sight]]:
+    """Refreshes the inputs, `but` for some; what each of them shows since the last look. One that fails, and those, are
+    not reachable. An input may be another replica than it was at the last look: the watch is as that one has it."""
+    for number in _changed(inputs, watch) - but:
+        watch = watch.changed_over(number, _arrived(inputs[number], number, marks, watch.arrivals[number]))
+    known = watch.streams or ("",) * len(inputs)
+    streams = (known[n] if n in but else log.spec.id for n, log in enumerate(inputs))
+    watch = replace(watch, streams=tuple(streams))
+    unseen = Sight(None, is_reachable=False)
+    return watch, [unseen if n in but else _sight(log, n, marks, watch) for n, log in enumerate(inputs)]
+
+
+def _changed(inputs: Sequence[Log], watch: Watch) -> set[int]:
+    """The numbers of inputs that are other streams than those that were looked at before."""
+    pairs = zip(watch.streams, inputs, strict=False)
+    return {number for number, (stream, log) in enumerate(pairs) if stream not in ("", log.spec.id)}
+
+
+def _arrived(log: Log, number: int, marks: Sequence[Marks], seen: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """What has arrived of a replica that is read from now on, since when: results as those of the one before, as far as
+    it is complete. What lies beyond arrives again."""
+    boundary = log.state.boundary
+    if boundary is None:
+        return ()
+    found = [one for one in seen if one.boundary <= boundary]
+    beyond = next((one for one in seen if one.boundary > boundary), None)
+    since = found[-1].boundary if found else None
+    if beyond is not None and since != boundary:
+        latest = _last([_latest(log, number, p, m, since, boundary) for p, m in enumerate(marks)])
+        found.append(replace(beyond, boundary=boundary, latest=latest))
+    return tuple(found)
+
+
+def _sight(log: Log, number: int, marks: Sequence[Marks], watch: Watch) -> Sight:
+    before = watch.boundary(number)
+    try:
+        log.refresh()
+        boundary, undone = log.state.boundary, undone_until(log.state)
+        sight = Sight(boundary, guessed=guessed_until(log.state), undone=undone, passed=passed_by(log.state))
+        if boundary is not None and (before is None or boundary > before):
+            latest = [_latest(log, number, p, m, before, boundary) for p, m in enumerate(marks)]
+            sight = replace(sight, latest=_last(latest))
+        seen = watch.guessed(number, undone)
+        if sight.guessed is not None and (seen is None or sight.guessed > seen):
+            since = boundary if seen is None else seen
+            every = [watch.guesses_of(number, log, p) for p in range(len(marks))]
+            found = [_latest(log, number, p, m, since, sight.guessed) for p, m in enumerate(marks)]
+            guesses = [_latest_guess(log, p, own, since, sight.guessed) for p, own in enumerate(every)]
+            latest = [*found, *guesses]
+            sight = replace(sight, latest_guess=_last(latest))
+    except StorageError:
+        # Perhaps it has moved: what has arrived with that is noted when it can be seen.
+        return Sight(None, is_reachable=False)
+    return sight
+
+
+def _last(times: Sequence[int | None]) -> int | None:
+    return max((time for time in times if time is not None), default=None)
+
+
+def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | None, boundary: int) -> int | None:
+    """No tuple between the two boundaries that is not taken in is later than this; None if there is none."""
+    known = [bound for bound in (before, marks.stands.bound) if bound is not None]
+    until = None if boundary == END_OF_TIME else boundary
+    since = max(known, default=None)
+    found = blocks_between(log, partition, marks.inputs[number].first, since, until)
+    return max((min(block.time_max, boundary - 1) for block in found), default=None)
+
+
+def _latest_guess(log: Log, partition: int, guesses: Guesses | None, since: int | None, until: int) -> int | None:
+    """The same of tentative tuples between two boundaries of guesses."""
+    if guesses is None:
+        return None
+    before = None if until == END_OF_TIME else until
+    # The times of a block that has results, too, are theirs.
+    times = [
+        until - 1 if block.has_results else min(block.time_max, until - 1)
+        for block in guess_blocks(log, partition, guesses, since, before)
+    ]
+    return _last(times)

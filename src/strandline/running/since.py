@@ -1,0 +1,107 @@
+"""`start(…, since=…)`: from what a user asks for to where a new output begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Literal
+
+from strandline.errors import OptionError, StreamMismatchError
+from strandline.inputs.input_marks import first_needed
+from strandline.log.operator_state.beginning import Beginning, Since, since_text
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import SINCE_FORMAT, StreamSpec
+from strandline.running.element import Element
+from strandline.times import Time, Zone, time_value
+from strandline.units import END_OF_TIME, whole_number
+
+SinceOption = Time | Mapping[int, int] | None
+"""What `start(since=…)` takes."""
+
+
+def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, *, is_serialised: bool) -> Since | None:
+    """The option in the log's integers; None if it was not given. Raises `OptionError` if it says no place."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value in ("earliest", "latest"):
+        return "earliest" if value == "earliest" else "latest"
+    first = inputs[0]
+    if not isinstance(value, Mapping):
+        return time_value(value, "since", first.time_kind, zone)
+    if is_serialised:
+        raise OptionError(
+            f"since={dict(value)!r}: offsets are places in one stream, and this operator takes in several, or replicas",
+            todo='give it a time, "latest" or "earliest"',
+        )
+    offsets = {p: whole_number(offset) for p, offset in value.items()}
+    known = {p: o for p, o in offsets.items() if p in range(first.partitions) and o is not None and o >= 0}
+    if len(known) < len(offsets) or not known:
+        raise OptionError(
+            f"since={dict(value)!r} does not say an offset for some of the partitions 0 to {first.partitions - 1}",
+            todo="pass something like what offsets() of the input returns",
+        )
+    return known
+
+
+def begun(spec: StreamSpec, since: Since | None, logs: Sequence[Log], element: Element) -> StreamSpec:
+    """The spec of a new output that begins there in these inputs; raises if that place is not there."""
+    if since is None or since == "earliest":
+        return spec
+    begins = _beginning(since, logs, element.replicas, is_serialised=element.is_serialised)
+    return replace(spec, begins=begins, format=SINCE_FORMAT)
+
+
+def _beginning(
+    since: Literal["latest"] | int | Mapping[int, int], logs: Sequence[Log], replicas: Set[int], *, is_serialised: bool
+) -> Beginning:
+    partitions = range(logs[0].spec.partitions)
+    if isinstance(since, Mapping):
+        return Beginning(since, (tuple(_kept(logs[0], p, since) for p in partitions),))
+    times: tuple[int | None, ...] = ()
+    if isinstance(since, int):
+        bounds: tuple[int | None, ...] = (since,) * len(partitions)
+    elif is_serialised:
+        bounds = times = tuple(_latest(logs, p) for p in partitions)
+    else:
+        return Beginning(since, (tuple(logs[0].state.ends[: len(partitions)]),))
+    offsets = tuple(
+        None if n in replicas else tuple(first_needed(log, p, bounds[p], log.state.starts[p]) for p in partitions)
+        for n, log in enumerate(logs)
+    )
+    return Beginning(since, offsets, times)
+
+
+def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
+    """The offset that was asked for; raises if it was dropped, or no tuple can have it next."""
+    first, end = asked.get(partition, log.state.starts[partition]), log.state.ends[partition]
+    log.require_kept(partition, first)
+    if first > end:
+        raise OptionError(
+            f"since={dict(asked)!r}: partition {partition} ends at {end}",
+            where=log.storage.url,
+            todo='give offsets up to those that offsets() of the input returns, or "latest"',
+        )
+    return first
+
+
+def _latest(logs: Sequence[Log], partition: int) -> int | None:
+    """The time before which nothing can follow any more in any input that says one; None if none of them does."""
+    known = [bound for log in logs if (bound := log.state.boundaries[partition]) is not None]
+    bound = min(known, default=None)
+    if bound != END_OF_TIME:
+        return bound
+    # All are finished. The output begins behind the last tuple, and so takes in that there is no other.
+    return max((log.state.time_max for log in logs if log.state.time_max is not None), default=-1) + 1
+
+
+def require_same_beginning(since: Since | None, spec: StreamSpec, input_: StreamSpec, where: str) -> None:
+    """Raises `StreamMismatchError` if an output that exists did not begin where `since` says, if that says anything."""
+    if since is None or since == ("earliest" if spec.begins is None else spec.begins.since):
+        return
+    asked = None if since == "earliest" else Beginning(since, ())
+    began, wanted = (since_text(one, is_timestamp=input_.time_is_timestamp) for one in (spec.begins, asked))
+    raise StreamMismatchError(
+        f"the stream began with since={began}, this program says since={wanted}",
+        where=where,
+        todo="leave since= out to go on, or write to a new stream: where a stream began cannot be changed",
+    )

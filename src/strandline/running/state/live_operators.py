@@ -1,0 +1,73 @@
+"""Operators that stay in their process between two batches, because their state is an object and no arrays.
+
+The state of such an operator is what it is because of every call so far; nobody can take a call back. So an operator is
+used only if the manifest says that the attempt which left it here was accepted. Whoever begins a step takes it out, so
+that no other attempt can get hold of it, and puts it back in the name of its own attempt at the end; what an attempt
+has touched that failed, or was not accepted, is not found again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+from strandline.clock import stopwatch_s
+from strandline.log.operator_state.input_mark import Position
+from strandline.operators.operator import Operator
+
+AT_MOST = 64
+"""Operators in a process: those of partitions that went elsewhere go first."""
+_KEEP_S = 600.0
+"""One that nobody has asked for in this time is let go of."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveOperator:
+    """An operator as an attempt left it."""
+
+    attempt: str
+    operator: Operator
+    edges: tuple[Position, ...] = ()
+    """Over several inputs, places at which a replay can begin."""
+    left_s: float = 0.0
+
+
+class LiveOperators:
+    """The operators of a process, by partition: one each."""
+
+    def __init__(self, at_most: int = AT_MOST) -> None:
+        self._at_most = at_most
+        self._kept: OrderedDict[str, LiveOperator] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, place: str, attempt: str) -> LiveOperator | None:
+        """Takes out the operator of a partition; returns it if this attempt left it, else nobody will."""
+        with self._lock:
+            found = self._kept.pop(place, None)
+        return found if found is not None and found.attempt == attempt else None
+
+    def holds(self, place: str, attempt: str) -> bool:
+        """Whether the operator that this attempt left is here."""
+        with self._lock:
+            found = self._kept.get(place)
+        return found is not None and found.attempt == attempt
+
+    def leave(self, place: str, left: LiveOperator) -> None:
+        """Keeps an operator for the next step of its partition."""
+        with self._lock:
+            self._kept.pop(place, None)
+            self._kept[place] = left
+            oldest = next(iter(self._kept.values()))
+            while len(self._kept) > self._at_most or stopwatch_s() - oldest.left_s > _KEEP_S:
+                self._kept.popitem(last=False)
+                oldest = next(iter(self._kept.values()))
+
+    def drop(self, place: str) -> None:
+        """Lets go of the operator of a partition."""
+        with self._lock:
+            self._kept.pop(place, None)
+
+
+LIVE = LiveOperators()
+"""Those of this process."""

@@ -1,0 +1,391 @@
+"""One step of an operator on one partition: input tuples of some commits in, blocks out. What a task runs.
+
+A step publishes nothing. It writes blocks under names of its own and leaves its state in the cache; whether either
+counts is decided by whoever publishes the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from strandline.checkpoint.saving import Occasion, save, standing_after
+from strandline.clock import Clock, stopwatch_s
+from strandline.errors import StreamMismatchError
+from strandline.failpoint import failpoint
+from strandline.inputs.edges import Edges, edges_and_others, with_edges
+from strandline.inputs.intake import Intake, Piece, StreamIntake
+from strandline.inputs.serialised_intake import EdgeKeeping, SerialisedIntake, intake_of
+from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.beginning import Beginning
+from strandline.log.operator_state.input_mark import Marks, Position
+from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standing, towards
+from strandline.log.stream.block import Block
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.operators.operator import Operator, OtherVersionError
+from strandline.recovery.recover import Recovery, Stand, recover
+from strandline.recovery.without_replay import recover_without_replay
+from strandline.running.element import Element
+from strandline.running.state.live_operators import LiveOperator
+from strandline.running.state.state_cache import StateCache
+from strandline.running.step_output import StepOutput
+from strandline.units import END_OF_TIME
+from strandline.wording import plural
+
+WINDOWS_MAX = 1 << 20
+"""Windows that a step opens and closes before it stops for the moment: bounds its state, and how long it takes."""
+ROWS_MIN = 1 << 12
+"""Pieces of fewer tuples cost more than they are worth: a step of fewer takes in so many, if there are."""
+ASIDE_BYTES_MAX = 16 << 20
+"""The same for what it sets aside, all of which goes through the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do: take in the input up to `input_end`, from where the operator stands, or a good part of it."""
+
+    partition: int
+    before: Standing | None
+    """Where the operator stands; None if it has never worked."""
+    output_end: int
+    output_boundary: int | None
+    input_start: int
+    """Where an operator that has never worked begins."""
+    input_end: int | None
+    """Over several inputs: where the operator stands if there is nothing to take in; else None, which only reading
+    tells."""
+    tuples_max: int
+    """The step may stop when it has taken in so many tuples."""
+    boundary: int | None
+    """No tuple before this time follows behind `input_end`."""
+    attempt: str
+    """Used once: names the block and the state that this attempt leaves."""
+    elapsed_us: int
+    """Since the step before."""
+    host: str = ""
+    marks: Marks | None = None
+    """Over several inputs: where the operator stands in them."""
+    until: int | None = None
+    """Over several inputs: the time up to which tuples are taken in; None: there is none yet."""
+    time: int | None = None
+    """Over one input: the largest time in it, as of the commits that are taken in."""
+
+    @property
+    def closed_until(self) -> int | None:
+        """The time up to which windows are closed."""
+        return self.output_boundary if self.marks is None else self.marks.stands.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a step made of it."""
+
+    blocks: tuple[Block, ...]
+    standing: Standing
+    boundary: int | None
+    tuples: int
+    results: int
+    opened: int
+    checked: int
+    state_bytes: int
+    """Left for the next step."""
+    seconds: float
+    checkpoint_s: float
+    recovery: Recovery | None
+    aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
+    """What could not be computed, by reason; columns that a table does not have are null."""
+    taken: int = 0
+    """Results among the input tuples: all of them, but for the footprints of the operator before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What a step reads and writes. These may know nothing but the blocks of this step."""
+
+    output: Log
+    inputs: tuple[Log, ...]
+    opened: Callable[[], tuple[Log, tuple[Log, ...]]] | None = None
+    """The same as recovery can search them, if they are others."""
+
+    def whole(self) -> tuple[Log, tuple[Log, ...]]:
+        """Output and inputs as recovery can search them."""
+        return self.opened() if self.opened is not None else (self.output, self.inputs)
+
+
+def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Clock) -> Done:
+    """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
+    began_s = stopwatch_s()
+    edges = Edges([])
+    operator, recovery = operator_before(step, element, logs, cache, edges)
+    operator.begin()
+    if element.definition.lives_in_process and step.closed_until is not None:
+        operator.advance(step.closed_until)  # time may have passed without a step
+    recovered_s = stopwatch_s()
+    first = operator.input_end
+    output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
+    boundary, taken = _feed(operator, step, _pieces(operator, step, logs.inputs, element.begins), output, edges)
+    time = boundary if step.marks is None else edges.last.bound
+    for columns in operator.aside.closed:
+        output.add(Kind.CLOSED, columns)
+    fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
+    now_us, is_other = clock.now_us(), recovery is not None and recovery.is_other
+    largest = step.time if step.marks is None or time == END_OF_TIME else time
+    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other, largest)
+    saved = save(operator, element.policy, occasion, output.end)
+    operator.end()
+    saved_s = stopwatch_s()
+    output.add(Kind.G_OPEN, saved.footprints.opened)
+    output.add(Kind.G_CHECK, saved.footprints.checked)
+    blocks = output.finish()
+    standing = standing_after(operator, element.policy, step.before, (step.output_end, output.end), saved)
+    counted = step.before.results if step.before else 0
+    results = None if counted is None else counted + output.count(Kind.RESULT)
+    standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
+    if step.marks is not None:
+        marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))
+        standing = replace(standing, marks=marks)
+    aside = _with(operator.aside.tables, recovery)
+    if recovery is not None and recovery.losses:
+        losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
+        recovery = replace(recovery, losses=tuple(losses), aside={})
+        standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
+    left = _leave(operator, step, cache, edges, whole=recovery is not None or step.before is None)
+    failpoint("after-state")
+    tuples = operator.input_end - first
+    work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
+    return Done(
+        blocks,
+        work.priced(standing, step.before),
+        element.definition.result_boundary(time, operator.input_end),
+        tuples,
+        output.count(Kind.RESULT),
+        output.count(Kind.G_OPEN),
+        output.count(Kind.G_CHECK),
+        left,
+        stopwatch_s() - began_s,
+        saved_s - fed_s,
+        recovery,
+        aside,
+        taken,
+    )
+
+
+def _leave(operator: Operator, step: Step, cache: StateCache, edges: Edges, *, whole: bool) -> int:
+    """Leaves the operator for the next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    if operator.definition.lives_in_process:
+        cache.leave_operator(LiveOperator(step.attempt, operator, tuple(edges), stopwatch_s()))
+        return 0
+    image = operator.image() if step.marks is None else with_edges(operator.image(), edges)
+    return cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
+
+
+def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
+    """What the step has set aside, and before it what came out of the recovery it began with."""
+    if recovery is None or not recovery.aside:
+        return aside
+    before = recovery.aside
+    return {reason: [*before.get(reason, ()), *aside.get(reason, ())] for reason in {**before, **aside}}
+
+
+def _feed(
+    operator: Operator, step: Step, pieces: Iterator[Piece], output: StepOutput, edges: Edges
+) -> tuple[int | None, int]:
+    """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
+    first, boundary, taken = operator.input_end, step.closed_until, 0
+    for piece in pieces:
+        for columns in operator.feed(piece.tables):
+            output.add(Kind.RESULT, columns)
+        operator.input_end = piece.end
+        taken += piece.tuples
+        edges.add_all(piece.edges)
+        if not piece.is_edge:
+            continue
+        boundary = _close(operator, piece.boundary, boundary, output)
+        if step.marks is not None:
+            edges.add(piece.position)
+        is_much = output.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
+        if is_much or piece.end - first >= step.tuples_max:
+            break
+    if operator.input_end == step.input_end:
+        boundary = _close(operator, step.boundary, boundary, output)
+    return boundary, taken
+
+
+def _pieces(operator: Operator, step: Step, inputs: Sequence[Log], begins: Beginning | None) -> Iterator[Piece]:
+    """What there is to take in, in pieces that are no larger than the step has to be."""
+    definition, rows = operator.definition, min(operator.rows_at_once, max(step.tuples_max, ROWS_MIN))
+    if step.marks is not None:
+        return SerialisedIntake(definition, tuple(inputs)).ahead(step.partition, step.marks, step.until, rows)
+    assert step.input_end is not None
+    one = StreamIntake(definition, inputs[0], begins)
+    return one.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)
+
+
+def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
+    """Closes windows up to the boundary, if it is later than the one before; the later of the two."""
+    if boundary is None or not operator.definition.has_times or (before is not None and boundary <= before):
+        return before
+    if due := operator.advance(boundary):
+        output.add(Kind.RESULT, due)
+    return boundary
+
+
+def operator_before(
+    step: Step, element: Element, logs: Logs, cache: StateCache, edges: Edges
+) -> tuple[Operator, Recovery | None]:
+    """The operator as it stood before the step: new, from the local state, or recovered from the logs.
+
+    Over several inputs, the places at which a replay can begin are added to `edges`.
+    """
+    before, definition = step.before, element.definition
+    if before is None:
+        operator = definition.fresh(element.on_error)
+        operator.input_end = step.input_start
+        if step.marks is not None:
+            edges.add(step.marks.stands)
+        return operator, None
+    if definition.lives_in_process:
+        if (operator_here := _in_process(step, element, cache, edges)) is not None:
+            return operator_here, None
+        return _recovered(step, element, logs, edges)
+    try:
+        if (arrays := cache.open(before.attempt)) is not None:
+            kept, arrays = edges_and_others(arrays)
+            operator = definition.revived(arrays, element.on_error)
+            if operator.input_end == before.input and (kept is None) == (before.marks is None):
+                if kept is not None:
+                    edges.add_all([*kept, before.stands])  # time may have passed without a step
+                return operator, None
+    except OtherVersionError as other:
+        if not before.replays and before.open:
+            cache.close()
+            raise _nothing_to_judge_by(
+                before, f"{logs.output.storage.url}, partition {step.partition}", other
+            ) from None
+    except ValueError:
+        pass  # the state of another operator, or of none
+    cache.close()
+    return _recovered(step, element, logs, edges)
+
+
+def _in_process(step: Step, element: Element, cache: StateCache, edges: Edges) -> Operator | None:
+    """The operator that the step before left in this process; None if there is none."""
+    before = step.before
+    found = None if before is None else cache.take_operator(before.attempt)
+    if before is None or found is None:
+        return None
+    operator = found.operator
+    if operator.definition != element.definition or operator.input_end != before.input:
+        return None
+    operator.on_error = element.on_error
+    if before.marks is not None:
+        edges.add_all([*found.edges, before.stands])
+    return operator
+
+
+def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[Operator, Recovery]:
+    """The operator as the logs have it."""
+    before, definition = step.before, element.definition
+    assert before is not None
+    began_s = stopwatch_s()
+    output, inputs = logs.whole()
+    open_s = stopwatch_s() - began_s
+    stand = Stand(step.partition, before, step.output_end, step.output_boundary)
+    if before.replays:
+        intake: Intake = intake_of(definition, inputs, [before], element.begins)
+        if before.marks is not None:
+            intake = EdgeKeeping(intake, edges)
+        operator, done = recover(output, intake, definition, stand, element.on_error)
+    else:
+        operator, done = recover_without_replay(output, definition, stand, element.on_error)
+    if before.marks is not None:
+        edges.add(before.stands)
+    return operator, replace(done, open_s=open_s)
+
+
+def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError) -> StreamMismatchError:
+    return StreamMismatchError(
+        f"{plural(before.open, 'tuple')} that the operator keeps cannot be taken over by another version: {other}, and "
+        f"with {before.mode}() there is no replay in which to judge anew",
+        where=where,
+        todo="run the version before once with cec() or instant(): its next batch saves what it keeps; then change it",
+    )
+
+
+def unchanged(step: Step, element: Element) -> Done | None:
+    """What a step makes of no tuples and a boundary that closes no window: nothing, so that nobody has to run it."""
+    before, boundary = step.before, step.closed_until
+    if before is None or step.input_end != before.input:
+        return None
+    if element.policy.replays and not before.replays:
+        return None  # from now on a failure must do no harm
+    if step.boundary is not None and (boundary is None or step.boundary > boundary):
+        if before.open and (before.due is None or before.due <= step.boundary):
+            return None
+        boundary = step.boundary
+    standing = _after_silence(before, step.until)
+    if step.marks is not None:
+        boundary = element.definition.result_boundary(standing.stands.bound, standing.input)
+    return Done((), standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+
+
+def _after_silence(standing: Standing, until: int | None) -> Standing:
+    """The standing when no tuple came before this time in any of several inputs."""
+    if standing.marks is None or until is None:
+        return standing
+    marks = standing.marks
+    stands = Position(marks.stands.ordinal, until)
+    oldest = stands if marks.oldest.ordinal == stands.ordinal else marks.oldest
+    return replace(standing, marks=replace(marks, stands=stands, oldest=oldest))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What was done and how long it took, to price a recovery."""
+
+    tuples: int
+    feed_s: float
+    written: int
+    write_s: float
+    recovery: Recovery | None
+
+    def priced(self, standing: Standing, before: Standing | None) -> Standing:
+        """The standing with what a tuple of extent and replay costs, as far as it is known."""
+        extent_ns, replay_ns = (before.extent_ns, before.replay_ns) if before else (0.0, 0.0)
+        open_s, start_s = (before.open_s, before.start_s) if before else (0.0, 0.0)
+        r = self.recovery
+        if r is None:
+            extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
+            recovered = before.recovered if before else None
+        else:  # nothing prices a recovery as well as a recovery
+            extent, extent_s, replay, replay_s = r.extent, r.load_s, r.read, r.replay_s
+            recovered = {
+                "at_input": before.input if before else 0,
+                "extent": r.extent,
+                "replayed": r.replayed,
+                "read": r.read,
+                "load_s": round(r.load_s, 4),
+                "replay_s": round(r.replay_s, 4),
+                "open_s": round(r.open_s, 4),
+                "kernels_s": round(r.kernels_s, 4),
+                **({"skipped": sum(loss.tuples for loss in r.losses)} if r.losses else {}),
+            }
+            open_s = round(r.open_s, 4) if r.open_s else open_s
+        if extent >= _SAMPLE_MIN:
+            extent_ns = towards(extent_ns or EXTENT_NS, extent_s * 1e9 / extent)
+        if replay >= _SAMPLE_MIN:
+            replay_ns = towards(replay_ns or REPLAY_NS, replay_s * 1e9 / replay)
+        return replace(
+            standing,
+            extent_ns=round(extent_ns, 1),
+            replay_ns=round(replay_ns, 1),
+            open_s=open_s,
+            start_s=start_s,
+            recovered=recovered,
+        )
+
+
+_SAMPLE_MIN = 1_000

@@ -1,0 +1,66 @@
+"""What a step writes: blocks that go to the store as they fill, so that memory holds one of them.
+
+A block that is written is not published. If the attempt dies between two of its blocks, the first ones are files that
+no manifest names, as any other that a dead attempt leaves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import pyarrow as pa
+
+from strandline.clock import stopwatch_s
+from strandline.failpoint import failpoint
+from strandline.log.storage.storage import create_once
+from strandline.log.stream.block import Block
+from strandline.log.stream.block_sequence import BlockSequence
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+
+
+class StepOutput:
+    """The tuples that one attempt of a step leaves in one partition, from the offset `first` on."""
+
+    def __init__(self, output: Log, partition: int, first: int, attempt: str) -> None:
+        self._first = first
+        self._sequence = BlockSequence(output.spec, partition, first, attempt, partial(create_once, output.storage))
+        self._blocks: list[Block] = []
+        self._counts: Counter[Kind] = Counter()
+        self.write_s = 0.0
+        """How long it has taken to write blocks."""
+
+    @property
+    def rows(self) -> int:
+        """How many tuples there are, of any kind."""
+        return self._counts.total()
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last of them."""
+        return self._first + self.rows
+
+    def count(self, kind: Kind) -> int:
+        """How many there are of this kind."""
+        return self._counts[kind]
+
+    def add(self, kind: Kind, columns: list[pa.Array]) -> None:
+        """Takes tuples; writes the blocks that are full. Kinds come one after the other."""
+        if not len(columns[0]):
+            return
+        self._counts[kind] += len(columns[0])
+        began_s = stopwatch_s()
+        if written := self._sequence.add(kind, columns):
+            self._blocks += written
+            self.write_s += stopwatch_s() - began_s
+            failpoint("between-blocks")
+
+    def finish(self) -> tuple[Block, ...]:
+        """All blocks, durable, under names that nobody else uses; none if there is nothing to write."""
+        failpoint("before-block")
+        began_s = stopwatch_s()
+        self._blocks += self._sequence.finish()
+        self.write_s += stopwatch_s() - began_s
+        failpoint("after-block")
+        return tuple(self._blocks)

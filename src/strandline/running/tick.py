@@ -1,0 +1,350 @@
+"""A tick of an operator with a bound, without Spark: one look, one decision, both lineages, at most one commit.
+
+Spark's driver uses the same parts; there the work of a partition is a task.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from strandline.clock import Clock
+from strandline.errors import StorageError
+from strandline.failpoint import failpoint
+from strandline.inputs.next_bounds import reachable
+from strandline.inputs.replicas.replica_set import MISSING
+from strandline.log.operator_state.input_lag import taken_in_until
+from strandline.log.operator_state.input_mark import Marks
+from strandline.log.operator_state.outage import ForkStanding, Outage
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.block import Block
+from strandline.log.stream.control_tuples import control_block
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.log import Log
+from strandline.log.stream.manifest import Writer
+from strandline.operators.operator import version_in
+from strandline.running import batch as batches_
+from strandline.running import fork as forks_
+from strandline.running import step as steps_
+from strandline.running.decision import Decision, Situation, decide, ended
+from strandline.running.element import Element
+from strandline.running.fork import Caches, Forked, ForkStep
+from strandline.running.inputs_at_sight import look
+from strandline.running.promise import Promise
+from strandline.running.step import Done, Logs, Step, unchanged
+from strandline.running.time_slices import TimeSlices, marks_of, next_slices
+from strandline.running.watch import Watch
+
+PROBLEM_CHARS_MAX = 500
+"""What an append says of a fork that failed has so many characters at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done in one partition: the stable lineage first, then the fork, whose tuples stand behind."""
+
+    partition: int
+    first: int
+    """The offset of whatever comes first."""
+    stable: Step | None
+    fork: ForkStep | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What was done in one partition."""
+
+    stable: Done | None
+    fork: Forked | None
+    problem: str = ""
+    """Why the fork could not go on; what it wrote before counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What came of a tick."""
+
+    watch: Watch
+    done: tuple[Done, ...] = ()
+    """Per partition, what the stable lineage did; nothing if nothing was published."""
+    forked: tuple[Forked | None, ...] = ()
+
+
+def run(
+    work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock, fork_logs: Logs | None = None
+) -> Worked:
+    """Does the work of one partition: what a task runs. Publishes nothing. A fork may have logs of its own."""
+    done = None if work.stable is None else steps_.run(work.stable, element, logs, caches.stable, clock)
+    first = done.blocks[-1].end if done is not None and done.blocks else work.first
+    fork = work.fork
+    if fork is not None and done is not None:
+        fork = replace(fork, silent_until=done.standing.stands.bound, base_moves=True)
+    if fork is None or (fork.silent_until is not None and fork.until <= fork.silent_until):
+        return Worked(done, None)
+    try:
+        return Worked(done, forks_.run(fork, first, element, fork_logs or logs, caches))
+    except StorageError:
+        if not fork.unreachable:
+            raise
+        return Worked(done, None)  # to be made anew, it would have needed what cannot be read
+    except Exception as problem:  # a guess that fails must not keep anybody from results
+        if _lies_in_a_replica(problem, element, fork_logs or logs):
+            raise  # another one has the same
+        return Worked(done, None, f"{type(problem).__name__}: {problem}"[:PROBLEM_CHARS_MAX])
+    finally:
+        caches.stable.close()
+        caches.fork.close()
+
+
+def _lies_in_a_replica(problem: Exception, element: Element, logs: Logs) -> bool:
+    urls = (logs.inputs[number].storage.url for number in element.replicas)
+    return isinstance(problem, MISSING) and any(problem.lies_in(url) for url in urls)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator with a bound, over its inputs and with its output."""
+
+    element: Element
+    promise: Promise
+    inputs: tuple[Log, ...]
+    output: Log
+    clock: Clock
+    unreadable: frozenset[int] = frozenset()
+    """Inputs at which it does not look: a task has just failed to read them, or no replica has what was taken in."""
+
+    def tick(self, watch: Watch, run_all: Callable[[Sequence[Work]], Sequence[Worked]], writer: Writer) -> Ticked:
+        """Looks, decides, does what is to be done and publishes it; what the driver has to remember for the next."""
+        watch, tick = self.next(watch)
+        if tick is None:
+            return Ticked(watch)
+        tick.run(run_all)
+        return Ticked(watch, *tick.publish(writer))
+
+    def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
+        """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
+        base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
+        marks = marks_of(self.inputs, base, self.element.replicas, self.unreadable, self.element.begins)
+        taken = taken_in_until(base.standings)
+        watch, sights = look(self.inputs, marks, watch, self.unreadable)
+        watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
+        before = base.outage or Outage(since_us=wall_us)
+        batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
+        catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
+        situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
+        decision = decide(situation, self.promise)
+        if decision.begins_anew:
+            watch = watch.all_eaten()
+        is_news = decision.outage != base.outage or decision.ends or decision.fork_until is not None
+        if base.finished or (batch is None and not is_news):
+            return watch, None
+        return watch, Tick(self, decision, marks, batch, watch)
+
+    def _goes_all_the_way(self, batch: TimeSlices) -> bool:
+        """Whether a batch takes in all that can be taken in, if its steps do not stop before."""
+        pairs = zip(batch.marks, batch.bounds, strict=True)
+        return all(
+            reachable(self.inputs, p) == (m.stands.bound if bound is None else bound)
+            for p, (m, bound) in enumerate(pairs)
+        )
+
+
+class Tick:
+    """The work of one tick, from its decision to its commit."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        decision: Decision,
+        marks: Sequence[Marks],
+        batch: TimeSlices | None,
+        watch: Watch,
+    ) -> None:
+        self._operation = operation
+        self._element = operation.element
+        self._output = operation.output
+        self._base = operation.output.state
+        self._decision = decision
+        self._marks = marks
+        self._batch = batch
+        self._watch = watch
+        self._name = uuid.uuid4().hex
+        self._standings = list(self._base.standings) or [_beginning(m, self._element) for m in marks]
+        begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[: len(marks)]]
+        self._forks = list(decision.outage.forks) or begun
+        self._blocks: list[list[Block]] = [[] for _ in marks]
+        """Per partition, in the order of offsets."""
+
+    # ------------------------------------------------------------------ what is done
+
+    def run(self, run_all: Callable[[Sequence[Work]], Sequence[Worked]]) -> None:
+        """Has both lineages do what was decided."""
+        if self._decision.undoes:
+            self._undo()
+            failpoint("after-undo")
+        if self._decision.begins_anew:
+            self._forks = [fork.begun_anew(fork.problem) for fork in self._forks]
+        steps = self._steps()
+        idle = [self._idle(p) if steps is None else self._resting(steps[p]) for p in range(len(self._marks))]
+        every = [self._work(p, steps[p] if steps else None, idle[p]) for p in range(len(self._marks))]
+        some = [work for work in every if work.stable is not None or work.fork is not None]
+        worked = {work.partition: done for work, done in zip(some, run_all(some) if some else (), strict=True)}
+        none = Worked(None, None)
+        pairs = [(idle[p], worked.get(p, none)) for p in range(len(self._marks))]
+        done = [kept if kept is not None else own.stable for kept, own in pairs]
+        assert all(d is not None for d in done)
+        self.done = [d for d in done if d is not None]
+        if self._batch is not None and steps is not None:
+            self.done = self._batch.noted(self.done, steps)
+        self.forked = tuple(own.fork for _, own in pairs)
+        for p, (d, forked) in enumerate(zip(self.done, self.forked, strict=True)):
+            self._blocks[p] += [*d.blocks, *(forked.blocks if forked else ())]
+            if forked:
+                self.done[p] = replace(d, standing=d.standing.behind(forked.results))
+        self._forks = [f.standing if f else own for f, own in zip(self.forked, self._forks, strict=True)]
+        for p, (_, own) in enumerate(pairs):
+            if own.problem:
+                self._end_fork(p, own.problem)
+
+    def _end_fork(self, p: int, problem: str) -> None:
+        """A fork has failed: what it has said is void, and it says no more until the stable lineage moves."""
+        fork = self._forks[p]
+        if fork.tuples:
+            block = control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-failed-{p}")
+            self._blocks[p].append(block)
+            self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(1))
+            fork = fork.undone(self._end(p))
+        self._forks[p] = fork.begun_anew(problem)
+
+    def _undo(self) -> None:
+        """What was tentative is void from here on."""
+        for p, fork in enumerate(list(self._forks)):
+            if fork.tuples:
+                self._blocks[p].append(
+                    control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-undo-{p}")
+                )
+                self._standings[p] = self._standings[p].behind(1)
+                self._forks[p] = fork.undone(self._end(p))
+
+    def _steps(self) -> list[Step] | None:
+        """What the stable lineage does, behind an undo if there is one; None if it stands still."""
+        if self._batch is None:
+            return None
+        elapsed_us = max(0, self._operation.clock.now_us() - self._base.published_us) if self._base.published_us else 0
+        steps = self._batch.steps(self._element, self._output, elapsed_us)
+        return [
+            replace(s, output_end=self._end(s.partition), before=self._standings[s.partition] if s.before else None)
+            for s in steps
+        ]
+
+    def _resting(self, step: Step) -> Done | None:
+        """What a partition does that has nothing to take in; None if it has, or this is the first step of a later
+        version, which is one of all partitions."""
+        is_revision = version_in(self._element.definition.revised) != version_in(self._base.revised)
+        return None if is_revision else unchanged(step, self._element)
+
+    def _idle(self, partition: int) -> Done:
+        """What a stable lineage does that stands still."""
+        return Done((), self._standings[partition], None, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+
+    def _work(self, partition: int, step: Step | None, idle: Done | None) -> Work:
+        stands = self._marks[partition].stands if idle is None else idle.standing.stands
+        fork = self._fork_step(partition, stands.bound)
+        return Work(partition, self._end(partition), step if idle is None else None, fork)
+
+    def _fork_step(self, p: int, silent: int | None) -> ForkStep | None:
+        until, fork = self._decision.fork_until, self._forks[p]
+        if fork.problem and not self._moves(p):
+            return None
+        come = max((bound for bound in (fork.bound, silent) if bound is not None), default=None)
+        if until is None or (come is not None and until <= come):
+            return None
+        base = Step(
+            partition=p,
+            before=self._base.standings[p] if self._base.standings else None,
+            output_end=self._base.ends[p],
+            output_boundary=self._base.boundaries[p],
+            input_start=0,
+            input_end=None,
+            tuples_max=self._element.tuples_max,
+            boundary=None,
+            attempt="",
+            elapsed_us=0,
+            marks=self._marks[p],
+        )
+        return ForkStep(
+            base,
+            fork,
+            until,
+            silent,
+            f"{self._name}-fork-{p}",
+            self._watch.unreachable,
+            tuple(log.state.seq for log in self._operation.inputs),
+            tuple(self._watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
+            takes_over=self._operation.promise.reconcile == "undo" and self._batch is None,
+        )
+
+    def _moves(self, p: int) -> bool:
+        """Whether the stable lineage moves in a partition."""
+        bound = None if self._batch is None else self._batch.bounds[p]
+        return bound is not None and bound != self._marks[p].stands.bound
+
+    # ------------------------------------------------------------------ what is said of it
+
+    def publish(self, writer: Writer) -> tuple[tuple[Done, ...], tuple[Forked | None, ...]]:
+        """Publishes it, if it is anything; what both lineages did, per partition."""
+        outage = self._decision.outage
+        if self._has_forks:
+            kept = () if self._decision.begins_anew else outage.left_out
+            left_out = sorted({*kept, *self._decision.left_out}) if any(self.forked) else outage.left_out
+            outage = replace(outage, forks=tuple(self._forks), left_out=tuple(left_out))
+        is_over = self._decision.ends and self._is_caught_up
+        if is_over:
+            self._end_reconciliation()
+            outage = ended(outage, self._operation.clock.now_us())
+        if self._batch is None and outage == self._base.outage:
+            return (), ()
+        done = [replace(d, blocks=tuple(own)) for d, own in zip(self.done, self._blocks, strict=True)]
+        batches_.publish(
+            self._output,
+            self._base,
+            done,
+            writer,
+            revised=self._base.revised if self._batch is None else self._element.definition.revised,
+            finished=self._batch is not None and self._batch.is_last(done),
+            outage=outage,
+            durability=self._element.durability,
+        )
+        failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
+        return tuple(done), self.forked
+
+    @property
+    def _has_forks(self) -> bool:
+        return bool(self._decision.outage.forks) or any(self.forked) or any(fork.problem for fork in self._forks)
+
+    @property
+    def _is_caught_up(self) -> bool:
+        """Whether the steps have come as far as they might."""
+        bounds = (None,) * len(self.done) if self._batch is None else self._batch.bounds
+        pairs = zip(self.done, bounds, strict=True)
+        return all(bound is None or d.standing.stands.bound == bound for d, bound in pairs)
+
+    def _end_reconciliation(self) -> None:
+        """What was tentative is void, and all of it is corrected."""
+        for p, fork in enumerate(self._forks):
+            kinds = [*([Kind.UNDO] if fork.tuples else ()), *([Kind.REC_DONE] if fork.published else ())]
+            if kinds:
+                block = control_block(self._output, p, self._end(p), kinds, f"{self._name}-done-{p}")
+                self._blocks[p].append(block)
+                self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(len(kinds)))
+
+    def _end(self, partition: int) -> int:
+        """The offset behind all that is written so far."""
+        own = self._blocks[partition]
+        return own[-1].end if own else self._base.ends[partition]
+
+
+def _beginning(marks: Marks, element: Element) -> Standing:
+    """Where an operator stands that has not taken in anything."""
+    return Standing(0, -1, 0, 0, 0, 0, mode=element.policy.mode, marks=marks, results=0)

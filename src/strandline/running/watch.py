@@ -1,0 +1,300 @@
+"""What a driver has seen of its inputs, and when: tuples that wait, and for whom.
+
+A tuple has arrived when the driver saw the boundary of its own input pass it. From then on only others hold it up: an
+input whose boundary is not behind it. Who holds up a tuple for longer than the bound is missing, for whatever reason.
+Clocks of others are not asked, and times here are those of a clock that nobody sets (`Clock.steady_us`): a bound runs
+out when so much time has passed, whatever the clock on the wall says.
+
+An input that is itself an operator with a bound may have guesses: tentative tuples, complete up to a boundary of their
+own. They arrive as others do. For the stable lineage such an input is missing, for the fork it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from strandline.log.operator_state.guesses import Guesses, Passed, guessed_until, guesses_of, undone_until
+from strandline.log.operator_state.outage import Outage
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.running.passed_guesses import Places, looked_past
+
+_BEFORE_ALL = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One input, as one look finds it."""
+
+    boundary: int | None
+    """Of all its partitions; None as long as there is none."""
+    latest: int | None = None
+    """No tuple between the boundary of the look before and this one is later; None if there is none."""
+    is_reachable: bool = True
+    guessed: int | None = None
+    """The boundary of its guesses; None if it has none beyond the stable one."""
+    latest_guess: int | None = None
+    """No tuple between that boundary as it was at the look before and this one is later; None if there is none."""
+    undone: tuple[int, ...] = ()
+    """Where its last undo is: another one, and all guesses are others."""
+    passed: tuple[Passed | None, ...] = ()
+    """Per partition, what its ends say of the times of its guesses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A boundary that an input has reached."""
+
+    boundary: int
+    seen_us: int
+    latest: int | None
+    """The time of the last tuple that arrived with it, at most; None if none did."""
+    is_late: bool = False
+    """Whether the fork had passed times of such tuples before they arrived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Of each input, the boundaries that still matter, in order. It grows with the bound, not with time."""
+
+    arrivals: tuple[tuple[Arrival, ...], ...]
+    unreachable: frozenset[int] = frozenset()
+    guesses: tuple[tuple[Arrival, ...], ...] = ()
+    """The same of guesses that no undo has voided; empty if no input has ever had any."""
+    undone: tuple[tuple[int, ...], ...] = ()
+    """Of each input, where its last undo was."""
+    passed: tuple[tuple[Places, ...], ...] = ()
+    """Of each input, per partition, places in its guesses."""
+    streams: tuple[str, ...] = ()
+    """Of each input, the stream that was looked at; empty before the first look."""
+
+    @classmethod
+    def fresh(cls, inputs: int) -> Watch:
+        """Before the first look."""
+        return cls(((),) * inputs)
+
+    @classmethod
+    def resumed(
+        cls,
+        boundaries: Sequence[int | None],
+        outage: Outage | None,
+        now_us: int,
+        bound_us: int,
+        states: Sequence[LogState] = (),
+    ) -> Watch:
+        """Before the first look of a driver that goes on where another one died: what its fork had, has waited.
+
+        `boundaries` are those that the inputs have now, `states` what their logs say. Those that the fork has left out
+        have arrived with this look. Guesses have waited, but may be others by now: the fork is to take them in anew.
+        """
+        reached = [fork.bound for fork in outage.forks if fork.bound is not None] if outage else []
+        if outage is None or not reached:
+            return cls.fresh(len(boundaries))
+        found: list[tuple[Arrival, ...]] = []
+        for number, boundary in enumerate(boundaries):
+            if boundary is None or number in outage.missing or number in outage.left_out:
+                found.append(())
+            else:
+                until = min(boundary, max(reached))
+                found.append((Arrival(until, now_us - bound_us, until - 1),))
+        guesses: list[tuple[Arrival, ...]] = []
+        for state in states:
+            guessed = guessed_until(state)
+            until = max(reached) if guessed is None else min(guessed, max(reached))
+            guesses.append(() if guessed is None else (Arrival(until, now_us - bound_us, until - 1, is_late=True),))
+        return cls(tuple(found), guesses=tuple(guesses), undone=tuple(undone_until(state) for state in states))
+
+    def boundary(self, number: int) -> int | None:
+        """The last boundary that was seen of an input."""
+        return self.arrivals[number][-1].boundary if self.arrivals[number] else None
+
+    def guessed(self, number: int, undone: tuple[int, ...]) -> int | None:
+        """The last boundary that was seen of an input's guesses, if these are still those behind this undo."""
+        if not self.guesses or not self.guesses[number] or self.undone[number] != undone:
+            return None
+        return self.guesses[number][-1].boundary
+
+    def guesses_of(self, number: int, log: Log, partition: int) -> Guesses | None:
+        """The guesses of an input that count as of its last refresh, with what is known of them; None if none do."""
+        found = guesses_of(log, partition)
+        if found is None or not self.passed or self.undone[number] != undone_until(log.state):
+            return found
+        places = self.passed[number]
+        return replace(found, passed=places[partition]) if places else found
+
+    def looked(
+        self,
+        sights: Sequence[Sight],
+        now_us: int,
+        taken: int | None,
+        bound_us: int,
+        before: Outage | None = None,
+    ) -> Watch:
+        """After one more look. All tuples before `taken` are in the stable lineage: they wait no more.
+
+        `before` is what the last append says: what arrives at times that its forks have passed is late.
+        """
+        known = self if before and any(fork.bound is not None for fork in before.forks) else self.all_eaten()
+        passed = max((f.bound for f in before.forks if f.bound is not None), default=None) if before else None
+        left_out = before.left_out if before else ()
+        look = _Look(now_us, now_us - bound_us, taken, passed)
+        found, guesses, places = [], [], []
+        for number, sight in enumerate(sights):
+            own = known.arrivals[number]
+            old = known.guesses[number] if self.guessed(number, sight.undone) is not None else ()
+            if number in self.unreachable and number in left_out:  # the forks have passed what they could not read
+                own, old = (tuple(replace(one, is_late=passed is not None) for one in seen) for seen in (own, old))
+            since = own[-1].boundary if own else None
+            found.append(look.added(own, since, sight.boundary, sight.latest))
+            places.append(self._places(number, sight, before))
+            if not sight.is_reachable and known.guesses:
+                guesses.append(known.guesses[number])
+            elif sight.guessed is None:
+                guesses.append(())
+            else:
+                since = old[-1].boundary if old else sight.boundary
+                guesses.append(look.added(old, since, sight.guessed, sight.latest_guess, sight.boundary))
+        unreachable = frozenset(i for i, sight in enumerate(sights) if not sight.is_reachable)
+        undone = [
+            sight.undone if sight.is_reachable or not self.undone else self.undone[number]
+            for number, sight in enumerate(sights)
+        ]
+        return Watch(tuple(found), unreachable, tuple(guesses), tuple(undone), tuple(places), self.streams)
+
+    def changed_over(self, number: int, arrivals: tuple[Arrival, ...]) -> Watch:
+        """As it is when an input is read from another replica, of which this has arrived: what was seen of the guesses
+        of the one before says nothing of this one's."""
+
+        def without(every: tuple[tuple[Any, ...], ...], now: tuple[Any, ...] = ()) -> tuple[tuple[Any, ...], ...]:
+            return (*every[:number], now, *every[number + 1 :]) if every else ()
+
+        return replace(
+            self,
+            arrivals=without(self.arrivals, arrivals),
+            guesses=without(self.guesses),
+            undone=without(self.undone),
+            passed=without(self.passed),
+        )
+
+    def _places(self, number: int, sight: Sight, before: Outage | None) -> tuple[Places, ...]:
+        """The places in an input's guesses that are of use after one more look."""
+        known = self.passed[number] if self.passed else ()
+        if not sight.is_reachable:
+            return known
+        forks = before.forks if before else ()
+        came = [fork.bound for fork in forks] or [None] * len(sight.passed)
+        needed = [min((time for time in (bound, sight.guessed) if time is not None), default=None) for bound in came]
+        is_known = bool(self.undone) and self.undone[number] == sight.undone
+        return tuple(looked_past(known if is_known else (), sight.passed, needed)) if sight.passed else ()
+
+    def all_eaten(self) -> Watch:
+        """As it is when a fork is made of the stable state, with all that is there: nothing is late."""
+
+        def eaten(every: tuple[tuple[Arrival, ...], ...]) -> tuple[tuple[Arrival, ...], ...]:
+            return tuple(tuple(replace(one, is_late=False) for one in own) for own in every)
+
+        return replace(self, arrivals=eaten(self.arrivals), guesses=eaten(self.guesses))
+
+    def reach(self, taken: int | None) -> list[float]:
+        """The time before which each input is complete, as far as it can be read."""
+        known = [taken if i in self.unreachable else self.boundary(i) for i in range(len(self.arrivals))]
+        return [_BEFORE_ALL if one is None else one for one in known]
+
+    def fork_reach(self, taken: int | None) -> list[float]:
+        """The same with what an input guesses: the time before which a fork finds each complete."""
+        return [
+            max(own, self._guesses_of(number)[-1].boundary) if self._guesses_of(number) else own
+            for number, own in enumerate(self.reach(taken))
+        ]
+
+    def overdue(self, now_us: int, bound_us: int, taken: int | None) -> dict[int, int]:
+        """By input that can be read, the time of the last tuple that has waited for the bound, where there is one."""
+        return _overdue(self._readable(), now_us - bound_us, taken)
+
+    def missing(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
+        """The inputs for which a tuple of another one has waited for the bound, or a guess of their own."""
+        overdue, reach = self.overdue(now_us, bound_us, taken), self.reach(taken)
+        guessed = {n: own for n in range(len(reach)) if (own := self._guesses_of(n))}
+        guesses = _overdue(guessed, now_us - bound_us, taken)
+        return tuple(
+            number
+            for number, own in enumerate(reach)
+            if any(other != number and time >= own for other, time in overdue.items())
+            or guesses.get(number, _BEFORE_ALL) >= own
+        )
+
+    def missing_for_fork(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
+        """The inputs for which a tuple of another one has waited for the bound, and which have no guesses either."""
+        overdue, reach = self.overdue(now_us, bound_us, taken), self.fork_reach(taken)
+        return tuple(
+            number
+            for number, own in enumerate(reach)
+            if any(other != number and time >= own for other, time in overdue.items())
+        )
+
+    def late(self, now_us: int, bound_us: int, taken: int | None) -> frozenset[int]:
+        """The inputs that can be read with tuples that have waited for the bound and came too late for the fork."""
+        late = {n: tuple(one for one in own if one.is_late) for n, own in self._readable().items()}
+        return frozenset(_overdue(late, now_us - bound_us, taken))
+
+    def _readable(self) -> dict[int, tuple[Arrival, ...]]:
+        """By input that can be read, all that has arrived."""
+        numbers = (n for n in range(len(self.arrivals)) if n not in self.unreachable)
+        return {n: (*self.arrivals[n], *self._guesses_of(n)) for n in numbers}
+
+    def _guesses_of(self, number: int) -> tuple[Arrival, ...]:
+        """The guesses of an input, if it can be read."""
+        return self.guesses[number] if self.guesses and number not in self.unreachable else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """When somebody looks, and what is in the lineages then."""
+
+    now_us: int
+    aged_us: int
+    taken: int | None
+    passed: int | None
+    """The time up to which the forks have come."""
+
+    def added(
+        self,
+        own: tuple[Arrival, ...],
+        since: int | None,
+        boundary: int | None,
+        latest: int | None,
+        stable: int | None = None,
+    ) -> tuple[Arrival, ...]:
+        """The arrivals that matter, with one more if the boundary has moved; guesses matter from `stable` on."""
+        if boundary is not None and (not own or boundary > own[-1].boundary):
+            is_late = self.passed is not None and (since is None or since < self.passed)
+            own = (*own, Arrival(boundary, self.now_us, latest, is_late))
+        known = [time for time in (self.taken, stable) if time is not None]
+        return _that_matter(own, self.aged_us, max(known, default=None))
+
+
+def _overdue(arrivals: Mapping[int, Sequence[Arrival]], aged_us: int, taken: int | None) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for number, own in arrivals.items():
+        times = [a.latest for a in own if a.latest is not None and a.seen_us <= aged_us]
+        if times and (taken is None or max(times) >= taken):
+            found[number] = max(times)
+    return found
+
+
+def _that_matter(arrivals: tuple[Arrival, ...], aged_us: int, taken: int | None) -> tuple[Arrival, ...]:
+    """The last one; of those whose tuples have waited for the bound, the last, and the last that was late; of others,
+    those that still wait."""
+    if not arrivals:
+        return ()
+    *before, last = (a if _waits(a, taken) else replace(a, latest=None, is_late=False) for a in arrivals)
+    aged = [a for a in before if a.latest is not None and a.seen_us <= aged_us]
+    late = [a for a in aged[:-1] if a.is_late]
+    younger = [a for a in before if a.latest is not None and a.seen_us > aged_us]
+    return (*late[-1:], *aged[-1:], *younger, last)
+
+
+def _waits(arrival: Arrival, taken: int | None) -> bool:
+    return arrival.latest is not None and (taken is None or arrival.latest >= taken)

@@ -1,0 +1,95 @@
+"""`stream.window(…).aggregate(…)`: how a user says what an aggregation is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from strandline.errors import OptionError, SchemaError
+from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.aggregate.aggregates import Aggregate
+from strandline.operators.aggregate.definition import AggregateDefinition
+from strandline.operators.aggregate.windows import Window
+from strandline.operators.expressions.input_shapes import InputShapes
+from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.spark.describe.half_built import HalfBuilt
+from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.reprs import builder_html, builder_text
+from strandline.spark.operator.processing_element import Input
+
+
+class Windowed(HalfBuilt):
+    """A stream cut into windows; `aggregate` says what to compute over each."""
+
+    _is = "window(…)"
+    _needs = "say what to compute over each window: .aggregate(n=sl.count_all(), …)"
+
+    def __init__(self, input_: Input, window: Window, shape: Shape = AS_IS) -> None:
+        if not isinstance(window, Window):
+            raise OptionError(
+                f"window({window!r}) is not a window",
+                todo='use sl.count_window(10), sl.time_window("1 hour") or sl.session_window(gap="30 min")',
+            )
+        if not window.size:
+            raise OptionError(f"{window!r} is for a side of a join", todo="use windows of 1 or more tuples")
+        if window.has_times and not window.has_unit and input_._input_spec.time_is_timestamp:
+            raise OptionError(
+                f"{window!r} was given as a number without a unit, and the times are timestamps",
+                todo=f'write the unit, as in sl.{window.kind}_window("5 s")',
+            )
+        self._input = input_
+        self._window = window
+        self._shape = shape
+
+    def __repr__(self) -> str:
+        return builder_text("Windowed", self._input._input_members, self._window)
+
+    def _repr_html_(self) -> str:
+        return builder_html("Windowed", self._input._input_members, self._window)
+
+    def aggregate(self, **aggregates: Aggregate) -> Aggregation:
+        """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
+        spec = self._input._input_spec
+        if self._window.has_times and spec.lateness is None:
+            raise OptionError(
+                f"{self._window.kind} windows over a stream in which nothing is ever late would never close",
+                where=self._input._input_place.url,
+                todo='create the stream with lateness=, for example lateness="10 s"',
+            )
+        inputs = self._input._input_members
+        types = self._shape.types_over(_types(spec), spec.arrow)
+        times = [other._input_spec.time for other in inputs[1:]]
+        plan = AggregateDefinition.of(self._window, aggregates, types, spec.key, spec.time, self._shape, times)
+        if len(inputs) > 1:
+            plan = replace(plan, before=InputShapes.of([one._input_shape for one in inputs]))
+        for other, names in zip(inputs[1:], plan.takes[1:], strict=True):
+            require_columns(inputs[0], plan.takes[0], other, names)
+        return Aggregation([one._bare_input for one in inputs], plan)
+
+
+def _types(spec: StreamSpec) -> dict[str, str]:
+    return {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
+
+
+def require_columns(first: Input, columns: Sequence[str], other: Input, names: Sequence[str]) -> None:
+    """Raises `SchemaError` unless the other input has what is read of the first, in the same types."""
+    ours, theirs = _types(first._input_spec), _types(other._input_spec)
+    for column, name in zip(columns, names, strict=True):
+        if theirs.get(name) != ours[column]:
+            has = f"has {name} {theirs[name]}" if name in theirs else f"has no column {name!r}"
+            raise SchemaError(
+                f"the operator reads {column} {ours[column]} of the first input of the union, another one {has}",
+                where=f"{first._input_place.url}, {other._input_place.url}",
+                todo="columns that are read need the same names and types in all inputs",
+            )
+
+
+class Aggregation(OperatorDescription[AggregateDefinition]):
+    """A windowed aggregation; `start` sets it going."""
+
+    def __repr__(self) -> str:
+        return builder_text("Aggregation", self._inputs, self._definition.window, self._definition, self._choices)
+
+    def _repr_html_(self) -> str:
+        return builder_html("Aggregation", self._inputs, self._definition.window, self._definition, self._choices)

@@ -1,0 +1,190 @@
+"""An operator as a user describes it: its inputs, what it computes, when it saves. `start` sets it going."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from strandline.checkpoint.policy import Policy, cec
+from strandline.errors import OptionError
+from strandline.inputs.serialisable import require_time
+from strandline.log.storage.storage import Durability
+from strandline.operators.operator import Definition, OnError
+from strandline.recovery.stream_definition import continued, output_spec
+from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.promise import Mode, Promise, Reconcile
+from strandline.running.since import SinceOption, since_of
+from strandline.spark.operator.housekeeping import checked_choice
+from strandline.spark.operator.processing_element import Input, ProcessingElement, QueryOptions, ReplicatedInput
+from strandline.spark.query.query import Query
+from strandline.spark.query.trigger import Trigger, plain_trigger
+from strandline.spark.session.place import Place
+from strandline.spark.session.time_zone import session_zone
+from strandline.units import Duration, duration_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+D = TypeVar("D", bound=Definition)
+
+
+class OperatorDescription(Generic[D]):
+    """What aggregations, joins and barriers have in common for whoever builds one."""
+
+    def __init__(
+        self, inputs: Sequence[Input], definition: D, policy: Policy | None = None, promise: Promise | None = None
+    ) -> None:
+        self._inputs = tuple(inputs)
+        for number in self._replicas:
+            require_time(repr(self._inputs[number]), self._inputs[number]._input_spec)
+        self._definition = definition
+        self._policy = policy or cec()
+        self._promise = promise
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it works on."""
+        return self._inputs
+
+    @property
+    def definition(self) -> D:
+        """What it computes."""
+        return self._definition
+
+    @property
+    def policy(self) -> Policy:
+        """When it saves what of its state."""
+        return self._policy
+
+    @property
+    def _replicas(self) -> frozenset[int]:
+        """The numbers of inputs that are several replicas."""
+        return frozenset(n for n, input_ in enumerate(self._inputs) if isinstance(input_, ReplicatedInput))
+
+    @property
+    def _choices(self) -> dict[str, str]:
+        """What was chosen beside what it computes, for people."""
+        promise = {} if self._promise is None else {"availability": str(self._promise)}
+        return {"checkpoint": repr(self._policy), **promise}
+
+    def checkpoint(self, policy: Policy) -> Self:
+        """The same with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)` or `sl.none()`."""
+        if not isinstance(policy, Policy):
+            raise OptionError(
+                f"checkpoint({policy!r}) is not a policy", todo='use for example sl.cec(extent="2x", replay=500_000)'
+            )
+        for input_ in self._inputs:
+            _require_same_unit(policy, input_)
+        if self._promise is not None:
+            _require_replay(policy)
+        return type(self)(self._inputs, self._definition, policy, self._promise)
+
+    def availability(
+        self,
+        bound: Duration,
+        *,
+        failing: Mode = "process",
+        stabilizing: Mode | None = None,
+        reconcile: Reconcile = "redo",
+    ) -> Self:
+        """The same with a bound: no tuple waits longer for an input that is missing, `availability(bound="3 s")`.
+
+        Then results are computed from what is there, and published as tentative ones, which `read(tentative=True)`
+        shows. When the input is back, they are undone and the right ones follow. Results without `tentative=True` are
+        those of a run in which nothing was missing.
+        `failing` says what is done with new tuples meanwhile: "process" at once, "delay" by the bound (fewer are
+        tentative), "suspend" waits, and nothing is ever tentative. `stabilizing` says the same of the time in which
+        the right results are computed; it is as `failing` if it is not given. `reconcile="redo"` keeps the stable state
+        beside the tentative one; "undo" rebuilds it from the log, which costs less space and more time. Results are
+        the same.
+        """
+        promise = Promise.of(bound, failing, stabilizing, reconcile)
+        if len(self._inputs) < 2 and not self._replicas:
+            raise OptionError(
+                "availability: an operator over one input waits for nobody",
+                where=self._inputs[0]._input_place.url,
+                todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
+            )
+        _require_replay(self._policy)
+        return type(self)(self._inputs, self._definition, self._policy, promise)
+
+    def start(
+        self,
+        spark: SparkSession,
+        path: str,
+        *,
+        since: SinceOption = None,
+        trigger: Trigger = None,
+        name: str | None = None,
+        max_tuples_per_batch: int | None = None,
+        on_error: OnError = "stop",
+        retention: Duration | None = None,
+        durability: Durability = "fsync",
+        storage_options: Mapping[str, Any] | None = None,
+        spark_checkpoint_dir: str | None = None,
+        compaction: str = "auto",
+        final: bool = False,
+    ) -> Query:
+        """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
+
+        Nothing but that stream is needed to go on: not Spark's checkpoint, not this machine.
+        `since` says where a new output begins: at a time, exactly (`since="2026-11-16 14:00"`, on the clock of the
+        session's time zone), with what is "latest", or at offsets of its input, such as `offsets()` returns. By default
+        it begins with the "earliest" tuple that the inputs still hold. A stream keeps where it began: a start that says
+        another `since` is refused, one that says none goes on. `trigger` is an interval
+        ("200 ms"), "available-now", or None for as fast as it goes; PySpark's dict(availableNow=True) does as well.
+        `max_tuples_per_batch` bounds how much input one batch takes in when there is much to catch up with.
+        `compaction="off"` leaves small blocks as they are.
+        What cannot be computed (a sum that does not fit its 64 bits or 38 digits, a value of 16 MiB) ends it, unless
+        `on_error="set_aside"`: then it goes to the side log of the operator's stream with its reason, `read(late=True,
+        positions=True)`, and the operator goes on.
+        `final` is for an operator behind an entry point, see `Entry.start`.
+        """
+        if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
+            raise OptionError(
+                f"max_tuples_per_batch={max_tuples_per_batch!r} is not a number of tuples", todo="use 1 or more"
+            )
+        if durability not in ("fsync", "os"):
+            raise OptionError(f"durability={durability!r} is unknown", todo='use "fsync" or "os"')
+        if on_error not in ("stop", "set_aside"):
+            raise OptionError(f"on_error={on_error!r} is unknown", todo='use "stop" or "set_aside"')
+        place = Place(str(path), durability, dict(storage_options or {}))
+        definition = continued(self._definition, place.storage())
+        kept = None if retention is None else duration_us(retention, "retention")
+        query = QueryOptions(
+            plain_trigger(trigger),
+            name,
+            spark_checkpoint_dir,
+            compaction=checked_choice(compaction),
+            final=final,
+            promise=self._promise,
+        )
+        tuples_max = max_tuples_per_batch or TUPLES_MAX
+        element = Element(definition, self._policy, on_error, tuples_max, durability, self._replicas)
+        inputs = [input_._input_spec for input_ in self._inputs]
+        begins = since_of(since, inputs, session_zone(spark), is_serialised=element.is_serialised)
+        spec = output_spec(definition, self._inputs[0]._input_spec, kept)
+        return ProcessingElement(element, self._inputs, place, spec, query, begins).start(spark)
+
+
+def _require_replay(policy: Policy) -> None:
+    """Raises `OptionError` for a policy under which a failure loses tuples: nothing would correct what is tentative."""
+    if not policy.replays:
+        raise OptionError(
+            f"availability and {policy!r}: a failure would lose tuples, and with them the right results",
+            todo="use sl.cec(…) or sl.instant(…) for an operator with a bound",
+        )
+
+
+def _require_same_unit(policy: Policy, input_: Input) -> None:
+    """Raises `OptionError` if spans in the time of the input have a unit and its times have none, or the reverse."""
+    slow, is_timestamp = policy.slow, input_._input_spec.time_is_timestamp
+    if slow is None or slow.has_unit == is_timestamp:
+        return
+    kind = "timestamps" if is_timestamp else "whole numbers"
+    times = f"the times of the input ({input_._input_spec.time}) are {kind}"
+    raise OptionError(
+        f"{policy!r}: slow= and every= are in the time of the input, and {times}",
+        where=input_._input_place.url,
+        todo='write a unit, as in slow="1 min"' if is_timestamp else "write plain numbers, as in slow=1000",
+    )

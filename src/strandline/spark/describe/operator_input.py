@@ -1,0 +1,122 @@
+"""What operators are built on, in a user's words: windows over it, and stateless work before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.aggregate.windows import Window
+from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.operators.join.join_windows import join_windows
+from strandline.operators.keyed.keyed_function import KeyedFunction
+from strandline.operators.partition_wide.user_operator import UserOperator, is_class
+from strandline.spark.describe.aggregation import Windowed
+from strandline.spark.describe.joining import Join, joined
+from strandline.spark.describe.keyed import Keyed, applied
+from strandline.spark.describe.partition_wide import PartitionWide, applied_class
+from strandline.spark.operator.processing_element import Input
+from strandline.spark.session.place import Place
+from strandline.units import Duration, require_unit
+
+if TYPE_CHECKING:
+    from strandline.spark.describe.shaped import Shaped
+
+
+class OperatorInput:
+    """A stream, or a DataFrame on its way into one: an `Input` with the methods by which operators are built on it."""
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """What the stream is, or will be."""
+        raise NotImplementedError
+
+    @property
+    def _input_place(self) -> Place:
+        """Where it is, or will be."""
+        raise NotImplementedError
+
+    @property
+    def _input_members(self) -> tuple[Input, ...]:
+        """The streams that it is made of: itself, or those of a union."""
+        return (self,)
+
+    def _opened_input(self, limit_s: float | None = None) -> Log:
+        """The stream, for somebody who waits for no longer than that for an answer of its store."""
+        return self._input_place.within(limit_s).open()
+
+    @property
+    def _input_shape(self) -> Shape:
+        """What is done to its tuples before an operator takes them in."""
+        return AS_IS
+
+    @property
+    def _bare_input(self) -> Input:
+        """The same without that."""
+        return self
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""
+        return Windowed(self, window)
+
+    def join(
+        self,
+        other: OperatorInput,
+        *,
+        within: Duration | tuple[Duration, Duration] | None = None,
+        left: Window | None = None,
+        right: Window | None = None,
+        per: Literal["key", "partition"] = "key",
+        how: Literal["inner", "left", "right", "full"] = "inner",
+        where: Callable[[Any, Any], Any] | None = None,
+        group: int | None = None,
+    ) -> Join:
+        """Tuples of this stream (left) beside those of another (right) that have the same key.
+
+        `within="10 min"`: their times are at most that far apart; `within=("0 s", "5 min")`: right follows left by so
+        much. Or `left=` and `right=`, `sl.count_window(n)`: a tuple meets the last n of the other side and its key, or
+        with `per="partition"` the last n of the partition that have its key; 0 keeps none. `how="left"`, "right" or
+        "full", of time bands, lets tuples of that side come out alone when nothing can match them any more.
+        `where=lambda left, right: …` or `.where(…)` says which pairs count. Both streams have the same key columns and
+        partitions, and `lateness` set. `group` is how many tuples are saved at a time.
+        """
+        if self._input_spec.time_is_timestamp:
+            require_unit(within, "join: within")
+        made = joined(self, other, join_windows(within, left, right, per, how), group)
+        return made if where is None else made.where(where)
+
+    @overload
+    def apply(self, operator: UserOperator) -> PartitionWide: ...
+
+    @overload
+    def apply(self, operator: KeyedFunction) -> Keyed: ...
+
+    def apply(self, operator: Any) -> Keyed | PartitionWide:
+        """The results of a user's operator over the stream.
+
+        That is a function that `sl.keyed` has made an operator of, called once a tuple with the state of its key; or an
+        object of a class derived from `sl.Operator`: every partition gets one like it. Raises OptionError or
+        SchemaError at once if it cannot work over the columns of this stream.
+        """
+        if isinstance(operator, UserOperator) or is_class(operator):
+            return applied_class(self, operator)
+        return applied(self, operator)
+
+    def where(self, condition: Any) -> Shaped:
+        """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.
+
+        The stream itself stays as it is.
+        """
+        from strandline.spark.describe.shaped import shaped
+
+        return shaped(self).where(condition)
+
+    def select(self, *columns: str, **named: Any) -> Shaped:
+        """Tuples of these columns, for an operator: `select("id", "at", total=pc.field("price") * pc.field("n"))`.
+
+        The stream itself stays as it is.
+        """
+        from strandline.spark.describe.shaped import shaped
+
+        return shaped(self).select(*columns, **named)

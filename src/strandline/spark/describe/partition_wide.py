@@ -1,0 +1,51 @@
+"""`stream.apply(Model(…))`: a class that a user has written, one object of it a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from strandline.checkpoint.policy import Policy, instant
+from strandline.errors import OptionError
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
+from strandline.operators.partition_wide.user_operator import UserOperator
+from strandline.running.promise import Promise
+from strandline.spark.describe.applied_inputs import AppliedInputs
+from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.reprs import operator_html, operator_text
+from strandline.spark.operator.processing_element import Input
+
+DEFAULT: Final = instant("10 s")
+"""When the whole state is saved, if nobody says otherwise."""
+
+
+class PartitionWide(OperatorDescription[PartitionWideDefinition]):
+    """A user's class over a stream; `start` sets it going."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        definition: PartitionWideDefinition,
+        policy: Policy | None = None,
+        promise: Promise | None = None,
+    ) -> None:
+        chosen = policy or DEFAULT
+        if chosen.starts_from == "footprints":
+            raise OptionError(
+                f"{chosen!r} saves window by window; the state of {definition.of.name} is one object, saved whole",
+                todo='use sl.instant(every="10 s"), sl.partial(every="10 s") or sl.none()',
+            )
+        super().__init__(inputs, definition, chosen, promise)
+
+    def __repr__(self) -> str:
+        return operator_text("PartitionWide", self._inputs, self._definition, self._choices)
+
+    def _repr_html_(self) -> str:
+        return operator_html("PartitionWide", self._inputs, self._definition, self._choices)
+
+
+def applied_class(input_: Input, operator: UserOperator) -> PartitionWide:
+    """The operator over the partitions of the input; raises OptionError or SchemaError if it cannot be."""
+    inputs = AppliedInputs(input_, "an operator of yours", "Model()")
+    made = PartitionWideDefinition.over(operator, inputs.given, inputs.more_times, inputs.before)
+    return PartitionWide(inputs.bare(made.takes), made)

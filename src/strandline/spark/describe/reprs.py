@@ -1,0 +1,282 @@
+"""Queries, streams and builders as a prompt and a notebook show them. Nothing here raises, and nothing takes long."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.card import bars, card
+from strandline.log.index.entries import tuples_kept
+from strandline.log.operator_state import operator_words
+from strandline.log.storage.redaction import redacted_url
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.units import time_text
+from strandline.wording import exact_duration, plural
+
+if TYPE_CHECKING:
+    from strandline.operators.aggregate.definition import AggregateDefinition
+    from strandline.operators.aggregate.windows import Window
+    from strandline.operators.operator import Definition
+    from strandline.spark.operator.processing_element import Input
+    from strandline.spark.query.query import Query
+
+
+def shown(make: Callable[[], str], otherwise: str) -> str:
+    """What `make` returns; if that fails, the other text: who looks at a thing is not to be punished for its state."""
+    try:
+        return make()
+    except Exception:
+        return otherwise
+
+
+# ---------------------------------------------------------------------- queries
+
+
+def query_text(query: Query) -> str:
+    """For example: Query(streams/average, active, batch 12, 5,000 open windows)."""
+
+    def make() -> str:
+        facts, progress = _query_facts(query), query.progress
+        parts = [redacted_url(query._writer.place.url), str(facts["state"])]
+        parts += [str(facts["inputs"])] if facts["inputs"] is not None else []
+        parts += [f"batch {facts['batch']}"] if facts["batch"] is not None else []
+        parts += [plural(progress["open_windows"], "open window")] if "open_windows" in progress else []
+        parts += [f"{facts['tuples']} tuples"] if facts["tuples"] is not None else []
+        return f"Query({', '.join(parts)})"
+
+    return shown(make, "Query(…)")
+
+
+def query_html(query: Query) -> str:
+    """The same as a card, with what a recovery would read, or the ends of the partitions."""
+
+    def make() -> str:
+        progress = query.progress
+        if "replay" in progress:
+            values = {f"replay of {p}": n for p, n in progress["replay"].items()}
+            values.update({f"extent of {p}": n for p, n in progress.get("extent", {}).items()})
+        else:
+            values = {f"partition {p}": n for p, n in progress.get("offsets", {}).items()}
+        return card(f"Query: {redacted_url(query._writer.place.url)}", _query_facts(query), bars(values))
+
+    return shown(make, card("Query", {}))
+
+
+def _query_facts(query: Query) -> dict[str, object]:
+    progress = query.progress
+    running: Mapping[str, Any] = progress.get("running", {})
+    number, ends = progress.get("open_windows"), sum(progress.get("offsets", {}).values())
+    return {
+        "state": _state(query),
+        "inputs": _outage(progress),
+        "batch": batch if (batch := progress.get("batch", -1)) >= 0 else None,  # none of Spark's has come yet
+        "commit": progress.get("commit"),
+        "tuples": _number(ends) if ends and number is None else None,
+        "open windows": None if number is None else _number(number),
+        "waiting": None if "waiting" not in progress else f"{_number(progress['waiting'])} tuples",
+        "recovery": None if "predicted_recovery_s" not in progress else f"{progress['predicted_recovery_s']:g} s",
+        "running": ", ".join(f"{name} {value}" for name, value in running.items()) or None,
+    }
+
+
+def _outage(progress: Mapping[str, Any]) -> str | None:
+    """How an operator with a bound is, if not all is well: UP_FAILURE without south."""
+    if progress.get("state", "STABLE") == "STABLE":
+        return None
+    return " without ".join(filter(None, [progress["state"], ", ".join(progress["missing"])]))
+
+
+def _state(query: Query) -> str:
+    with contextlib.suppress(Exception):
+        if query.is_active:
+            return "active"
+        if (failure := query.exception()) is not None:
+            return f"failed: {type(failure).__name__}"
+    return "ended"
+
+
+# ---------------------------------------------------------------------- streams
+
+
+def stream_text(log: Log) -> str:
+    """For example: Stream(streams/items, 2 partitions, 1,000 tuples)."""
+
+    def make() -> str:
+        kept = _kept(log)
+        parts = [repr(redacted_url(log.storage.url)), plural(log.spec.partitions, "partition")]
+        parts += [] if kept is None else [plural(kept, "tuple")]
+        return f"Stream({', '.join([*parts, *(['finished'] if log.state.finished else [])])})"
+
+    return shown(make, "Stream(…)")
+
+
+def stream_html(log: Log) -> str:
+    """The same as a card, with how the offsets of the partitions lie."""
+
+    def make() -> str:
+        facts = stream_facts(log)
+        state = log.state
+        held = {f"offsets of {p}": state.ends[p] - state.starts[p] for p in range(log.spec.partitions)}
+        return card(f"Stream: {redacted_url(log.storage.url)}", facts, bars(held))
+
+    return shown(make, card("Stream", {}))
+
+
+def stream_facts(log: Log) -> dict[str, object]:
+    """What is known without opening a block; of a stream on this machine as of now, else as of the last look."""
+    kept = _kept(log)
+    spec, state = log.spec, log.state
+    boundary = None if state.boundary is None else time_text(state.boundary, is_timestamp=spec.time_is_timestamp)
+    return {
+        "columns": ", ".join(field["name"] for field in spec.schema["fields"][:20]),
+        "key": ", ".join(spec.key),
+        "time": spec.time,
+        "tuples": None if kept is None else _number(kept),
+        "aside": _number(state.ends[spec.late]) if state.ends[spec.late] else None,
+        "boundary": boundary,
+        "commits": _number(state.seq + 1),
+        "finished": "yes" if state.finished else None,
+    }
+
+
+def _kept(log: Log) -> int | None:
+    """How many tuples there are; None if that takes a look at another machine."""
+    is_near = log.storage.local_path("x") is not None
+    with contextlib.suppress(Exception):
+        if is_near:
+            log.refresh()
+        if is_near or log.spec.operator is None:  # results among footprints are counted in the index
+            return tuples_kept(log)
+    return None
+
+
+# ---------------------------------------------------------------------- builders
+
+
+def entry_text(url: str, spec: StreamSpec) -> str:
+    """For example: Entry('streams/items', key=id, time=at)."""
+    return f"Entry({redacted_url(url)!r}, key={', '.join(spec.key)}, time={spec.time})"
+
+
+def entry_html(url: str, spec: StreamSpec) -> str:
+    """The same as a card."""
+    facts = {
+        "columns": ", ".join(field["name"] for field in spec.schema["fields"][:20]),
+        "key": ", ".join(spec.key),
+        "time": spec.time,
+        "partitions": spec.partitions,
+        "lateness": _span(spec, spec.lateness),
+        "retention": _span(spec, spec.retention),
+    }
+    return shown(lambda: card(f"Entry: {redacted_url(url)}", facts), card("Entry", {}))
+
+
+def _address(input_: Input) -> str:
+    """Where an input is; of replicas, where each of them is."""
+    from strandline.spark.operator.processing_element import ReplicatedInput
+
+    places = input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
+    return " or ".join(redacted_url(place.url) for place in places)
+
+
+def builder_text(
+    kind: str,
+    of: Sequence[Input],
+    window: Window,
+    plan: AggregateDefinition | None = None,
+    options: Mapping[str, str] | None = None,
+) -> str:
+    """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
+
+    def make() -> str:
+        parts = [*(_address(input_) for input_ in of), repr(window), *_aggregates(plan)]
+        return f"{kind}({', '.join([*parts, *(options or {}).values()])})"
+
+    return shown(make, f"{kind}(…)")
+
+
+def builder_html(
+    kind: str,
+    of: Sequence[Input],
+    window: Window,
+    plan: AggregateDefinition | None = None,
+    options: Mapping[str, str] | None = None,
+) -> str:
+    """The same as a card, with a picture of the windows."""
+
+    def make() -> str:
+        facts = {
+            "input": ", ".join(_address(input_) for input_ in of),
+            "key": ", ".join(of[0]._input_spec.key),
+            "window": repr(window),
+            "results": ", ".join(_aggregates(plan)) or None,
+            **(options or {}),
+        }
+        return card(kind, facts, window.picture())
+
+    return shown(make, card(kind, {}))
+
+
+def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
+    """For example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
+
+    def make() -> str:
+        told = [*(_address(i) for i in inputs), *_words(inputs, definition).values()]
+        return f"{kind}({', '.join([*told, *options.values()])})"
+
+    return shown(make, f"{kind}(…)")
+
+
+def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
+    """The same as a card."""
+
+    def make() -> str:
+        facts = {
+            "inputs": ", ".join(_address(i) for i in inputs),
+            "key": ", ".join(inputs[0]._input_spec.key),
+            **_words(inputs, definition),
+            **options,
+        }
+        return card(kind, facts)
+
+    return shown(make, card(kind, {}))
+
+
+def _words(inputs: Sequence[Input], definition: Definition) -> dict[str, str]:
+    """What the operator does, and what is done to its inputs before."""
+    body = definition.to_json()
+    found = {"before": operator_words.shapes_text(body.get("shapes", ()))}
+    is_timestamp = inputs[0]._input_spec.time_is_timestamp
+    found["operator"] = operator_words.operator_text(body, is_timestamp=is_timestamp)
+    return {name: text for name, text in found.items() if text}
+
+
+def union_html(inputs: Sequence[Input]) -> str:
+    """The streams of a union as a card."""
+
+    def make() -> str:
+        facts = {
+            "inputs": ", ".join(_address(i) for i in inputs),
+            "key": ", ".join(inputs[0]._input_spec.key),
+            "times": ", ".join(i._input_spec.time for i in inputs),
+            "partitions": inputs[0]._input_spec.partitions,
+        }
+        return card("Union", facts)
+
+    return shown(make, card("Union", {}))
+
+
+def _aggregates(plan: AggregateDefinition | None) -> list[str]:
+    return [] if plan is None else [f"{a.name}={a.aggregate!r}" for a in plan.accumulators]
+
+
+def _span(spec: StreamSpec, length: int | None) -> str | None:
+    if length is None:
+        return None
+    return exact_duration(length) if spec.time_is_timestamp else _number(length)
+
+
+def _number(value: int) -> str:
+    return f"{value:,}"

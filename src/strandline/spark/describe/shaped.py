@@ -1,0 +1,152 @@
+"""`stream.where(…)`, `stream.select(…)`: a stream whose tuples are worked on before an operator takes them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.errors import OptionError
+from strandline.log.operator_state.operator_words import shape_text
+from strandline.log.reading.bounds import Bound
+from strandline.log.stream.column_types import fields_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.aggregate.windows import Window
+from strandline.operators.expressions.shape import AS_IS, Shape
+from strandline.spark.describe.aggregation import Windowed
+from strandline.spark.describe.half_built import HalfBuilt
+from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.describe.rekey import rekeyed
+from strandline.spark.operator.processing_element import Input
+from strandline.spark.session.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from strandline.spark.entry.entry import Entry
+
+
+class Shaped(HalfBuilt, OperatorInput):
+    """A stream, or a DataFrame on its way into one, with stateless work behind it. Nothing of it is stored."""
+
+    _is = "where(…) or select(…)"
+    _needs = "build an operator on it: .window(…).aggregate(…), .apply(f), .join(…); or .rekey(…) to keep what is left"
+
+    def __init__(self, input_: Input, shape: Shape) -> None:
+        self._input = input_
+        self._shape = shape
+        self._schema = shape.schema_over(input_._input_spec.arrow)
+
+    def __repr__(self) -> str:
+        return f"{self._input!r}, {shape_text(self._shape.to_json())}"
+
+    # ------------------------------------------------------------------ as an input of operators
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """What the stream is, with the columns of what is left."""
+        spec = self._input._input_spec
+        types = self._shape.columns_over({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.arrow)
+        fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
+        return replace(spec, schema={"type": "struct", "fields": fields}, added=0)
+
+    @property
+    def _input_place(self) -> Place:
+        """Where the stream is."""
+        return self._input._input_place
+
+    @property
+    def _input_members(self) -> tuple[Input, ...]:
+        """Itself; of a union, its streams."""
+        return (self,) if len(self._input._input_members) == 1 else tuple(self._input._input_members)
+
+    @property
+    def _input_shape(self) -> Shape:
+        """What is done to the tuples."""
+        return self._shape
+
+    @property
+    def _bare_input(self) -> Input:
+        """The stream as it is."""
+        return self._input
+
+    def _opened_input(self, limit_s: float | None = None) -> Log:
+        """The stream, see `OperatorInput._opened_input`."""
+        return self._input._opened_input(limit_s)
+
+    # ------------------------------------------------------------------ building on it
+
+    def where(self, condition: Any) -> Shaped:
+        """Only the tuples for which a pyarrow expression is true."""
+        return Shaped(self._input, self._shape.where(condition, self._schema))
+
+    def select(self, *columns: str, **named: Any) -> Shaped:
+        """Tuples of these columns: some by their names, others computed by pyarrow expressions."""
+        spec = self._input._input_spec
+        keep = tuple(dict.fromkeys([*spec.key, spec.time]))
+        return Shaped(self._input, self._shape.select(columns, named, self._schema, keep))
+
+    def window(self, window: Window) -> Windowed:
+        """Cuts what is left into windows, per key."""
+        return Windowed(self._input, window, self._shape)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what is left, as Arrow has them."""
+        return self._schema
+
+    # ------------------------------------------------------------------ reading, without Spark and with it
+
+    def to_arrow(self, *, since: Bound | None = None, until: Bound | None = None) -> pa.Table:
+        """`Stream.to_arrow`, then the same work."""
+        columns = self._shape.reads(self._schema.names)
+        return self._shape.read(self._stream("to_arrow").to_arrow(since=since, until=until, columns=columns))
+
+    def read(self, spark: SparkSession, **options: Any) -> DataFrame:
+        """`Stream.read`, then the same work, in Python tasks of Spark."""
+        return self._work(self._stream("read").read(spark, **options))
+
+    def read_stream(self, spark: SparkSession, **options: Any) -> DataFrame:
+        """`Stream.read_stream`, then the same work, in Python tasks of Spark."""
+        return self._work(self._stream("read_stream").read_stream(spark, **options))
+
+    def rekey(self, key: Any, path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
+        """What is left as a stream of its own with another key; see `Stream.rekey`."""
+        return rekeyed(self._input, self.read_stream, key, path, spark, options, self._shape)
+
+    def _stream(self, method: str) -> Any:
+        if len(self._input._input_members) > 1:
+            raise OptionError(
+                f"{method}() of a union", todo="read its streams one by one, or the results of an operator over it"
+            )
+        if not hasattr(self._input, "read"):
+            raise OptionError(
+                f"{method}() before the DataFrame is in its stream",
+                where=self._input._input_place.url,
+                todo=f"start it, then sl.stream(…).where(…).{method}(spark)",
+            )
+        return self._input
+
+    def _work(self, df: DataFrame) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        shape, stored, given = self._shape, self._input._input_spec.arrow, self._schema
+        if set(df.columns) != set(stored.names):
+            raise OptionError(
+                "positions and late tuples are those of the stream itself", todo="read(positions=True) without where(…)"
+            )
+
+        def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                table = pa.Table.from_batches([batch]).select(stored.names).cast(stored)
+                yield from shape.read(table).cast(given).to_batches()
+
+        return df.mapInArrow(work, from_arrow_schema(given))
+
+
+def shaped(input_: Input) -> Shaped:
+    """The input as it is, ready for `where` and `select`."""
+    return Shaped(input_, AS_IS)

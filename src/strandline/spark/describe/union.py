@@ -1,0 +1,63 @@
+"""`sl.union(a, b, c)`: several streams as one, in the order of time, then of input, then of offset."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from strandline.errors import OptionError
+from strandline.log.stream.spec import StreamSpec
+from strandline.spark.describe.half_built import HalfBuilt
+from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.describe.reprs import union_html
+from strandline.spark.describe.several import require_several
+from strandline.spark.operator.processing_element import Input
+from strandline.spark.session.place import Place
+
+
+class Union(HalfBuilt, OperatorInput):
+    """Streams, or DataFrames on their way into some, that an operator takes in as one sequence of tuples."""
+
+    _is = "a union"
+    _needs = "build an operator on it: union.window(…).aggregate(…), union.apply(f)"
+
+    def __init__(self, members: tuple[Input, ...]) -> None:
+        self._members = members
+
+    def __repr__(self) -> str:
+        return f"Union({', '.join(map(repr, self._members))})"
+
+    def _repr_html_(self) -> str:
+        return union_html(self._members)
+
+    @property
+    def _input_members(self) -> tuple[Input, ...]:
+        """The streams in their order."""
+        return self._members
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """What the first of them is: the others are like it in all that operators read."""
+        return self._members[0]._input_spec
+
+    @property
+    def _input_place(self) -> Place:
+        """Where the first of them is."""
+        return self._members[0]._input_place
+
+    def read(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: a union is nowhere written."""
+        raise OptionError(
+            "read() of a union", todo="read its streams one by one, or the results of an operator over it"
+        )
+
+    read_stream = to_arrow = read
+
+
+def union(*inputs: Any) -> Union:
+    """Several streams as one: `sl.union(a, b, c).window(…)`. Results do not depend on which of them was ahead.
+
+    The streams, or sources, have the same key columns and partitions, and `lateness` set. A tuple is taken in when
+    nothing before it can follow in any of them; what is not yet waits in its stream. Tuples of one time come in the
+    order in which the streams are given here.
+    """
+    return Union(require_several({f"input {number + 1}": input_ for number, input_ in enumerate(inputs)}, "the union"))

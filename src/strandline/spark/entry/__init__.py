@@ -1,0 +1,1 @@
+"""Entry points: batches of a Spark query become blocks of a stream."""

@@ -1,0 +1,202 @@
+"""One batch after the other into the stream: Spark calls, blocks are written, one manifest publishes them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
+from strandline.errors import OptionError
+from strandline.failpoint import failpoint
+from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream import quiet
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_errors import finished, second_writer
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Writer
+from strandline.log.stream.reason import LATE
+from strandline.log.stream.spec import StreamSpec
+from strandline.spark.entry.arrow_blocks import ArrowBlocks
+from strandline.spark.entry.heartbeat import Heartbeat
+from strandline.spark.entry.native_blocks import NativeBlocks
+from strandline.spark.entry.set_aside import EntryLimits
+from strandline.spark.entry.side_log_watch import SideLogWatch, by_reason
+from strandline.spark.entry.spark_checkpoint import SparkCheckpoint
+from strandline.spark.operator.housekeeping import Housekeeping
+from strandline.spark.query.batch_handler import BatchHandler
+from strandline.spark.session.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LOOKS_MAX = 20
+_LOOK_S = 0.005
+
+
+class BatchWriter(BatchHandler):
+    """Called by Spark with every batch: writes its blocks and publishes them, once."""
+
+    def __init__(
+        self,
+        place: Place,
+        log: Log,
+        checkpoint: SparkCheckpoint,
+        *,
+        blocks: str | None,
+        housekeeping: Housekeeping,
+        max_ahead: int | None,
+        heartbeat: Heartbeat | None = None,
+    ) -> None:
+        super().__init__(place)
+        self._log = log
+        self._checkpoint = checkpoint
+        by_spark = written_by_spark(place, log.spec, blocks)
+        self._blocks = NativeBlocks(place, log) if by_spark else ArrowBlocks(place, log)
+        self._follows = log.state.writer
+        """Whose append ours comes after: our own last one. Any other is a second writer's."""
+        self._added = log.state.added
+        """Columns that others have added since are a second writer's, too."""
+        self._housekeeping = housekeeping
+        self._max_ahead = max_ahead
+        self._watch = SideLogWatch(log.spec, place.url)
+        self._heartbeat = heartbeat
+        self._published_s = stopwatch_s()
+        if log.state.writer is not None:
+            self.progress = self._report(None, [], 0.0, 0.0)
+
+    def handle(self, df: DataFrame, batch: int) -> None:
+        """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
+        self._publish(df, batch)
+        failpoint("before-spark-commit")
+
+    def settle(self, timeout_s: float | None) -> bool:
+        """Waits for the end of the stream, if there is to be one, and ends what is done beside the batches."""
+        is_done = super().settle(timeout_s)
+        self._housekeeping.stop()
+        return is_done
+
+    def _publish(self, df: DataFrame, batch: int) -> None:
+        log = self._log
+        last = log.state.writer
+        if last is not None and last.query == self._query and batch <= last.batch:
+            return  # Spark repeats a batch whose end it did not see
+        base = self._base()
+        if base.finished:
+            if not df.isEmpty():
+                raise finished(self.place.url)
+            return  # Spark may call without rows, for the sake of what it keeps before the stream
+        began_s = stopwatch_s()
+        name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
+        now_us = log.clock.now_us()
+        limits = EntryLimits.of(log.spec, base, self._max_ahead, now_us)
+        blocks = self._blocks.write(df, limits, base.ends, name)
+        written_s = stopwatch_s()
+        writer = Writer(self._query, self._run, batch)
+        source = self._checkpoint.source(batch)
+        log.append(blocks, base=base, writer=writer, source=source, durability=self.place.durability)
+        self._follows = writer
+        self._watch.saw(blocks, now_us)
+        ended_s = self._published_s = stopwatch_s()
+        self._housekeeping.after_batch(log, base.seq)
+        self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
+
+    def _base(self) -> LogState:
+        """What the next append stands on; raises if another writer has published."""
+        base = self._log.state
+        if base.writer != self._follows or base.added != self._added:
+            raise second_writer(base.seq, base.writer, self.place.url)
+        return base
+
+    # ------------------------------------------------------------------ while nothing comes, and when nothing will
+
+    @property
+    def tick_every_s(self) -> float | None:
+        """As often as there is a heartbeat."""
+        return None if self._heartbeat is None else self._heartbeat.every_s
+
+    def idle(self) -> None:
+        """A heartbeat, if Spark has found that nothing waits in the source."""
+        self._beat()
+
+    def _beat(self) -> bool:
+        """Publishes how far time is; whether that was news."""
+        heartbeat = self._heartbeat
+        if heartbeat is None or stopwatch_s() - self._published_s < heartbeat.every_s / 2:
+            return False
+        boundary = heartbeat.boundary()  # before Spark is asked: what it then has not found came later than this
+        if not self._nothing_waits():
+            return False
+        base = self._base()
+        if quiet.pass_time(self._log, boundary, self._run, self.place.durability) is None:
+            return False
+        self._follows = self._log.state.writer
+        self._published_s = stopwatch_s()
+        self._housekeeping.after_batch(self._log, base.seq)
+        state = self._log.state
+        before = self.progress or self._report(None, [], 0.0, 0.0)
+        self.progress = {**before, "commit": state.seq, "boundary": state.boundary}
+        return True
+
+    def _nothing_waits(self) -> bool:
+        """Whether Spark has looked into the source, found nothing new, and is not looking now.
+
+        Tuples may wait that are older than the clock says, after a pause of this program or while Spark's look hangs:
+        a heartbeat then would make them late.
+        """
+        for _ in range(_LOOKS_MAX):
+            status = self._spark_query.status if self._spark_query is not None else {}
+            if status.get("isDataAvailable", True) or self._stopping:
+                return False
+            if not status["isTriggerActive"]:
+                return str(status["message"]).startswith("Waiting for")
+            SYSTEM_CLOCK.sleep(_LOOK_S)
+        return False
+
+    def require_can_complete(self) -> None:
+        """An entry point decides when its stream is finished."""
+
+    def complete(self, *, when_done: bool) -> None:
+        """Finishes the stream; `when_done`: unless Spark was stopped in the middle of a batch."""
+        self._stopping = True
+        with self._at_work, self._in_words():
+            last = self._log.state.writer
+            if when_done and self._checkpoint.planned_after(-1 if last is None else last.batch):
+                return
+            self._base()
+            quiet.finish(self._log, self._run, self.place.durability)
+            self._follows = self._log.state.writer
+
+    def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
+        """What the batch did; of None where the stream stands, before this program's first one."""
+        state, late = self._log.state, self._log.spec.late
+        set_aside = by_reason(b for b in blocks if b.partition == late)
+        return {
+            **{k: v for k, v in self.progress.items() if k == "checkpoint"},
+            **({} if batch is None else {"batch": batch}),
+            "commit": state.seq,
+            "tuples": sum(b.tuples for b in blocks if b.partition != late),
+            "late": set_aside.pop(LATE, 0),
+            "set_aside": set_aside,
+            "late_total": state.ends[late],
+            "bytes": sum(b.size_bytes for b in blocks),
+            "offsets": {p: state.ends[p] for p in range(late)},
+            "boundary": state.boundary,
+            "write_s": write_s,
+            "publish_s": publish_s,
+            **self._housekeeping.report,
+        }
+
+
+def written_by_spark(place: Place, spec: StreamSpec, choice: str | None) -> bool:
+    """Whether Spark writes the blocks of such a stream itself, by default or by choice; raises if it cannot."""
+    # Spark writes the tuples' own columns; the files of format 1 have more.
+    can = isinstance(place.storage(), LocalStorage) and not spec.is_stamped
+    if choice not in (None, "native", "arrow") or (choice == "native" and not can):
+        raise OptionError(
+            f"blocks={choice!r} does not work here",
+            where=f"{place.url} (format {spec.format})",
+            todo='leave it out, or use "arrow" ("native" is for file systems, and for streams of format 2)',
+        )
+    return choice != "arrow" and can

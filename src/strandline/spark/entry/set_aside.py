@@ -1,0 +1,132 @@
+"""What may enter the partitions of a stream. Other tuples are set aside, in the side log, with their reason.
+
+Most batches have none. So a batch is written as if it had none, with a look at what was written (the footers, or the
+rows on their way): the smallest and the largest time, the room that keys take. Only a batch that has some is written
+again, split by reason; and so are the next ones at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from strandline.log.stream.block import Block
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.open_windows.record import LENGTH_MAX
+from strandline.units import END_OF_TIME, TIME_MAX
+
+REASONS = (LATE, AHEAD, TIME, KEY)
+"""In the order in which they follow each other in the side log."""
+_MEMORY = 64
+_YEAR_1_US, _YEAR_10000_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+_UTC_PLUS_14_US = 14 * 3_600_000_000
+
+
+@dataclass(frozen=True)
+class EntryLimits:
+    """What may enter the partitions in one batch."""
+
+    boundaries: tuple[int | None, ...]
+    """Per partition, the time before which a tuple is late."""
+    latest: int | None
+    """The time after which a tuple is ahead."""
+    time_min: int
+    time_max: int
+    """Between these are the times with which one can compute."""
+    key_bytes_max: int
+    """Of the key columns of variable length, together."""
+
+    @classmethod
+    def of(cls, spec: StreamSpec, base: LogState, max_ahead: int | None, now_us: int) -> EntryLimits:
+        """The limits of a batch that is published after `base`; the clock was read once for all of it."""
+        latest = None
+        if max_ahead is not None:
+            # A time without a zone may be of any: it is not ahead while it is not ahead of the earliest of them.
+            latest = min(now_us + max_ahead + (0 if spec.time_kind == "timestamp" else _UTC_PLUS_14_US), END_OF_TIME)
+        low, high = (_YEAR_1_US, _YEAR_10000_US - 1) if spec.time_is_timestamp else (-TIME_MAX, TIME_MAX)
+        # As operators write keys out: a length before what has one, eight bytes or less for the others.
+        written = sum(5 if name in long_keys(spec) else 21 for name in spec.key)
+        return cls(base.boundaries, latest, low, high, LENGTH_MAX - written)
+
+    def by_time(self, partition: int, earliest: int, latest: int) -> set[str]:
+        """The reasons for which some tuples between these times must not enter a partition."""
+        boundary = self.boundaries[partition]
+        found = set()
+        if boundary is not None and earliest < boundary:
+            found.add(LATE)
+        if self.latest is not None and latest > self.latest:
+            found.add(AHEAD)
+        if earliest < self.time_min or latest > self.time_max:
+            found.add(TIME)
+        return found
+
+    def in_rows(self, rows: pa.RecordBatch, spec: StreamSpec, partition: int) -> set[str]:
+        """The same of rows at hand, their keys included."""
+        extremes = pc.min_max(rows.column(spec.time).cast(pa.int64())).as_py()
+        found = set() if extremes["min"] is None else self.by_time(partition, extremes["min"], extremes["max"])
+        return found | ({KEY} if _has_long_key(rows, long_keys(spec), self.key_bytes_max) else set())
+
+    def in_file(self, path: Path, metadata: pq.FileMetaData, spec: StreamSpec, partition: int) -> set[str]:
+        """The same of a file that Spark has written, from its footer; keys are read only where long ones have room."""
+        names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+        keys = long_keys(spec)
+        found: set[str] = set()
+        for g in range(metadata.num_row_groups):
+            group = metadata.row_group(g)
+            times = group.column(names[spec.time]).statistics
+            if times is not None and times.has_min_max:
+                found |= self.by_time(partition, times.min_raw, times.max_raw)
+            room = sum(group.column(names[name]).total_uncompressed_size for name in keys)
+            if room > self.key_bytes_max and KEY not in found:
+                with pq.ParquetFile(path, metadata=metadata) as file:
+                    batches = file.iter_batches(row_groups=[g], columns=keys, use_threads=False)
+                    found |= {KEY} if any(_has_long_key(rows, keys, self.key_bytes_max) for rows in batches) else set()
+        return found
+
+
+class Expected:
+    """For which reasons the next batch is split from the start: those met lately."""
+
+    def __init__(self) -> None:
+        self._batches_left: dict[str, int] = {}
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """In the order of REASONS."""
+        return tuple(r for r in REASONS if self._batches_left.get(r, 0) > 0)
+
+    def next_batch(self) -> None:
+        """Forgets, little by little."""
+        self._batches_left = {r: left - 1 for r, left in self._batches_left.items() if left > 1}
+
+    def learn(self, found: Iterable[str]) -> bool:
+        """Whether there is anything among the reasons found that was not expected; from now on it is."""
+        unexpected = set(found) - set(self.reasons)
+        self._batches_left |= dict.fromkeys(unexpected, _MEMORY)
+        return bool(unexpected)
+
+    def met(self, side_log: Iterable[Block]) -> None:
+        """Remembers the reasons of blocks that were written for as long as if they had just been learnt."""
+        self._batches_left |= dict.fromkeys((block.reason for block in side_log), _MEMORY)
+
+
+def long_keys(spec: StreamSpec) -> list[str]:
+    """The key columns whose values may have any length."""
+    return [n for n in spec.key if pa.types.is_string(t := spec.arrow.field(n).type) or pa.types.is_binary(t)]
+
+
+def _has_long_key(rows: pa.RecordBatch, keys: Sequence[str], bytes_max: int) -> bool:
+    if not keys or sum(rows.column(name).nbytes for name in keys) <= bytes_max:
+        return False
+    lengths = [pc.fill_null(pc.binary_length(rows.column(name)).cast(pa.int64()), 0) for name in keys]
+    total = lengths[0]
+    for more in lengths[1:]:
+        total = pc.add(total, more)
+    return bool((pc.max(total).as_py() or 0) > bytes_max)

@@ -1,0 +1,64 @@
+"""Who notices that tuples are set aside: a warning when it begins, and whenever there are ten times as many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from strandline.log.stream.block import Block
+from strandline.log.stream.reason import AHEAD, INCOMPLETE, KEY, LATE, OVERFLOW, TIME, VALUE
+from strandline.log.stream.spec import StreamSpec
+from strandline.units import time_text
+from strandline.user_warning import warn
+
+_AGAIN_AT = 10
+
+
+class SideLogWatch:
+    """Counts what one run sets aside. Late tuples are ordinary; of all others somebody should know."""
+
+    def __init__(self, spec: StreamSpec, where: str) -> None:
+        self._spec = spec
+        self._where = where
+        self._seen: Counter[str] = Counter()
+        self._warned: dict[str, int] = {}
+
+    def saw(self, blocks: Sequence[Block], now_us: int) -> None:
+        """Warns of what a batch has set aside, if it is new or much more than before."""
+        aside = [b for b in blocks if b.partition == self._spec.late and b.reason != LATE]
+        for reason, tuples in by_reason(aside).items():
+            self._seen[reason] += tuples
+            if self._seen[reason] >= _AGAIN_AT * self._warned.get(reason, 0):
+                self._warned[reason] = self._seen[reason]
+                self._warn(reason, [b for b in aside if b.reason == reason], now_us)
+
+    def _warn(self, reason: str, blocks: Sequence[Block], now_us: int) -> None:
+        earliest, latest = (self._text(t) for t in (min(b.time_min for b in blocks), max(b.time_max for b in blocks)))
+        clock = time_text(now_us, is_timestamp=True)
+        why = {
+            AHEAD: f"their times are up to {latest} and the clock of this machine says {clock} (UTC), which is more "
+            "than max_ahead apart; mend the source, or the clock if it is that which is wrong",
+            TIME: f"their times, {earliest} to {latest}, are beyond what one can compute with; mend the source",
+            KEY: "their keys are longer than operators can hold; shorten them before the stream, with a hash perhaps",
+            VALUE: "their values are longer than aggregates can hold; shorten them before the stream",
+            OVERFLOW: "they are windows whose integer sum does not fit 64 bits; sum a double, or smaller units",
+            INCOMPLETE: "they are windows that closed in a recovery without the tuples that it skipped, which "
+            "stream.losses() names",
+        }
+        what = "window" if reason in (OVERFLOW, INCOMPLETE) else "tuple"
+        many = f"1 {what} was" if self._seen[reason] == 1 else f"{self._seen[reason]:,} {what}s were"
+        warn(
+            f"{many} set aside, in the side log of {self._where}: "
+            f"{why.get(reason, reason)}. read(late=True, positions=True) shows them",
+        )
+
+    def _text(self, time: int) -> str:
+        return time_text(time, is_timestamp=self._spec.time_is_timestamp)
+
+
+def by_reason(blocks: Iterable[Block]) -> dict[str, int]:
+    """Tuples of the side log by reason."""
+    found: Counter[str] = Counter()
+    for block in blocks:
+        found[block.reason] += block.tuples
+    return dict(found)

@@ -1,0 +1,1 @@
+"""Operators in Spark: the driver's job, the tasks, their places, housekeeping."""

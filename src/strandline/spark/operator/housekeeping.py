@@ -1,0 +1,166 @@
+"""What a writer does for its stream now and then, beside its batches: rarely enough to cost little.
+
+Retention is applied between two batches. Small blocks are joined, old commits and files that nothing refers to are
+deleted, in a thread of the driver with a handle of its own: batches never wait for it, and what goes wrong there stops
+nothing. It may die at any point, as any compactor and collector may.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from strandline.clock import stopwatch_s
+from strandline.errors import ConflictError, DroppedError, OptionError, StrandlineError
+from strandline.log.index import index
+from strandline.log.stream.log import Log
+from strandline.log.upkeep import dropping, retention
+from strandline.log.upkeep.grace import GRACE_US
+from strandline.log.upkeep.levels import Levels
+from strandline.spark.session.place import Place
+
+_COLLECT_EVERY = 16 * index.FOLD_EVERY
+_DELETES_MAX = 4 * _COLLECT_EVERY
+"""Commits deleted at a time: more than come in between, few enough that a writer that stops need not wait long."""
+_REST = 3.0
+"""So many times as long as it has worked it rests: a quarter of a core at most goes into compaction."""
+_PATIENCE_S = 10.0
+
+
+def checked_choice(compaction: str) -> str:
+    """What `compaction=` says; `OptionError` if that is neither "auto" nor "off"."""
+    if compaction not in ("auto", "off"):
+        raise OptionError(f"compaction={compaction!r} is unknown", todo='use "auto" or "off"')
+    return compaction
+
+
+class Housekeeping:
+    """Looks after the stream of one writer."""
+
+    def __init__(self, place: Place, keep: int | None, compaction: str) -> None:
+        self._place = place
+        self._keep = keep
+        self._compacts = checked_choice(compaction) == "auto"
+        self._levels: Levels | None = None
+        self._log: Log | None = None
+        self._thread: threading.Thread | None = None
+        self._collect_is_due = False
+        self._stopping = threading.Event()
+        self._report: dict[str, Any] = {}
+        """Of the thread, which alone changes it; a failure stays until it has gone through all without one."""
+        self._has_failed = False
+        self._retention_failure = ""
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What was done since the writer started, for its progress; empty if nothing was."""
+        failure = {"failure": self._retention_failure} if self._retention_failure else {}
+        report = {**self._report, **failure}
+        return {"housekeeping": report} if report else {}
+
+    def after_batch(self, log: Log, since: int) -> None:
+        """Drops what is past retention, and lets the thread work, if enough was committed after `since`."""
+        commits = since + 1, log.state.seq + 1  # more than one apart if others have committed, too
+        if not _is_due(commits, index.FOLD_EVERY):
+            return
+        if self._keep is not None:
+            self._retain(log, self._keep)
+        self._collect_is_due |= _is_due(commits, _COLLECT_EVERY)
+        if self._compacts or self._collect_is_due:
+            self._begin()
+
+    def _retain(self, log: Log, keep: int) -> None:
+        self._retention_failure = ""
+        try:
+            retention.apply_retention(log, keep)
+        except Exception as problem:  # the batch is published, and what does not work now is done the next time
+            self._retention_failure = _told(problem)
+
+    def stop(self) -> None:
+        """Ends the thread after the piece that it is at; returns when it has ended, or will not for long."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE_S)
+
+    def _begin(self) -> None:
+        if self._stopping.is_set() or (self._thread is not None and self._thread.is_alive()):
+            return
+        # A daemon: whoever ends the program does not wait for it.
+        self._thread = threading.Thread(target=self._work, name="strandline-housekeeping", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        self._has_failed = False
+        while not self._stopping.is_set():
+            # Looked at again after each piece of compaction, which may never come to an end on a busy stream.
+            if self._collect_is_due:
+                self._collect_is_due = False
+                self._try(self._collect)
+            if not (self._compacts and self._try(self._compact)):
+                break
+        if not self._has_failed and not self._stopping.is_set():
+            self._report = {name: value for name, value in self._report.items() if name != "failure"}
+
+    def _try(self, work: Callable[[Log], bool]) -> bool:
+        """What `work` returns; False if it fails: the batches go on, and it is tried again the next time."""
+        try:
+            if self._log is None:
+                self._log = self._place.open()
+            return work(self._log)
+        except Exception as problem:
+            if isinstance(problem, DroppedError):
+                self._log = self._levels = None  # this handle stood still for too long
+            if told := _told(problem):
+                self._failed(told)
+            return False
+
+    def _collect(self, log: Log) -> bool:
+        dropped = dropping.drop_commits(log, deletes_max=_DELETES_MAX)
+        if dropped.commits:
+            self._add(commits_dropped=dropped.commits)
+        is_listed = dropped.milestone is not None  # the commits: seldom, for there may be many
+        if deleted := retention.collect(log, grace_us=GRACE_US, commits=is_listed):
+            self._add(files_deleted=len(deleted))
+        return True
+
+    def _compact(self, log: Log) -> bool:
+        """One piece, and the rest after it; whether there may be another."""
+        self._levels = levels = self._levels or Levels(log)
+        began_s = stopwatch_s()
+        done = levels.step()
+        if levels.failure is not None:
+            self._failed(_told(levels.failure))
+        if not done.blocks_after:
+            return False
+        took_s = stopwatch_s() - began_s
+        self._add(
+            blocks_before=done.blocks_before,
+            blocks_after=done.blocks_after,
+            tuples=done.tuples,
+            bytes=done.bytes_after,
+            seconds=took_s,
+        )
+        self._stopping.wait(_REST * took_s)
+        return True
+
+    def _add(self, **amounts: float) -> None:
+        self._report = {**self._report, **{name: self._report.get(name, 0) + more for name, more in amounts.items()}}
+
+    def _failed(self, told: str) -> None:
+        self._has_failed = True
+        self._report = {**self._report, "failure": told}
+
+
+def _told(problem: Exception) -> str:
+    """What a failure is called in the report; empty if somebody else was faster, which is none."""
+    if isinstance(problem, ConflictError) and not isinstance(problem, DroppedError):
+        return ""
+    if isinstance(problem, StrandlineError):
+        return f"{problem.what} ({problem.where})" if problem.where else problem.what
+    return f"{type(problem).__name__}: {problem}"
+
+
+def _is_due(commits: tuple[int, int], every: int) -> bool:
+    before, after = commits
+    return before // every < after // every

@@ -1,0 +1,86 @@
+"""Inputs of an operator with a bound that cannot be read: each is left alone for a while, then looked for again.
+
+Whatever keeps them away, a store that fails or a disk that is not mounted, is no reason to end: they are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from strandline.clock import stopwatch_s
+from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
+from strandline.log.stream import log_errors, spec
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.running.batch import require_same_inputs
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.session.place import Place
+
+RETRY_S = 1.0
+"""An input that could not be read is looked for again after so long."""
+
+
+class LostInputs:
+    """By number, the inputs that cannot be read, as far as is known."""
+
+    def __init__(
+        self, inputs: OperatorInputs, unopened: Iterable[int], require_same: Callable[[int, Log], None]
+    ) -> None:
+        """`unopened` were not there when the query started; when one is, `require_same` raises if it is another."""
+        self._inputs = inputs
+        self._unopened = set(unopened)
+        self._require_same = require_same
+        self._until_s = dict.fromkeys(self._unopened, stopwatch_s() + RETRY_S)
+        """Until when each is left alone."""
+
+    def bear(self, problem: StorageError, output: Place) -> None:
+        """Notes which input cannot be read; raises if it is none of them: the output, for one."""
+        places = [*self._inputs.places, output]
+        found = [n for n, place in enumerate(places) if problem.where.startswith(f"{place.url.rstrip('/')}/")]
+        number = max(found, key=lambda n: len(places[n].url), default=-1)  # a stream may lie below another
+        if not 0 <= number < len(self._inputs.places):
+            raise problem
+        self._until_s[number] = stopwatch_s() + RETRY_S
+
+    def now(self) -> frozenset[int]:
+        """Those that are lost; of those that were left alone for long enough, those that are still not there."""
+        now_s = stopwatch_s()
+        for number in [number for number, until_s in self._until_s.items() if now_s >= until_s]:
+            if self._is_back(number):
+                del self._until_s[number]
+            else:
+                self._until_s[number] = stopwatch_s() + RETRY_S
+        return frozenset(self._until_s)
+
+    def _is_back(self, number: int) -> bool:
+        log = self._inputs.logs[number]
+        try:
+            if number in self._unopened:
+                found = opened(self._inputs.places[number])
+                self._require_same(number, found)
+                log.reload()
+                self._unopened.discard(number)
+            elif not log.storage.exists(spec.KEY):
+                return False
+        except StorageError:
+            return False
+        return True
+
+
+def opened(place: Place) -> Log:
+    """The stream of an input; raises `StorageError` if it is not there, which it was once."""
+    try:
+        return place.open()
+    except (StreamNotFoundError, NotAStreamError) as problem:
+        raise log_errors.gone(place.url) from problem
+
+
+def require_same(logs: Sequence[Log], output: LogState, unopened: frozenset[int]) -> frozenset[int]:
+    """Raises if an input that is there is not what was taken in; those, too, of which nothing can be read any more."""
+    lost = set(unopened)
+    for number in range(len(logs)):
+        try:
+            require_same_inputs(logs, output, {*range(len(logs))} - {number} | lost)
+        except StorageError:
+            lost.add(number)
+    return frozenset(lost)

@@ -1,0 +1,207 @@
+"""Steps of an operator as Spark tasks. What one needs travels with it; it opens nothing that it does not read."""
+
+from __future__ import annotations
+
+import copyreg
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import NotAStreamError
+from strandline.failpoint import failpoint
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.share import Share
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.kernels.kernel_bundle import KernelBundle
+from strandline.operators.kernels.kernel_cache import TALLY
+from strandline.process_start import process_age_s, process_cpu_s
+from strandline.running.element import Element
+from strandline.running.state.live_operators import LIVE
+from strandline.running.state.state_cache import StateCache
+from strandline.running.state.state_folders import default_folder
+from strandline.running.step import Done, Logs, Step, run
+from strandline.spark.operator import holder
+from strandline.spark.operator.affinity import spark_host
+from strandline.spark.operator.kernel_shipping import unpacked
+from strandline.spark.session.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTask:
+    """A step, and the blocks that it takes in: its share of a batch, whatever the other partitions do."""
+
+    step: Step
+    input_blocks: Sequence[Sequence[Block]]
+    """Of each input."""
+
+    @property
+    def tuples(self) -> int:
+        """How many it takes in; of several inputs, how many at most."""
+        if self.step.input_end is None:
+            return sum(block.results for blocks in self.input_blocks for block in blocks)
+        return self.step.input_end - (self.step.before.input if self.step.before else self.step.input_start)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWork:
+    """What all tasks of an operator have in common; called with a task, it does the task. It travels once a job."""
+
+    element: Element
+    inputs: tuple[Place, ...]
+    input_specs: tuple[bytes, ...]
+    output: Place
+    output_spec: bytes
+    kernels: Broadcast[KernelBundle] | None = None
+    """What was compiled elsewhere, if this may be another machine."""
+
+    def __call__(self, task: OperatorTask) -> Done:
+        """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
+        failpoint("task-begins")
+        unpacked(self.kernels)
+        # Attempts of a task have names of their own, or a second one would find the files of the first.
+        step = replace(task.step, attempt=f"{task.step.attempt}-{attempt_number()}", host=spark_host())
+        if not self.element.definition.lives_in_process:
+            return self.done_here(replace(task, step=step))
+        return self._where_the_object_is(replace(task, step=step))
+
+    def _where_the_object_is(self, task: OperatorTask) -> Done:
+        """Does the task in the worker that keeps the object, or else in this one, which keeps it from then on."""
+        from pyspark import cloudpickle
+
+        dumps: Callable[[Any], bytes] = cloudpickle.dumps
+
+        step = task.step
+        folder = default_folder(spec_of(self.output_spec).id, step.partition)
+        before = step.before.attempt if step.before is not None else ""
+        if before and not LIVE.holds(str(folder), before):
+            try:
+                found: Done | None = holder.asked(folder, before, lambda: dumps(_Call(self, task)))
+                if found is not None:
+                    return found
+            except holder.HolderLostError:
+                task = replace(task, step=replace(step, attempt=f"{step.attempt}-again"))
+        done = self.done_here(task)
+        holder.announce(folder, task.step.attempt)
+        return done
+
+    def done_here(self, task: OperatorTask) -> Done:
+        """Does the task in this process; its step has the name of the attempt."""
+        step, output = task.step, Share(self.output.storage(), spec_of(self.output_spec))
+        known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
+        inputs = tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
+        cache = StateCache(default_folder(output.spec.id, step.partition))
+        try:
+            logs = Logs(output, inputs, self._whole)
+            done = run(step, compiled(self.element), logs, cache, SYSTEM_CLOCK)
+        finally:
+            cache.close()
+            spare_the_collector(self.element)
+        return replace(done, standing=measured(done.standing))
+
+    def _whole(self) -> tuple[Log, tuple[Log, ...]]:
+        """Output and inputs as recovery can search them; raises if a replica is another than the driver has read."""
+        inputs = tuple(place.open() for place in self.inputs)
+        self.require_same_replicas(inputs)
+        return self.output.open(), inputs
+
+    def require_same_replicas(self, inputs: Sequence[Log]) -> None:
+        """Raises `NotAStreamError` if an input that is a replica is another than the driver has read."""
+        for number in self.element.replicas:
+            if inputs[number].spec.id != spec_of(self.input_specs[number]).id:
+                raise NotAStreamError(
+                    "another stream has begun here", where=self.inputs[number].url, todo="wait until it has caught up"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A task, on its way to the worker that keeps its object."""
+
+    work: OperatorWork
+    task: OperatorTask
+
+    def __call__(self) -> Done:
+        done = self.work.done_here(self.task)
+        folder = default_folder(spec_of(self.work.output_spec).id, self.task.step.partition)
+        holder.announce(folder, self.task.step.attempt)
+        return done
+
+
+def _travels_as_its_values(kind: type[Any]) -> None:
+    """Pickles a dataclass as its values, which takes a third of what `dataclasses` takes for one with slots."""
+    values = attrgetter(*kind.__slots__)
+    copyreg.pickle(kind, lambda instance: (kind, values(instance)))
+
+
+# Of each of these one travels for every partition in every batch.
+for _kind in (OperatorTask, Step, Standing, Block, Done):
+    _travels_as_its_values(_kind)
+
+
+if "pyspark.worker" in sys.modules:  # and not in a program that only imports us
+    pa.scalar(0)  # Arrow looks for pandas at its first conversion: that is part of the start, too, not of a recovery
+_AGE_S = process_age_s()
+"""Of this process, when it has imported everything."""
+_CPU_S = process_cpu_s()
+_YOUNG_S = 30.0
+"""A process that was older had something else to do before."""
+_BUSY = 3.0
+"""When Spark itself has just been started, a core is shared by so many at most. It will not be like that again."""
+
+
+@lru_cache(maxsize=1)
+def _started_s() -> float | None:
+    """What the start of this process took, with the loading of kernels in its first task; None if that is not known."""
+    if _AGE_S is None or _AGE_S > _YOUNG_S or TALLY.compiled:
+        return None
+    return min(_AGE_S, _BUSY * _CPU_S) + TALLY.seconds
+
+
+def measured(standing: Standing) -> Standing:
+    """The standing with what this process knows of starts, if that is new."""
+    is_first = not _started_s.cache_info().currsize
+    seconds = _started_s()
+    return standing if seconds is None or (standing.start_s and not is_first) else standing.started(seconds)
+
+
+@lru_cache(maxsize=16)
+def spare_the_collector(element: Element) -> None:
+    """Once in a worker for each operator: what its first task has loaded stays, and need not be looked at again.
+
+    Spark's workers collect garbage after every task. With compilers and Arrow in memory that took twice as long as a
+    step, on the cores that the next batch was waiting for.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def attempt_number() -> int:
+    """Which attempt of a task this is, among all of Spark's; 0 outside of one."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
+
+
+@lru_cache(maxsize=16)
+def spec_of(data: bytes) -> StreamSpec:
+    """A stream as the work describes it."""
+    return StreamSpec.from_json(data, "a task's description of its stream")
+
+
+@lru_cache(maxsize=16)
+def compiled(element: Element) -> Element:
+    """The one that has its kernels already, if this process has seen it before."""
+    return element

@@ -1,0 +1,349 @@
+"""A processing element: an operator between its inputs and its output, and the query that lets it work.
+
+Over streams that exist, the query is a clock that ticks whenever one of them has grown. Over one entry point the
+operator is fused with it: the query that persists the DataFrame feeds the operator, too. Among several inputs an entry
+point has a query of its own, which starts before the operator's and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import (
+    NotAStreamError,
+    OptionError,
+    StorageError,
+    StreamError,
+    StreamNotFoundError,
+)
+from strandline.inputs.replicas.replica_input import ReplicaInput
+from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.log.operator_state.beginning import Since
+from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import REPLICAS_FORMAT, StreamSpec
+from strandline.operators.expressions.shape import Shape
+from strandline.running.batch import require_same_inputs
+from strandline.running.element import Element
+from strandline.running.kernel_warm_up import Kernels
+from strandline.running.promise import Promise
+from strandline.running.since import begun, require_same_beginning
+from strandline.spark.operator.available_job import AvailableJob
+from strandline.spark.operator.housekeeping import Housekeeping
+from strandline.spark.operator.kernel_shipping import KernelShipping
+from strandline.spark.operator.lost_inputs import require_same
+from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.operator.replica_inputs import ReplicaInputs, ReplicaMember
+from strandline.spark.operator.replica_job import ReplicaJob
+from strandline.spark.operator.ticks import Ticks
+from strandline.spark.query.listener_events import observed
+from strandline.spark.query.operator_batches import OperatorBatches, ticking_checkpoint
+from strandline.spark.query.query import Query
+from strandline.spark.query.sources import Sources
+from strandline.spark.query.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
+from strandline.spark.session.place import Place
+from strandline.spark.session.preconditions import require_ready
+from strandline.spark.session.worker_python import require_workers
+from strandline.user_warning import warn
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@runtime_checkable
+class Input(Protocol):
+    """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """What the input stream is, or will be."""
+
+    @property
+    def _input_place(self) -> Place:
+        """Where it is, or will be."""
+
+    @property
+    def _input_shape(self) -> Shape:
+        """What is done to its tuples before an operator takes them in."""
+
+    @property
+    def _bare_input(self) -> Input:
+        """The stream, or the entry point, without that: what is read."""
+
+    @property
+    def _input_members(self) -> Sequence[Input]:
+        """The streams that it is made of: itself, or those of a union."""
+
+    def _opened_input(self, limit_s: float | None = None) -> Log:
+        """The stream, as Spark's tasks will find it; raises if they cannot. `limit_s`: see `Place.within`."""
+
+
+@runtime_checkable
+class EntryPoint(Input, Protocol):
+    """An input that a query has to persist; that query can feed operators as well."""
+
+    def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
+        """Starts that query with the operator behind it, or lets the operator join it."""
+
+    def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
+        """Starts that query for an operator over several inputs, or a handle on it if it runs already."""
+
+
+@runtime_checkable
+class ReplicatedInput(Input, Protocol):
+    """An input that is several replicas, of which one is read at a time."""
+
+    @property
+    def group(self) -> str:
+        """What they have in common."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where they are."""
+
+    def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
+        """The replicas, opened, for somebody who may have a bound; raises if none is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """How the query is to run."""
+
+    trigger: str | None = None
+    name: str | None = None
+    spark_checkpoint_dir: str | None = None
+    compaction: str = "auto"
+    final: bool = False
+    """Of an entry point: finish the stream when all that is available is published."""
+    promise: Promise | None = None
+    """Of an operator over several inputs: how long their tuples wait for each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The inputs of an operator as it starts with them."""
+
+    logs: Sequence[Log]
+    """Of replicas, those that are read first."""
+    unopened: frozenset[int] = frozenset()
+    """The numbers of those of which nothing could be read: they are looked at when they are there."""
+    members: Mapping[int, ReplicaMember] = field(default_factory=dict)
+    """By number, who chooses among replicas."""
+
+
+class ProcessingElement:
+    """An operator, its inputs, its output and how its query runs; `start` sets it going."""
+
+    def __init__(
+        self,
+        element: Element,
+        inputs: Sequence[Input],
+        place: Place,
+        spec: StreamSpec,
+        query: QueryOptions,
+        since: Since | None = None,
+    ) -> None:
+        self.place = place
+        self.query = query
+        self._element = element
+        self._inputs = tuple(inputs)
+        self._spec = spec
+        self._since = since
+        """Where a new output begins; None: with all that the inputs hold, and one that exists where it did."""
+
+    def start(self, spark: SparkSession) -> Query:
+        """Starts the query, or joins one that persists its input; the output stream is created if there is none."""
+        first = self._inputs[0]
+        if len(self._inputs) == 1 and isinstance(first, EntryPoint):
+            return first.start_with(spark, self)
+        return self._start_over_streams(spark)
+
+    def _start_over_streams(self, spark: SparkSession) -> Query:
+        """Starts a query that ticks whenever an input has grown, behind the queries that persist DataFrames."""
+        query = self.query
+        entries = [input_ for input_ in self._inputs if isinstance(input_, EntryPoint)]
+        trigger_arguments(query.trigger)
+        if query.promise is not None:
+            query.promise.require_longer_than(interval_s(query.trigger), self.place.url)
+        if query.final and len(entries) < len(self._inputs):
+            raise OptionError(
+                "final= is for an entry point: an operator over a stream finishes its results when its input is "
+                "finished",
+                where=self.place.url,
+                todo="leave it out here, and finish the input where that is written",
+            )
+        checkpoint = Place(query.spark_checkpoint_dir) if query.spark_checkpoint_dir else self.place
+        require_ready(spark, [self.place.url], query.name, checkpoint)
+        self._require_another_place()
+        # What has to be compiled is compiled while DataFrames are persisted.
+        kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
+        sources = Sources.start(spark, entries, query)
+        try:
+            return self._start_query(spark, checkpoint, sources, kernels)
+        except BaseException:
+            sources.stop()
+            raise
+
+    def _start_query(
+        self, spark: SparkSession, checkpoint: Place, sources: Sources, kernels: KernelShipping | None
+    ) -> Query:
+        query = self.query
+        opened = self._opened()
+        self.require_fit([log.spec.id for log in opened.logs])
+        require_workers(spark)
+        job = self.job(spark, opened, kernels)
+        follows = query.trigger != AVAILABLE_NOW
+        ticks = Ticks(spark)
+        handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
+        stream = observed(ticks.df).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
+        if query.name:
+            stream = stream.queryName(query.name)
+        spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint, self.place).spark_url).start()
+        handler.runs_in(spark_query)
+        return Query(spark_query, handler)
+
+    def _opened(self) -> Opened:
+        """The inputs; raises if one cannot be read, unless the operator has a bound and has taken it in before: then it
+        goes on without."""
+        standings, logs, unopened = self._standings, [], set()
+        members: dict[int, ReplicaMember] = {}
+        promise = self._promise()
+        for number, input_ in enumerate(self._inputs):
+            if isinstance(input_, ReplicatedInput):  # of which one has to be there: what they are is known nowhere else
+                chooser = ReplicaInput(input_.replica_set(promise))
+                members[number] = ReplicaMember(chooser, tuple(place.within(self._answer_s) for place in input_.places))
+            try:
+                logs.append(self._first_read(number, members.get(number), standings))
+            except (StorageError, StreamNotFoundError, NotAStreamError):
+                if promise is None or not standings:
+                    raise
+                logs.append(Log(input_._input_place.within(self._answer_s).storage(), input_._input_spec))
+                unopened.add(number)
+        return Opened(logs, frozenset(unopened), members)
+
+    def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
+        """The stream of an input, or the replica of it that is read first; raises if there is none."""
+        if member is None:
+            return self._inputs[number]._opened_input(self._answer_s)
+        found = member.chosen(standings, number)
+        if found is None:
+            raise member.input.nobody()
+        return found[1]
+
+    @property
+    def _answer_s(self) -> float | None:
+        """With a bound, no input's store is waited for longer than that allows."""
+        promise = self._promise()
+        return None if promise is None else promise.answer_s
+
+    @property
+    def _standings(self) -> Sequence[Standing]:
+        """Where the operator stands; nothing if it has never worked, or its own stream cannot be read either."""
+        with contextlib.suppress(StorageError, StreamError):
+            return self.place.open().state.standings
+        return ()
+
+    def require_fit(self, input_ids: Sequence[str]) -> None:
+        """Raises if there is a stream already and it is not this operator's over these inputs."""
+        self._require_another_place()
+        with contextlib.suppress(StreamNotFoundError):
+            self._require_same(self.place.open().spec, self._spec_over(input_ids))
+
+    def _require_same(self, found: StreamSpec, asked: StreamSpec) -> None:
+        found.require_same(asked, self.place.url)
+        require_same_beginning(self._since, found, self._inputs[0]._input_spec, self.place.url)
+
+    def _require_another_place(self) -> None:
+        if any(self.place.url == place.url for input_ in self._inputs for place in _places_of(input_)):
+            raise OptionError(
+                "an operator cannot write its results into the stream that it reads",
+                where=self.place.url,
+                todo="give start() another path",
+            )
+
+    def _spec_over(self, input_ids: Sequence[str]) -> StreamSpec:
+        pairs = zip(input_ids, self._inputs, strict=True)
+        upstream = upstream_of([_origin_of(input_, id_) for id_, input_ in pairs])
+        format_ = REPLICAS_FORMAT if self._element.replicas else self._spec.format
+        return replace(self._spec, upstream=upstream, format=format_, created_us=SYSTEM_CLOCK.now_us())
+
+    def _kernels(self, spark: SparkSession, inputs: Sequence[StreamSpec]) -> KernelShipping:
+        """The operator's kernels, compiled from now on if this machine does not have them."""
+        kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, tuple(inputs)))
+        kernels.begin()
+        return kernels
+
+    def job(
+        self,
+        spark: SparkSession,
+        opened: Opened,
+        kernels: KernelShipping | None = None,
+    ) -> OperatorJob:
+        """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
+        logs, unopened, members = opened.logs, opened.unopened, opened.members
+        places = [input_._input_place.within(self._answer_s) for input_ in self._inputs]
+        for number, member in members.items():
+            places[number] = member.places[member.input.current or 0]
+        output = self._output(logs)
+        element = replace(self._element, begins=output.spec.begins)
+        promise = self._promise()
+        if promise is None:
+            require_same_inputs(logs, output.state, unopened)
+        else:
+            unopened = require_same(logs, output.state, unopened)
+        for place, log in zip(places, logs, strict=True):
+            if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
+                warn(
+                    f"the operator's stream {self.place.url} survives a power loss, its input {place.url} may not "
+                    '(it is written with durability="os"): after one, the operator will refuse to go on',
+                )
+        kernels = kernels or self._kernels(spark, [log.spec for log in logs])
+        own = self._spec.retention
+        retention = output.retention = own if own is not None else output.spec.retention
+        kind = AvailableJob if promise is not None else ReplicaJob if members else OperatorJob
+        bears = promise is not None
+        alone = OperatorInputs(places, logs, bears_failures=bears)
+        job = kind(
+            spark.sparkContext,
+            element,
+            ReplicaInputs(places, logs, members, output, bears_failures=bears) if members else alone,
+            (self.place, output),
+            Housekeeping(self.place, retention, self.query.compaction),
+            self.query.name,
+            kernels,
+        )
+        if isinstance(job, AvailableJob) and promise is not None:
+            job.promises(promise, unopened - members.keys())  # replicas are looked for by who chooses
+        job.register()
+        return job
+
+    def _output(self, logs: Sequence[Log]) -> Log:
+        """The output stream; one that is made now keeps for good where it begins in these inputs."""
+        storage, spec = self.place.storage(), self._spec_over([log.spec.id for log in logs])
+        try:
+            found = Log.open(storage)
+        except StreamNotFoundError:
+            found = Log.create(storage, begun(spec, self._since, logs, self._element))
+        self._require_same(found.spec, spec)
+        return found
+
+    def _promise(self) -> Promise | None:
+        """Its promise, if there is anybody to keep it: a query that takes in what is there and ends waits for none."""
+        return None if self.query.trigger == AVAILABLE_NOW else self.query.promise
+
+
+def _places_of(input_: Input) -> tuple[Place, ...]:
+    return input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
+
+
+def _origin_of(input_: Input, stream: str) -> Origin:
+    """What stream.json says of an input: of the stream with this id, or of all replicas."""
+    if not isinstance(input_, ReplicatedInput):
+        return Origin(stream, input_._input_place.url)
+    return Origin(input_.group, input_.places[0].url, tuple(place.url for place in input_.places))

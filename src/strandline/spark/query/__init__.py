@@ -1,0 +1,1 @@
+"""Running queries: their threads, errors, listeners and end."""

@@ -1,0 +1,61 @@
+"""What a program prints when an error ends it: ours in three lines, with the line of the program that met it.
+
+`sl.session()` sets it up, for programs in which nobody else has an opinion (`sys.excepthook`). STRANDLINE_TRACEBACK=1
+leaves Python's tracebacks as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+from strandline.errors import StrandlineError
+from strandline.spark.query import running, spark_log
+from strandline.spark.query.error_in_text import failure_in
+
+VARIABLE = "STRANDLINE_TRACEBACK"
+_OURS = str(Path(__file__).parents[2])
+_SPARKS = (f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}", f"{os.sep}threading.py")
+
+
+def install() -> None:
+    """From now on errors of ours that reach the top of the program print as three lines, and Ctrl-C as one."""
+    if sys.excepthook is sys.__excepthook__ and not os.environ.get(VARIABLE):
+        sys.excepthook = _tell
+
+
+def _tell(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    if isinstance(problem, KeyboardInterrupt):
+        if not running.any_left():  # else the exit hook says what becomes of them
+            print(f"{_place(trace)}{str(problem) or 'interrupted'}", file=sys.stderr)
+        return
+    found = problem if isinstance(problem, StrandlineError) else _within(problem)
+    if found is None:
+        sys.__excepthook__(kind, problem, trace)
+    else:
+        print(f"{_place(trace)}{type(found).__name__}: {found}", file=sys.stderr)
+
+
+def _within(problem: BaseException) -> StrandlineError | None:
+    """Our error in one of Spark's."""
+    if not type(problem).__module__.startswith(("pyspark.", "py4j.")):
+        return None
+    found = failure_in(str(problem), "")
+    return None if found is None else spark_log.named(found)
+
+
+def _place(trace: TracebackType | None) -> str:
+    """The line of the program from which it went wrong: the innermost that is neither ours nor Spark's."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        file = frame.filename
+        if not file.startswith(_OURS) and not any(part in file for part in _SPARKS):
+            return f"{_short(file)}, line {frame.lineno}: "
+    return ""
+
+
+def _short(file: str) -> str:
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file

@@ -1,0 +1,82 @@
+"""The queries that persist the DataFrames among the inputs of an operator: they start before it and end with it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import StrandlineError
+from strandline.spark.query.error_in_text import failure_in
+from strandline.spark.query.query import Query
+from strandline.spark.query.trigger import AVAILABLE_NOW
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.spark.operator.processing_element import EntryPoint, QueryOptions
+
+
+class Sources:
+    """Some entry points at work, each in a query of its own."""
+
+    def __init__(self) -> None:
+        self._queries: list[Query] = []
+
+    @classmethod
+    def start(cls, spark: SparkSession, entries: Iterable[EntryPoint], options: QueryOptions) -> Sources:
+        """Starts them, or joins those that run; with "available-now" returns when all of them have ended.
+
+        Raises what keeps one of them from working; then none is left running.
+        """
+        sources = cls()
+        try:
+            for entry in entries:
+                sources._queries.append(entry.persist_with(spark, options))
+            if options.trigger == AVAILABLE_NOW:
+                for query in sources._queries:
+                    query.await_termination()
+        except BaseException:
+            sources.stop()
+            raise
+        return sources
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        """What the last batch of each did."""
+        return [query.progress for query in self._queries]
+
+    @property
+    def failure(self) -> Exception | None:
+        """What stopped one of them; None if all run or ended well."""
+        for query in self._queries:
+            problem = query.exception()
+            if problem is not None:
+                return _in_words(problem, query.urls)
+        return None
+
+    def take_in_all(self) -> None:
+        """Returns when everything that the DataFrames have now is published."""
+        for query in self._queries:
+            if query.is_active:
+                query.process_all_available()
+
+    def finish(self) -> None:
+        """Stops them after the batches under way, then finishes their streams; raises what keeps one from it."""
+        for query in self._queries:
+            query.finish()
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def stop(self) -> None:
+        """Stops them after the batches under way; those that others hold on to go on for these."""
+        for query in self._queries:
+            with contextlib.suppress(Exception):  # the first failure is the one that is told
+                query.stop()
+
+
+def _in_words(problem: BaseException, urls: Sequence[str]) -> Exception:
+    if isinstance(problem, Exception):
+        return problem if isinstance(problem, StrandlineError) else failure_in(str(problem), urls[0]) or problem
+    return StrandlineError(str(problem), where=urls[0])

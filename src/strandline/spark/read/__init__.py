@@ -1,0 +1,1 @@
+"""Reading streams with Spark and Arrow."""

@@ -1,0 +1,266 @@
+"""A handle on a stream that exists: read it with Spark or without, look after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from strandline.errors import OptionError
+from strandline.log.reading.bounds import Bound, Bounds, log_time
+from strandline.log.reading.moment import Moment
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import compaction, consumer_registry, retention
+from strandline.log.upkeep.grace import GRACE
+from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.describe.rekey import rekeyed
+from strandline.spark.describe.reprs import stream_html, stream_text
+from strandline.spark.describe.view import session_and_name
+from strandline.spark.query import translation
+from strandline.spark.read.arrow_reading import ArrowReading
+from strandline.spark.read.block_reading import read_blocks
+from strandline.spark.read.loading import loaded
+from strandline.spark.read.operator_stream import losses_of, open_windows, recovery_forecast
+from strandline.spark.read.patience import once_there
+from strandline.spark.read.read_options import MOMENT, SECRET_OPTIONS
+from strandline.spark.read.tentative_reading import read_with_tentative
+from strandline.spark.session.place import Place
+from strandline.spark.session.preconditions import require_classic
+from strandline.spark.session.time_zone import current_zone, session_zone
+from strandline.times import Time
+from strandline.units import Duration, duration_us
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from strandline.log.reading.summary import Summary
+    from strandline.spark.entry.entry import Entry
+
+
+class Stream(ArrowReading, OperatorInput):
+    """A persistent stream. Every method sees what is published when it is called."""
+
+    def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
+        self._place = Place(str(path), options=dict(storage_options or {}))
+        self._log = self._place.open()
+
+    def __repr__(self) -> str:
+        return stream_text(self._log)
+
+    def _repr_html_(self) -> str:
+        return stream_html(self._log)
+
+    # ------------------------------------------------------------------ facts
+
+    @property
+    def schema(self) -> StructType:
+        """The tuples' schema, as Spark has it."""
+        from strandline.spark.read.source_schema import spark_schema
+
+        return spark_schema(self._log.spec, positions=False)
+
+    @property
+    def partitions(self) -> int:
+        """Into how many partitions the keys are spread."""
+        return self._log.spec.partitions
+
+    def offsets(self) -> dict[int, int]:
+        """The end of each partition: the offset that the next tuple will get."""
+        log = self._fresh()
+        return dict(enumerate(log.state.ends[: self.partitions]))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its writer has said that nothing will ever be added."""
+        return self._fresh().state.finished
+
+    def describe(self) -> Summary:
+        """Everything that `strandline inspect` shows, as an object."""
+        from strandline.log.reading.summary import summary
+
+        return summary(self._fresh(), open_input=lambda path: self._place.beside(path).open())
+
+    # ------------------------------------------------------------------ reading with Spark
+
+    def read(
+        self,
+        spark: SparkSession,
+        *,
+        since: Bound | None = None,
+        until: Bound | None = None,
+        late: bool = False,
+        positions: bool = False,
+        tentative: bool = False,
+    ) -> DataFrame:
+        """The results published so far as a DataFrame, from `since` (inclusive) to `until` (exclusive).
+
+        Bounds are times, or offsets per partition such as `offsets()` returns. Blocks outside of them are not opened.
+        A time without a zone is on the clock of the session's (`spark.sql.session.timeZone`), text or datetime.
+        On file systems Spark's own Parquet reader reads the blocks, elsewhere Python does. `late` reads the late side
+        log instead; `positions` adds the columns `_partition` and `_offset`, in the side log also `_reason`.
+        `tentative`, of an operator with a bound, adds the results that it guesses while inputs are missing, and the
+        column `_tentative`, which says of each whether it is one.
+        """
+        require_classic(spark)
+        translation.install()
+        if late and tentative:
+            raise OptionError("late=True and tentative=True", todo="read one of them: what is late is never tentative")
+        log = self._fresh()
+        bounds = Bounds.of(log, since, until, session_zone(spark), late=late)
+        if log.storage.local_path("x") is None:
+            moment = Moment.of(log, bounds, tentative=tentative)
+            options = {"late": late, "positions": positions, "tentative": tentative}
+            return self._read_through_python(spark, moment, (bounds.time_from, bounds.time_until), options)
+        if tentative:
+            return read_with_tentative(spark, log, bounds, positions=positions)
+        chosen = [log.spec.late] if late else range(log.spec.partitions)
+        blocks = [b for p in chosen for b in bounds.blocks(log, p)]
+        return read_blocks(spark, log, blocks, bounds, late=late, positions=positions)
+
+    def _read_through_python(
+        self, spark: SparkSession, moment: Moment, times: tuple[int | None, int | None], options: Mapping[str, bool]
+    ) -> DataFrame:
+        """The same where Spark itself cannot read: planned whenever it is used, of what is published now."""
+        from strandline.spark.session.session import register
+
+        register(spark)
+        reader = self._options(spark.read.format("strandline")).options(**options).option(MOMENT, moment.to_text())
+        for name, time in zip(("since", "until"), times, strict=True):
+            if time is not None:
+                reader = reader.option(name, f"{time:+d}")  # the sign: no date
+        return loaded(reader, self._place.url)
+
+    def read_stream(
+        self,
+        spark: SparkSession,
+        *,
+        start: Time = "earliest",
+        max_tuples_per_batch: int | None = None,
+        consumer: str | None = None,
+        late: bool = False,
+        positions: bool = False,
+        tentative: bool = False,
+    ) -> DataFrame:
+        """The results as a streaming DataFrame, from "earliest", "latest" or a time (as in `read`) on.
+
+        `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
+        has not read yet is not truncated. `late` follows the side log instead, in the order of its offsets; with a time
+        as `start` it begins at the first tuple there whose time is not before it.
+        `tentative` gives all that happens to the results of an operator with a bound, in order, and three columns more:
+        `_kind` is "stable", "tentative", "undo" (every tentative row of this `_partition` before this `_offset` is
+        void) or "rec_done" (what was void is corrected).
+        """
+        from strandline.spark.session.session import register_as_it_is
+
+        register_as_it_is(spark)
+        if not isinstance(start, str) or start not in ("earliest", "latest"):
+            start = f"{log_time(self._log, start, 'start', session_zone(spark)):+d}"  # the sign: no date
+        reader = self._options(spark.readStream.format("strandline")).option("start", start)
+        if max_tuples_per_batch is not None:
+            reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
+        if consumer is not None:
+            reader = reader.option("consumer", consumer)
+        reader = reader.option("late", late).option("positions", positions).option("tentative", tentative)
+        return loaded(reader, self._place.url)
+
+    def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
+        """Makes the results a temporary view of the session given, or of the active one: `create_view("items")`.
+
+        It holds what is published now, like any view of a DataFrame: create it again for what came since. A table,
+        `CREATE TABLE items USING strandline OPTIONS (path '…')`, always shows the newest; with `streaming` it is a view
+        of the stream, for `spark.readStream.table("items")`.
+        """
+        session, view = session_and_name(spark, name)
+        (self.read_stream(session) if streaming else self.read(session)).createOrReplaceTempView(view)
+
+    def _options(self, reader: Any) -> Any:
+        return reader.option("path", self._place.url).option(SECRET_OPTIONS, json.dumps(dict(self._place.options)))
+
+    # ------------------------------------------------------------------ operators
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """For operators: what this stream is."""
+        return self._log.spec
+
+    @property
+    def _input_place(self) -> Place:
+        """For operators: where this stream is."""
+        return self._place
+
+    def rekey(self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
+        """The same tuples as a stream with another key at `path`: read, shuffle, persist; `start` sets it going.
+
+        Time, partitions and lateness are this stream's unless they are given, see `rekeyed`. Other options are those
+        of `read_stream` and of `sl.source`. Late tuples of this stream take no part.
+        """
+        return rekeyed(self, self.read_stream, key, path, spark, options)
+
+    def open_windows(self, *, now: bool = False) -> pa.Table:
+        """The windows that are open, in any partition: what a recovery begins with, or with `now` what it ends with.
+
+        Without `now` state is as of each footprint (`_input`), which takes no look at the input. With it, the input is
+        replayed, as in a recovery, and state is as of the last commit; nothing is written.
+        """
+        return open_windows(self._fresh(), self._place, now=now)
+
+    def recovery(self) -> list[dict[str, Any]]:
+        """What a recovery would cost if it were now, per partition: extent, replay, N, T and predicted seconds."""
+        return recovery_forecast(self._fresh())
+
+    def losses(self) -> pa.Table:
+        """What failures have cost an operator whose policy does not replay (`sl.partial`, `sl.none`), a row each.
+
+        `partition`, `from` and `until` (input offsets; over several inputs places in their order, with `time_from` and
+        `time_until`), `tuples`, `windows` lost altogether, windows that closed `incomplete`, `at`, `commit`, `reason`.
+        """
+        return losses_of(self._fresh())
+
+    # ------------------------------------------------------------------ looking after it
+
+    def truncate(self, before: Bound) -> dict[int, int]:
+        """Drops whole blocks before a time or before offsets; returns where each partition begins now.
+
+        A time without a zone is on the clock of the active session's zone, without a session on this machine's.
+        Refused, with the consumer named, if a registered consumer still needs some of it.
+        """
+        log = self._fresh()
+        if isinstance(before, Mapping):
+            starts = retention.truncate(log, before_offset=before)
+        else:
+            starts = retention.truncate(log, before_time=log_time(log, before, "before", current_zone))
+        return dict(enumerate(starts[: self.partitions]))
+
+    def compact(self, *, target_bytes: int = compaction.TARGET_BYTES) -> compaction.Compacted:
+        """Joins small blocks of the past into large ones, while writers and readers run."""
+        return compaction.compact(self._fresh(), target_bytes=target_bytes)
+
+    def collect(self, *, grace: Duration = GRACE) -> list[str]:
+        """Deletes files that nothing refers to, announced `grace` earlier; safe while writers and readers run."""
+        return retention.collect(self._fresh(), grace_us=duration_us(grace, "grace"))
+
+    def register_consumer(self, name: str, needs: Mapping[int, int] | Sequence[int] | None = None) -> None:
+        """Keeps the tuples from `needs` on (by default: everything there is) until the consumer moves on or goes."""
+        log = self._fresh()
+        if needs is None:
+            needs = log.state.starts[: self.partitions]
+        elif isinstance(needs, Mapping):
+            needs = [needs.get(p, log.state.starts[p]) for p in range(self.partitions)]
+        consumer_registry.register(log, name, needs)
+
+    def unregister_consumer(self, name: str) -> None:
+        """Lets go of what the consumer needed."""
+        consumer_registry.unregister(self._log, name)
+
+    def _fresh(self) -> Log:
+        self._log.refresh()
+        return self._log
+
+
+def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
+    """A handle on the stream at `path`; with `wait="10 s"`, on one whose writer may start within that time."""
+    return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))

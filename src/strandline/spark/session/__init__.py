@@ -1,0 +1,1 @@
+"""The Spark session, places of streams, and what the workers' Python needs."""

@@ -1,0 +1,61 @@
+"""Where a stream lies: its URL and the options of its store, small enough to travel to every task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from strandline.log.storage.storage import Durability, Storage
+from strandline.log.storage.storage_url import open_storage
+from strandline.log.storage.time_limited_storage import TimeLimitedStorage
+from strandline.log.stream.log import Log
+
+
+@dataclass(frozen=True)
+class Place:
+    """A stream's address. Storage is opened where it is used: in the driver, and in each task."""
+
+    url: str
+    durability: Durability = "fsync"
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    limit_s: float | None = None
+    """For so long an answer of the store is waited for, and then it counts as failed; None: for as long as it takes."""
+
+    def __post_init__(self) -> None:
+        # A relative path means another place to a task, whose working directory is not the program's.
+        object.__setattr__(self, "url", self.storage().url)
+
+    def storage(self) -> Storage:
+        """The store at this address."""
+        found = open_storage(self.url, durability=self.durability, **self.options)
+        return found if self.limit_s is None else TimeLimitedStorage(found, self.limit_s)
+
+    def within(self, limit_s: float | None) -> Place:
+        """The same place, for somebody who waits for no longer than that for an answer of its store; None: as it is."""
+        return self if limit_s is None else replace(self, limit_s=limit_s)
+
+    def open(self) -> Log:
+        """The stream at this address."""
+        return Log.open(self.storage())
+
+    def below(self, folder: str) -> Place:
+        """The place of a folder in this one."""
+        return Place(f"{self.url.rstrip('/')}/{folder}", self.durability, self.options)
+
+    def beside(self, url: str) -> Place:
+        """Another place, in the same store if it has the same kind of address."""
+        options = self.options if url.partition("://")[0] == self.url.partition("://")[0] else {}
+        return Place(url, self.durability, options)
+
+    @property
+    def spark_url(self) -> str:
+        """The address as Spark's own file systems want it."""
+        path = self.storage().local_path("x")
+        return self.url if path is None else spark_file_url(path.parent.resolve())
+
+
+def spark_file_url(path: Path) -> str:
+    """A local path for Spark, which takes what follows `file://` as it is: a space is a space, and % is no escape."""
+    return f"file://{path}"

@@ -1,0 +1,79 @@
+"""What must hold before a query creates anything: the kind of Spark, its file systems, names that are free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import OptionError, SecondWriterError
+from strandline.spark.query import running
+from strandline.spark.session.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def require_classic(spark: Any) -> None:
+    """Raises for a session or a DataFrame of Spark Connect, whose driver is in another process."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise OptionError(
+            "this is a session of Spark Connect: Strandline works in the driver's process, which is elsewhere then",
+            where=f"{type(spark).__module__}.{type(spark).__name__}",
+            todo="use a classic session: unset SPARK_REMOTE and SPARK_API_MODE, and build it with .master(…), not "
+            ".remote(…); streams can also be read without Spark, with sl.stream(path).tables(partition)",
+        )
+
+
+def require_running(spark: SparkSession, where: str) -> None:
+    """Raises if the session was stopped, here or by another part of the program."""
+    untyped: Any = spark.sparkContext
+    if untyped._jsc is None:
+        raise OptionError("this Spark session was stopped", where=where, todo="make another one: sl.session(…)")
+
+
+def require_ready(spark: SparkSession, urls: Sequence[str], name: str | None, checkpoint: Place) -> None:
+    """Raises unless a query with this name may begin to write these streams, with its Spark checkpoint there."""
+    require_classic(spark)
+    require_running(spark, urls[0])
+    require_spark_can_write(spark, checkpoint)
+    require_free_name(spark, name, urls[0])
+    require_not_written_here(urls)
+
+
+def require_spark_can_write(spark: SparkSession, place: Place) -> None:
+    """Raises unless Spark can keep its own checkpoint there: Hadoop's file systems may not know the store."""
+    scheme, found, _ = place.spark_url.partition("://")
+    if not found or scheme == "file":
+        return
+    untyped: Any = spark
+    configuration = untyped.sparkContext._jsc.hadoopConfiguration()
+    try:
+        untyped._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, configuration)
+    except Exception:
+        raise OptionError(
+            f"Spark cannot keep its own checkpoint at {scheme}://: this Spark has no file system for it",
+            where=place.url,
+            todo="pass spark_checkpoint_dir= with a local or shared folder; it can be rebuilt from the manifests "
+            "if it is lost, for sources such as Kafka, rate and Strandline",
+        ) from None
+
+
+def require_free_name(spark: SparkSession, name: str | None, where: str) -> None:
+    """Raises if a query of that name runs in this session."""
+    if name is not None and any(active.name == name for active in spark.streams.active):
+        raise OptionError(
+            f"a query of the name {name!r} runs already in this session",
+            where=where,
+            todo="stop that query first, or give this one another name",
+        )
+
+
+def require_not_written_here(urls: Sequence[str]) -> None:
+    """Raises if a query of this program writes one of these streams."""
+    for url in urls:
+        if running.writes(url):
+            raise SecondWriterError(
+                "this stream is being written already, by a query of this program",
+                where=url,
+                todo="stop that query first, or let it run",
+            )
