@@ -115,8 +115,10 @@ def test_what_is_late_is_never_tentative(written: Written, spark: Any) -> None:
 
 
 def test_replicas_are_read_with_the_tentative_results_of_the_best(written: Written, spark: Any) -> None:
-    urls = [f"{written.url}-{name}" for name in ("one", "other")]
-    one, other = (written_replicas.Written(url, open_storage(url, **written.options)) for url in urls)
+    names = ("one", "other")
+    urls = [f"{written.url}-{name}" for name in names]
+    stores = [open_storage(url, **written.options) for url in urls]
+    one, other = map(written_replicas.Written, names, stores)
     guessed = [(Kind.RESULT, 10), (Kind.TENTATIVE, 20)]
     one.append([*guessed, (Kind.UNDO, 0), (Kind.TENTATIVE, 25)], "UP_FAILURE", 10)
     other.append(guessed[:1], "UP_FAILURE", 10)

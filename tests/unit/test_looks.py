@@ -324,7 +324,7 @@ def test_exact_durations_can_be_written_in_a_program(us: int, text: str) -> None
 
 
 def test_collect_says_its_grace_time(items: Log) -> None:
-    assert "2 hours: files are announced" in shown("collect", items.storage.url, "--grace", "2 h")
+    assert "2 hours: files are deleted that long" in shown("collect", items.storage.url, "--grace", "2 h")
 
 
 def test_help_gives_each_example_once() -> None:

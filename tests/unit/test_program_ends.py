@@ -19,7 +19,7 @@ QUERY = """
 import signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 import strandline as sl
-from strandline.spark import last_words, running
+from strandline.spark.query import last_words, running
 
 class Query:
     def __init__(self, url):
