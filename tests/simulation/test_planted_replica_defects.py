@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from strandline.checkpoint.policy import cec
 from strandline.inputs import input_marks, serialised_intake
 from strandline.inputs.replicas import numbered_results, replica_reader
 from strandline.inputs.replicas.replica_changes import ReplicaChanges
@@ -114,10 +115,33 @@ UNDER_A_BOUND: dict[str, Plant] = {
 }
 
 
+class RecoversOften(replica_input_world.Life):
+    """An operator that may replay much, and has to, whenever it is given another replica."""
+
+    def __init__(self, world: replica_input_world.ReplicaInputWorld) -> None:
+        super().__init__(world)
+        if not world.behind.definition.lives_in_process:
+            world.policy = cec()
+
+    def chosen(self) -> Log | None:
+        before, log = self.input.log, super().chosen()
+        if log is not None and (before is None or log.spec.id != before.spec.id):
+            for machine in self.world.own_machines:
+                machine.lose()
+        return log
+
+
+def run_of_operator(name: str) -> Callable[[int], object]:
+    """Returns the simulation that finds a defect of operators; the defect of replays needs one in which many happen."""
+    if "replay" in name:
+        return partial(replica_input_world.run, begin=RecoversOften)
+    return replica_input_world.run
+
+
 WHERE: dict[str, tuple[dict[str, Plant], Callable[[str], Callable[[int], object]], int]] = {
     "": (DEFECTS, lambda _: written_replicas_world.run, 60),
     "in a query, ": (IN_QUERIES, lambda name: partial(written_query_world.run, tentative="batch" in name), 100),
-    "in an operator, ": (IN_INPUTS, lambda _: replica_input_world.run, 150),
+    "in an operator, ": (IN_INPUTS, run_of_operator, 150),
     "with a bound, ": (UNDER_A_BOUND, lambda _: run_bounded_replica_input, 60),
 }
 """Defects, the function that runs a seed of the simulation that finds them, and the largest number of seeds tried."""
