@@ -37,15 +37,19 @@ anything and that somebody should know.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class StrandlineError(Exception):
-    """Says what happened, where, and what to do about it."""
+    """Says what happened, where, and what to do about it; `stream` is the address of the stream that it concerns."""
 
-    def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", todo: str = "", stream: str = "") -> None:
         self.what = what
-        self.where = where
+        self.where = where or stream
         self.todo = todo
-        super().__init__(what, where, todo)
+        self.stream = stream
+        super().__init__(what, self.where, todo)
 
     def __str__(self) -> str:
         lines = [self.what]
@@ -56,21 +60,30 @@ class StrandlineError(Exception):
         return "\n".join(lines)
 
     def lies_in(self, url: str) -> bool:
-        """Whether it happened in the stream at this address, or to something below it.
+        """Returns whether the error concerns the stream at this address.
 
-        >>> StorageError("no answer", where="streams/a/commits/1.json").lies_in("streams/a")
+        >>> StorageError("no answer", where="streams/a/commits/1.json", stream="streams/a").lies_in("streams/a")
         True
         """
-        url = url.rstrip("/")
-        return self.where.startswith(url) and self.where[len(url) :][:1] in ("", "/", ",", " ")
+        return bool(self.stream) and self.stream.rstrip("/") == url.rstrip("/")
 
     def __reduce__(self) -> tuple[object, ...]:
         # Errors cross from Spark's workers to the driver by pickle; keyword arguments need help.
-        return (_rebuild, (type(self), self.what, self.where, self.todo))
+        return (_rebuild, (type(self), self.what, self.where, self.todo, self.stream))
 
 
-def _rebuild(kind: type[StrandlineError], what: str, where: str, todo: str) -> StrandlineError:
-    return kind(what, where=where, todo=todo)
+def _rebuild(kind: type[StrandlineError], what: str, where: str, todo: str, stream: str) -> StrandlineError:
+    return kind(what, where=where, todo=todo, stream=stream)
+
+
+@contextmanager
+def concerning(stream: str) -> Iterator[None]:
+    """Notes the address of the stream in every error that leaves the block without one."""
+    try:
+        yield
+    except StrandlineError as problem:
+        problem.stream = problem.stream or stream
+        raise
 
 
 class InputError(StrandlineError, ValueError):

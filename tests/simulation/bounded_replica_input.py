@@ -93,7 +93,7 @@ class Read:
             name = consumer_registry.folder_name(log.storage.url)
             own = Log.open(Folder(self._world.faulty.other_process(), name), self._world.clock)
             if own.spec.id != log.spec.id:
-                raise StorageError("another stream has begun here", where=log.storage.url)
+                raise StorageError("another stream has begun here", stream=log.storage.url)
             self._logs[log.spec.id] = own
         require_still_there(own)
         own.refresh()
@@ -287,7 +287,7 @@ class BoundedLife(Life):
     def _whole(self, unreachable: frozenset[int]) -> tuple[Log, tuple[Log, ...]]:
         """What a fork recovers from, as Spark's tasks have it: not from a replica that lacks what was taken in."""
         if 0 in unreachable:
-            raise StorageError("there is no replica to read", where=self._log.storage.url)
+            raise StorageError("there is no replica to read", stream=self._log.storage.url)
         return self.output, self.inputs
 
     def check_end(self) -> None:

@@ -37,7 +37,7 @@ class ReachableFolder(Folder):
 
     def _check(self) -> None:
         if self._name in self._network.cut_off:
-            raise StorageError(UNREACHABLE, where=self.url)
+            raise StorageError(UNREACHABLE, stream=self.url)
 
     def read(self, key: str) -> bytes:
         self._check()

@@ -54,7 +54,7 @@ class HangingStorage(MemoryStorage):
                 self.waiting.release()
                 assert goes_on.wait(patience(60))
                 if self._gives_up:
-                    raise StorageError("the client has given up", where=self.url)
+                    raise StorageError("the client has given up", stream=self.url)
             return found(*arguments)
 
         return call

@@ -34,7 +34,7 @@ class Written:
 
     def open(self) -> Log:
         if not self.is_reachable:
-            raise StorageError("it cannot be reached", where=self.storage.url)
+            raise StorageError("it cannot be reached", stream=self.storage.url)
         return Log.open(self.storage, ManualClock(1))
 
     def cut_off(self) -> None:

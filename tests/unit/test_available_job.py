@@ -198,11 +198,13 @@ def test_a_stream_that_lies_below_an_input_is_not_taken_for_it(tmp_path: Path) -
     logs = [Log.create(LocalStorage(tmp_path / name), item_spec(1, name=name)) for name in names]
     places = [Place(str(tmp_path / name)) for name in names]
     lost = lost_inputs.LostInputs(OperatorInputs(places[:2], logs[:2]), (), lambda *_: None)
-    lost.bear(StorageError("broken", where=f"{places[1].url}/commits/1.json"), places[2])
+    lost.bear(StorageError("broken", stream=places[1].url))
     assert lost.now() == {1}
-    for where in (f"{places[2].url}/commits/1.json", str(tmp_path / "state"), ""):
+    with pytest.raises(StorageError, match="broken"):
+        lost.bear(StorageError("broken", stream=places[2].url))
+    for where in (f"{places[1].url}/commits/1.json", str(tmp_path / "state"), ""):
         with pytest.raises(StorageError, match="broken"):
-            lost.bear(StorageError("broken", where=where), places[2])
+            lost.bear(StorageError("broken", where=where))  # a text decides nothing
     assert lost.now() == {1}
 
 

@@ -101,12 +101,13 @@ def test_tuples_of_several_kinds_lie_apart_and_are_read_in_the_order_of_offsets(
 def test_bytes_that_are_not_those_published_are_named_with_file_partition_and_offsets() -> None:
     data = encode(item_table(SPEC, 7, ROWS), SPEC)
     block = blocks_.describe(data, SPEC, 1, 7, "blocks/p00001/file.parquet")
-    assert blocks_.verified(data, block, "here/file") == data
+    assert blocks_.verified(data, block, "here") == data
     for rotten in (data[:-1], data + b"\0", b"", bytes([data[0] ^ 1]) + data[1:]):
         with pytest.raises(CorruptBlockError) as refused:
-            blocks_.verified(rotten, block, "here/file")
-        assert "here/file, partition 1, offsets 7 to 9" in str(refused.value)
+            blocks_.verified(rotten, block, "here")
+        assert "here/blocks/p00001/file.parquet, partition 1, offsets 7 to 9" in str(refused.value)
         assert "restore this file" in refused.value.todo
+        assert refused.value.stream == "here"
 
 
 @pytest.mark.parametrize("spec", [SPEC, STAMPED], ids=["tuples only", "stamped"])

@@ -31,7 +31,7 @@ def require_seen(log: Log, commit: int, checksum: str) -> None:
 def _went_back(log: Log, how: str) -> InputWentBackError:
     return InputWentBackError(
         f"the input has lost tuples that the operator has taken in: {how}",
-        where=log.storage.url,
+        stream=log.storage.url,
         todo="restore a newer copy of the input; or, if these tuples are lost for good or came again, let the operator "
         "begin anew with a new output stream: what it made of them cannot be taken back",
     )

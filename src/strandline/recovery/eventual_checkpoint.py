@@ -39,6 +39,7 @@ def load(
             f"the last {plural(standing.extent, 'tuple')} hold footprints of "
             f"{plural(operator.open_windows, 'open window')}, the manifest says {expected}",
             where=f"{log.storage.url}, partition {partition}, offsets {end - standing.extent} to {end - 1}",
+            stream=log.storage.url,
             todo="run `strandline verify` on the stream",
         )
     return operator
@@ -66,6 +67,7 @@ def _unsound(log: Log, partition: int, problem: UnsoundFootprintError) -> Corrup
     found = CorruptBlockError(
         f"a footprint holds what no operator can have saved: {problem.what}",
         where=f"{'/'.join([log.storage.url, *files[:1]])}, partition {partition}, offset {offset}",
+        stream=log.storage.url,
         todo="restore this file from a copy; if it is as it was published, do not trust the program that wrote it. "
         "A recovery begins with an older checkpoint, if the inputs hold what came since",
     )

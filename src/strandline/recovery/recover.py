@@ -104,6 +104,7 @@ def recover(
         raise CorruptManifestError(
             f"{plural(operator.open_windows, 'open window')} after replay, the manifest says {standing.open:,}",
             where=f"{output.storage.url}, partition {partition}",
+            stream=output.storage.url,
             todo="run `strandline verify` on the stream and on its input",
         )
     done = Recovery(
@@ -128,6 +129,7 @@ def _require_same_version(output: Log, definition: Definition, partition: int) -
             f"the local state is lost, and tuples that version {taken_by} of the function has taken in would have to "
             f"be replayed by version {asked}",
             where=f"{output.storage.url}, partition {partition}",
+            stream=output.storage.url,
             todo=f'run version {taken_by} once more, with checkpoint(sl.instant("1 ms")): its next batch saves every '
             f"key. Then start version {asked}",
         )

@@ -40,14 +40,14 @@ def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
     if len(origins) != len(inputs):
         raise StreamMismatchError(
             f"{plural(len(inputs), 'stream')} for an operator over {len(origins)}",
-            where=log.storage.url,
+            stream=log.storage.url,
             todo="give it the streams that stream.json names, in their order",
         )
     for origin, input_ in zip(origins, inputs, strict=True):
         if not is_of(origin, input_):
             raise StreamMismatchError(
                 f"the stream has another id ({input_.spec.id}) than the operator's input ({origin.stream})",
-                where=input_.storage.url,
+                stream=input_.storage.url,
                 todo="put the input back where the operator has read it, or ask for open_windows() as they were saved",
             )
 

@@ -78,7 +78,7 @@ def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
     if first > end:
         raise OptionError(
             f"since={dict(asked)!r}: partition {partition} ends at {end}",
-            where=log.storage.url,
+            stream=log.storage.url,
             todo='give offsets up to those that offsets() of the input returns, or "latest"',
         )
     return first

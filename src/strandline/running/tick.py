@@ -98,6 +98,7 @@ def run(
 
 
 def _lies_in_a_replica(problem: Exception, element: Element, logs: Logs) -> bool:
+    """Returns whether the problem concerns a replica that the element reads."""
     urls = (logs.inputs[number].storage.url for number in element.replicas)
     return isinstance(problem, MISSING) and any(problem.lies_in(url) for url in urls)
 

@@ -38,7 +38,7 @@ def require_replica(log: Log, other: Log) -> None:
             version = (one.spec.operator or {}).get("version", 1)
             raise StreamMismatchError(
                 f"the operator has gone on with version {version}: from which result on, no other stream can know",
-                where=one.storage.url,
+                stream=one.storage.url,
                 todo="let the new version begin anew with new output streams, if it is to have replicas",
             )
     _require_same_result(log, other, where)
@@ -50,13 +50,13 @@ def require_replicable(log: Log) -> None:
         if standing.results is None:
             raise StreamMismatchError(
                 "the results of this stream are not counted: an earlier version began it",
-                where=log.storage.url,
+                stream=log.storage.url,
                 todo="let the operator begin anew with a new output stream, if it is to have replicas",
             )
         if standing.losses is not None:
             raise StreamMismatchError(
                 f"a failure has cost the operator part of its input, in partition {partition}: its results are its own",
-                where=log.storage.url,
+                stream=log.storage.url,
                 todo="replicas need a policy that replays, sl.cec(…) or sl.instant(…); begin this one anew",
             )
 
@@ -78,7 +78,7 @@ def require_still_there(log: Log) -> None:
     Such a handle would publish a commit of the old stream, at a place that the new one has not come to yet.
     """
     if stream_id(log) != log.spec.id:
-        raise NotAStreamError("another stream has begun here", where=log.storage.url, todo="wait for it")
+        raise NotAStreamError("another stream has begun here", stream=log.storage.url, todo="wait for it")
 
 
 def _created(log: Log) -> StreamSpec:
@@ -106,14 +106,14 @@ def require_result(log: Log, partition: int, results: int, last: str) -> None:
     if counted < results:
         raise StreamError(
             f"partition {partition} has {counted:,} results, and {results:,} were read of another replica",
-            where=log.storage.url,
+            stream=log.storage.url,
             todo="wait until it has caught up",
         )
     found = result_checksum(log, partition, results - 1) if last and results else None
     if found is not None and found != last:
         raise StreamMismatchError(
             f"result {results - 1:,} of partition {partition} is another one than in the replica that was read",
-            where=log.storage.url,
+            stream=log.storage.url,
             todo="it may have begun when its inputs were truncated already; begin it anew while they are whole, or "
             "leave it out",
         )

@@ -154,6 +154,6 @@ def _require_same(log: Log, marks: Sequence[Marks]) -> None:
         if bound is not None and bound != END_OF_TIME and offset_at(log, p, bound) < first:
             raise StreamMismatchError(
                 f"partition {p} has other results before {bound} than the replica that was read before",
-                where=log.storage.url,
+                stream=log.storage.url,
                 todo="one may have begun when its inputs were truncated already; begin it anew while they are whole",
             )

@@ -72,7 +72,7 @@ class ReplicaSet:
     def _opened(self, number: int) -> Log:
         log = self._openers[number]()
         if log.spec.id in self._refused:
-            raise self.problems[number] or StreamMismatchError("no replica of the others", where=log.storage.url)
+            raise self.problems[number] or StreamMismatchError("no replica of the others", stream=log.storage.url)
         try:
             self._require_replica(log)
         except StreamMismatchError:

@@ -118,7 +118,7 @@ class _Reading:
         """What a replica has of the rest; raises, before the first of it, if it does not have all, or is another."""
         span, url = self._span, log.storage.url
         if group_of(log.spec) != span.group:
-            raise StreamMismatchError("no replica of the one that was read: its operator or inputs differ", where=url)
+            raise StreamMismatchError("no replica of the one that was read: its operator or inputs differ", stream=url)
         require_replicable(log)
         require_result(log, span.partition, self._next, self._checksum(log.spec))
         require_result(log, span.partition, span.end, "")
@@ -140,6 +140,6 @@ class _Reading:
         if self._next != self._span.end:
             raise CorruptManifestError(
                 f"partition {self._span.partition} counts {self._span.end:,} results where {self._next:,} are",
-                where=log.storage.url,
+                stream=log.storage.url,
                 todo="run `strandline verify` on the stream",
             )

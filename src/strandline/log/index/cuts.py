@@ -79,6 +79,7 @@ def read(storage: Storage, file: CutFile, stream: str) -> list[Manifest]:
         raise CorruptManifestError(
             "the cuts of a milestone are not what was written",
             where=f"{storage.url}/{file.file}",
+            stream=storage.url,
             todo="restore the file from a copy",
         )
     table = pq.read_table(pa.BufferReader(data), use_threads=False)

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from strandline.errors import CorruptManifestError, KeyMissingError
+from strandline.errors import CorruptManifestError, KeyMissingError, concerning
 from strandline.log.index.leaf import Leaf
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.block import Block, checksum
@@ -156,7 +156,8 @@ class Index:
         """The children of a node, from memory if it was read lately."""
         found = self._nodes.get(child.file)
         if found is None:
-            body = unseal(self.read(child), f"{self._storage.url}/{child.file}")
+            with concerning(self._storage.url):
+                body = unseal(self.read(child), f"{self._storage.url}/{child.file}")
             found = children_in(body)
         _remember(self._nodes, child.file, found)
         return found
@@ -184,6 +185,7 @@ class Index:
             raise CorruptManifestError(
                 f"a file of {'the index' if is_derived else 'a milestone'} is not what was written",
                 where=f"{self._storage.url}/{child.file}",
+                stream=self._storage.url,
                 todo=f"delete {ROOT_KEY}; the index is rebuilt" if is_derived else "restore it from a copy",
             )
         return data

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from strandline.errors import CorruptManifestError, KeyMissingError
+from strandline.errors import CorruptManifestError, KeyMissingError, concerning
 from strandline.log.operator_state.loss import Loss, Losses
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.manifest import FORMAT_4, seal, unseal
@@ -128,11 +128,13 @@ def on_record(storage: Storage, losses: Losses | None) -> OnRecord:
 def _read(storage: Storage, key: str) -> tuple[str | None, list[Loss]]:
     where = f"{storage.url}/{key}"
     try:
-        body = unseal(storage.read(key), where)
+        with concerning(storage.url):
+            body = unseal(storage.read(key), where)
         return body["before"], [Loss.from_json(loss) for loss in body["losses"]]
     except (KeyMissingError, KeyError, TypeError) as problem:
         raise CorruptManifestError(
             f"the record of what the operator has lost cannot be read: {problem}",
             where=where,
+            stream=storage.url,
             todo="restore it from a copy of the stream; results and recovery do not depend on it",
         ) from problem

@@ -44,7 +44,7 @@ class Moment:
         if log.spec.id != self.stream:
             raise StreamMismatchError(
                 "the stream was replaced by another one since this DataFrame was made",
-                where=log.storage.url,
+                stream=log.storage.url,
                 todo="call read again",
             )
         first, end = self.extents[partition]

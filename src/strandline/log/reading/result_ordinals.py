@@ -50,7 +50,7 @@ def _found(log: Log, partition: int, ordinal: int, counted: int) -> int:
     log.require_kept(partition, log.state.starts[partition] - 1)
     raise CorruptManifestError(
         f"partition {partition} counts {counted:,} results and holds {counted - before:,}",
-        where=log.storage.url,
+        stream=log.storage.url,
         todo="run `strandline verify` on the stream",
     )
 
@@ -60,7 +60,7 @@ def _counted(log: Log, partition: int) -> int:
     if counted is None:
         raise StreamMismatchError(
             "the results of this stream are not counted: an earlier version began it",
-            where=log.storage.url,
+            stream=log.storage.url,
             todo="let the operator begin anew with a new output stream, if it is to have replicas",
         )
     return counted

@@ -133,7 +133,7 @@ def _known(log: Log, columns: Sequence[str] | None) -> list[str]:
     if unknown or len(set(names)) < len(names):
         raise OptionError(
             f"there is no column {unknown[0]!r}" if unknown else f"columns={names!r} names a column twice",
-            where=log.storage.url,
+            stream=log.storage.url,
             todo=f"choose among {', '.join(log.spec.columns)}",
         )
     return names

@@ -75,7 +75,7 @@ class FsspecStorage:
             try:
                 self._backend.create(filesystem, path, data)
             except FileExistsError as error:
-                raise KeyExistsError("the key is taken", where=self._where(key)) from error
+                raise KeyExistsError("the key is taken", where=self._where(key), stream=self.url) from error
 
     def put(self, key: str, data: bytes) -> None:
         with self._call_on("write", checked_key(key)) as (filesystem, path):
@@ -92,7 +92,7 @@ class FsspecStorage:
             try:
                 return read(filesystem, path)
             except (FileNotFoundError, IsADirectoryError) as error:
-                raise KeyMissingError("there is no such key", where=self._where(key)) from error
+                raise KeyMissingError("there is no such key", where=self._where(key), stream=self.url) from error
 
     def exists(self, key: str) -> bool:
         with self._call_on("look for", checked_key(key)) as (filesystem, path):
@@ -155,6 +155,7 @@ class FsspecStorage:
             return NoSpaceError(
                 f"no space left to {verb} a key: {told}",
                 where=where,
+                stream=self.url,
                 todo="free or add space or quota, then start again; what was published is safe",
             )
         if isinstance(error, FileNotFoundError):
@@ -164,7 +165,7 @@ class FsspecStorage:
         else:
             todo = "see the cause; when the store works again, start again"
         kind = NoAccessError if isinstance(error, PermissionError) else StorageError
-        return kind(f"could not {verb} a key: {type(error).__name__}: {told}", where=where, todo=todo)
+        return kind(f"could not {verb} a key: {type(error).__name__}: {told}", where=where, todo=todo, stream=self.url)
 
     def _try_out_exclusive_create(self, filesystem: Any) -> None:
         server = self._backend.server(filesystem, self._root)
@@ -183,7 +184,7 @@ class FsspecStorage:
         if server not in _exclusive_servers:
             raise OptionError(
                 "the server ignores If-None-Match and let the same key be created twice",
-                where=self.url,
+                stream=self.url,
                 todo="use a server with conditional writes, and the newest s3fs",
             )
 

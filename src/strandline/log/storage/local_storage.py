@@ -93,9 +93,9 @@ class LocalStorage:
         origin = os.path.abspath(source)
         with self._errors_of("adopt a file as", path):
             if not os.path.isfile(origin):
-                raise KeyMissingError(f"there is no file {origin} to adopt", where=path)
+                raise KeyMissingError(f"there is no file {origin} to adopt", where=path, stream=self.url)
             if os.path.realpath(origin) == os.path.realpath(path):
-                raise KeyExistsError("the file to adopt is there already", where=path)
+                raise KeyExistsError("the file to adopt is there already", where=path, stream=self.url)
             self.secure(origin)
             self._make_folder(os.path.dirname(path))
             self._link(origin, path)
@@ -135,7 +135,7 @@ class LocalStorage:
                         length = max(0, min(length, os.fstat(file.fileno()).st_size - begin))
                     return file.read(length)
             except _NOT_THERE as error:
-                raise KeyMissingError("there is no such key", where=path) from error
+                raise KeyMissingError("there is no such key", where=path, stream=self.url) from error
 
     def exists(self, key: str) -> bool:
         path = self._path(key)
@@ -187,7 +187,7 @@ class LocalStorage:
         try:
             durable_file.link_exclusively(source, path)
         except FileExistsError as error:
-            raise KeyExistsError("the key is taken", where=path) from error
+            raise KeyExistsError("the key is taken", where=path, stream=self.url) from error
 
     def _sync_folder_of(self, path: str) -> None:
         if self._sync:
@@ -222,11 +222,13 @@ class LocalStorage:
                 raise NoSpaceError(
                     f"no space left to {verb} a key",
                     where=path,
+                    stream=self.url,
                     todo="free or add space, then start again; what was published is safe",
                 ) from error
             kind = NoAccessError if error.errno in _NO_ACCESS else StorageError
             raise kind(
                 f"could not {verb} a key: {error.strerror or error}",
                 where=path,
+                stream=self.url,
                 todo=_TODO.get(error.errno or 0, "mend the disk, then start again"),
             ) from error

@@ -30,6 +30,6 @@ def make_durable(storage: Storage, keys: Iterable[str]) -> None:
     except OSError as error:
         raise StorageError(
             f"could not make files durable: {error.strerror or error}",
-            where=storage.url,
+            stream=storage.url,
             todo="mend the disk, then start again; nothing was deleted",
         ) from error

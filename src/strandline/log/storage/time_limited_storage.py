@@ -132,6 +132,7 @@ class TimeLimitedStorage:
             raise StorageError(
                 f"could not {verb} a key: the store has not answered for {silent.seconds:.1f} s",
                 where=f"{self.url}/{key}",
+                stream=self.url,
                 todo="see to the store, or to the network before it; it is asked again. One that is only slow needs "
                 "a longer bound",
             ) from None

@@ -215,13 +215,14 @@ def _integer(value: object) -> int:
     return value
 
 
-def verified(data: bytes, block: Block, where: str) -> bytes:
-    """The bytes themselves, if they are the ones that were published."""
+def verified(data: bytes, block: Block, url: str) -> bytes:
+    """Returns the bytes of a block of this stream; raises `CorruptBlockError` if they are not those of the manifest."""
     if len(data) != block.size_bytes or checksum(data) != block.checksum:
         problem = CorruptBlockError(
             f"a published block has {plural(len(data), 'byte')} with {checksum(data)}, the manifest says "
             f"{block.size_bytes:,} with {block.checksum}",
-            where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+            where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+            stream=url,
             todo="restore this file from a copy; everything else of the stream stays readable",
         )
         problem.offsets = block.first, block.end

@@ -126,14 +126,10 @@ class OpenBlock:
         self._data: bytes | None = None
         contents = _known.get(log.storage.url, block)
         if contents is None:
-            self._data = blocks_.verified(log.storage.read(block.file), block, self._where)
+            self._data = blocks_.verified(log.storage.read(block.file), block, log.storage.url)
             contents = _Contents.of(self._data)
             _known.note(log.storage.url, block, contents)
         self._contents = contents
-
-    @property
-    def _where(self) -> str:
-        return f"{self._log.storage.url}/{self.block.file}"
 
     def release(self) -> None:
         """Lets go of what was read for the sake of the checksum, if it is much."""
@@ -186,7 +182,7 @@ class OpenBlock:
                 if begin <= part.begin < end:
                     own = memoryview(data)[part.begin - begin : part.end - begin]
                     if len(own) != part.end - part.begin or checksum(own) != part.checksum:
-                        raise rotten_part(self.block, self._where, part.begin, part.end)
+                        raise rotten_part(self.block, self._log.storage.url, part.begin, part.end)
             sparse[begin:end] = np.frombuffer(data, np.uint8)
         return pa.py_buffer(sparse)
 

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError
+from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError, concerning
 from strandline.log.index import cuts
 from strandline.log.index.cuts import CutFile
 from strandline.log.index.index import Index, Snapshot
@@ -73,14 +73,18 @@ class Commits:
         """
         key = commit_key(0)
         with contextlib.suppress(KeyMissingError, CorruptManifestError, KeyError):
-            return read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}")
+            return self._read_mark(key)
         return None
 
     def _mark(self, number: int) -> Milestone:
         key = mark_key(number)
         # What a mark says is acted upon, so it must not be taken back by a power loss.
         self._storage.settle(FOLDER)
-        return read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}")
+        return self._read_mark(key)
+
+    def _read_mark(self, key: str) -> Milestone:
+        with concerning(self._storage.url):
+            return read_mark(self._storage.read(key), self._stream, f"{self._storage.url}/{key}")
 
     # ------------------------------------------------------------------ reading commits
 
@@ -118,7 +122,7 @@ class Commits:
         if seq < self.kept:
             raise DroppedError(
                 f"commit {seq} was dropped, the commits from {self.kept} on are kept",
-                where=self._storage.url,
+                stream=self._storage.url,
                 todo="this process stood still for very long: start it again, it goes on from what is published",
             )
 
@@ -138,13 +142,15 @@ class Commits:
                 raise CorruptManifestError(
                     f"commit {seq} is missing, and commit {later} is there: the stream has lost what {seq} published",
                     where=f"{self._storage.url}/{commit_key(seq)}",
+                    stream=self._storage.url,
                     todo="restore the file from a copy; `strandline verify` lists what else is missing",
                 )
         return True
 
     def _read(self, seq: int) -> Manifest:
         key = commit_key(seq)
-        return manifest.decode(self._storage.read(key), f"{self._storage.url}/{key}")
+        with concerning(self._storage.url):
+            return manifest.decode(self._storage.read(key), f"{self._storage.url}/{key}")
 
     # ------------------------------------------------------------------ reading the milestone
 
@@ -227,6 +233,8 @@ def read_body(storage: Storage, milestone: Milestone) -> dict[str, Any]:
         raise CorruptManifestError(
             f"the file of milestone {milestone.number} is not what was written",
             where=where,
+            stream=storage.url,
             todo="restore the file from a copy; the commits that it stands for are dropped",
         )
-    return manifest.unseal(data, where)
+    with concerning(storage.url):
+        return manifest.unseal(data, where)

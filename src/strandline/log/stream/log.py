@@ -24,6 +24,7 @@ from strandline.errors import (
     KeyMissingError,
     StorageError,
     StreamNotFoundError,
+    concerning,
 )
 from strandline.failpoint import failpoint
 from strandline.log.index import index
@@ -94,11 +95,11 @@ class Log:
         except KeyMissingError:
             # What a crash left of the first write is not worth a word.
             other = next((listed.key for listed in storage.list("") if not is_temporary(listed.key)), None)
-            if other is not None and storage.exists(spec.RESTORE_KEY):
-                other = spec.RESTORE_KEY
+            other = spec.RESTORE_KEY if other is not None and storage.exists(spec.RESTORE_KEY) else other
             raise log_errors.no_stream(other, storage.url) from None
-        log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
-        log.reload()
+        with concerning(storage.url):
+            log = cls(storage, StreamSpec.from_json(data, f"{storage.url}/{spec.KEY}"), clock)
+            log.reload()
         return log
 
     def reload(self) -> None:
@@ -179,7 +180,8 @@ class Log:
     def _apply(self, m: Manifest, after: LogState | None = None) -> None:
         if m.stream != self.spec.id:
             raise log_errors.another_stream(m.seq, m.stream, self.storage.url)
-        self.state = after or self.state.apply(m)
+        with concerning(self.storage.url):
+            self.state = after or self.state.apply(m)
         self._tail.append(m)
         self.commits.note(m.milestone)
 
@@ -205,8 +207,7 @@ class Log:
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
     ) -> Iterator[Block]:
         """The same, but a block may begin before the end of the one before it if the index had to be mended."""
-        first = max(first, self.state.starts[partition])
-        end = min(end, self.state.ends[partition])
+        first, end = max(first, self.state.starts[partition]), min(end, self.state.ends[partition])
         if first >= end:
             return
         mended = 0
@@ -237,7 +238,7 @@ class Log:
 
     def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
         """The tuples of one block, its checksum verified."""
-        data = blocks_.verified(self.storage.read(block.file), block, f"{self.storage.url}/{block.file}")
+        data = blocks_.verified(self.storage.read(block.file), block, self.storage.url)
         return blocks_.decode(data, self.spec, block.first, columns)
 
     def read(
@@ -247,9 +248,8 @@ class Log:
 
         Readers in flight outlive compaction: should a file be gone, the same offsets are looked up again.
         """
-        first = self.state.starts[partition] if first is None else first
+        first, end = self.state.starts[partition] if first is None else first, min(end, self.state.ends[partition])
         self.require_kept(partition, first)
-        end = min(end, self.state.ends[partition])
         missing: Block | None = None
         while first < end:
             before, missing_before = first, missing

@@ -24,67 +24,67 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.manifest import Writer
 
 
-def no_stream(other: str | None, where: str) -> StreamError:
+def no_stream(other: str | None, url: str) -> StreamError:
     """Returns the error of opening a place without stream.json; `other` is a file that is there instead."""
     if other == spec.RESTORE_KEY:
         return NotAStreamError(
             "a stream was being restored here, and not all of it is there",
-            where=where,
+            stream=url,
             todo="run the same `strandline restore` again; it goes on where it stopped",
         )
     if other is None:
         return StreamNotFoundError(
-            "there is no stream here", where=where, todo="check the path, or start a writer first"
+            "there is no stream here", stream=url, todo="check the path, or start a writer first"
         )
     return NotAStreamError(
         f"this path holds something else (no stream.json, but {other})",
-        where=where,
+        stream=url,
         todo="choose an empty path, or restore stream.json",
     )
 
 
-def another_stream(seq: int, stream: str, where: str) -> NotAStreamError:
+def another_stream(seq: int, stream: str, url: str) -> NotAStreamError:
     """The error of who finds a commit of another stream."""
     return NotAStreamError(
         f"commit {seq} belongs to another stream ({stream})",
-        where=where,
+        stream=url,
         todo="two streams were mixed in one folder; restore it from a copy",
     )
 
 
-def second_writer(seq: int, writer: Writer | None, where: str) -> SecondWriterError:
+def second_writer(seq: int, writer: Writer | None, url: str) -> SecondWriterError:
     """The error of a writer that finds another's append where its own should come next."""
     who = f" (query {writer.query}, run {writer.run}, batch {writer.batch})" if writer else ""
     return SecondWriterError(
         f"another writer has published commit {seq}{who}",
-        where=where,
+        stream=url,
         todo="let one writer at a time write a stream; this one has stopped and published nothing",
     )
 
 
-def finished(where: str) -> StreamFinishedError:
+def finished(url: str) -> StreamFinishedError:
     """The error of a writer that wants to add to a stream that was finished."""
     return StreamFinishedError(
         "the stream is finished, nothing can be added to it",
-        where=where,
+        stream=url,
         todo="write to a new stream; this one stays readable, also by operators that have not taken it in yet",
     )
 
 
-def unfinished(where: str) -> InputError:
+def unfinished(url: str) -> InputError:
     """The error of a writer that was to finish its stream, and finds that its source has more."""
     return InputError(
         "the stream is not finished: its query ended before all input was published, or more came since",
-        where=where,
+        stream=url,
         todo="start it again with final=True; if the source never ends, run it without, and call query.finish()",
     )
 
 
-def collected(files: Iterable[str], where: str) -> CollectedError:
+def collected(files: Iterable[str], url: str) -> CollectedError:
     """The error of a writer whose files were announced for deletion."""
     return CollectedError(
         f"the batch took so long that its files were collected: {', '.join(sorted(files))}",
-        where=where,
+        stream=url,
         todo="start the query again; it repeats the batch",
     )
 
@@ -94,6 +94,7 @@ def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
     return ConflictError(
         f"blocks around offset {offset} were compacted while they were being listed",
         where=f"{url}, partition {partition}",
+        stream=url,
         todo="ask for them again",
     )
 
@@ -103,6 +104,7 @@ def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedErr
     return TruncatedError(
         f"offset {offset} was dropped, the partition begins at {start}",
         where=f"{url}, partition {partition}",
+        stream=url,
         todo=f"start at offset {start} (or 'earliest'); keep more with retention=, or register as a consumer",
     )
 
@@ -112,6 +114,7 @@ def gone(url: str) -> StorageError:
     return StorageError(
         "the stream is gone from its place, or lacks what was published in it",
         where=f"{url.rstrip('/')}/{spec.KEY}",
+        stream=url,
         todo="mount its disk, or put it back where it was",
     )
 
@@ -121,17 +124,19 @@ def lost_block(block: Block, url: str) -> CorruptBlockError:
     problem = CorruptBlockError(
         "a published block is gone",
         where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        stream=url,
         todo="restore this file from a copy; everything else of the stream stays readable",
     )
     problem.offsets = block.first, block.end
     return problem
 
 
-def rotten_part(block: Block, where: str, begin: int, end: int) -> CorruptBlockError:
+def rotten_part(block: Block, url: str, begin: int, end: int) -> CorruptBlockError:
     """The error of a reader that finds other bytes in a published block than those that it has verified before."""
     return CorruptBlockError(
         f"bytes {begin:,} to {end - 1:,} of a published block are not what they were when this process verified it",
-        where=f"{where}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        stream=url,
         todo="restore this file from a copy; everything else of the stream stays readable",
     )
 
@@ -141,6 +146,7 @@ def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
     return CorruptBlockError(
         f"a published block has {size_bytes} bytes, the manifest says {block.size_bytes}",
         where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        stream=url,
         todo="restore this file from a copy; everything else of the stream stays readable",
     )
 
@@ -150,5 +156,6 @@ def unindexed(partition: int, first: int, url: str) -> CorruptManifestError:
     return CorruptManifestError(
         f"the index knows no block with offset {first}",
         where=f"{url}, partition {partition}",
+        stream=url,
         todo=f"delete {ROOT_KEY}; the index is rebuilt from the manifests",
     )

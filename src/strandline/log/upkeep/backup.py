@@ -72,7 +72,7 @@ def backup(source: Storage, target: Storage, progress: Progress = _nothing, cloc
     if mark["stream"] != stream:
         raise StreamMismatchError(
             f"the target holds a backup of another stream, {mark['stream']}",
-            where=target.url,
+            stream=target.url,
             todo="name the backup of this stream, or an empty place",
         )
     copy = StreamCopy(source, target, -1 if mark["commit"] is None else mark["commit"], progress)
@@ -98,13 +98,13 @@ def restore(source: Storage, target: Storage, progress: Progress = _nothing) -> 
         is_empty = _first_key(source) is None
         raise (StreamNotFoundError if is_empty else NotAStreamError)(
             f"there is no backup here (no {BACKUP_KEY})",
-            where=source.url,
+            stream=source.url,
             todo="name a folder that `strandline backup` has made; a stream that was copied by hand is used as it is",
         )
     if mark["commit"] is None:
         raise NotAStreamError(
             "the first run of this backup was not finished",
-            where=source.url,
+            stream=source.url,
             todo="run `strandline backup` again; it goes on where it stopped",
         )
     begun = _marker(target, spec.RESTORE_KEY)
@@ -114,7 +114,7 @@ def restore(source: Storage, target: Storage, progress: Progress = _nothing) -> 
     elif begun["stream"] != mark["stream"]:
         raise StreamMismatchError(
             "another stream was being restored here",
-            where=target.url,
+            stream=target.url,
             todo="delete the folder, or name an empty place",
         )
     elif target.exists(spec.KEY):  # all is there, and a writer may be at work
@@ -168,9 +168,9 @@ def _marker(storage: Storage, key: str) -> dict[str, Any] | None:
 
 def _require_empty(target: Storage, why: str) -> None:
     if target.exists(spec.KEY):
-        raise OptionError("the target is a stream", where=target.url, todo=f"{why}; check the order of the two paths")
+        raise OptionError("the target is a stream", stream=target.url, todo=f"{why}; check the order of the two paths")
     if (other := _first_key(target)) is not None:
-        raise OptionError(f"the target is not empty: it has {other}", where=target.url, todo=why)
+        raise OptionError(f"the target is not empty: it has {other}", stream=target.url, todo=why)
 
 
 def _first_key(storage: Storage) -> str | None:
@@ -183,7 +183,7 @@ def _require_newest(target: Storage, commit: int) -> None:
     if now is not None and now["commit"] is not None and now["commit"] > commit:
         raise ConflictError(
             f"another run of this backup has finished meanwhile, with commit {now['commit']}; this one has {commit}",
-            where=target.url,
+            stream=target.url,
             todo="nothing has to be done, the newer one counts; let one run at a time",
         )
 
@@ -191,7 +191,7 @@ def _require_newest(target: Storage, commit: int) -> None:
 def _require_apart(source: Storage, target: Storage) -> None:
     one, other = (_place(storage) for storage in (source, target))
     if one.startswith(other) or other.startswith(one):
-        raise OptionError("one of the two paths lies in the other", where=target.url, todo="name a place elsewhere")
+        raise OptionError("one of the two paths lies in the other", stream=target.url, todo="name a place elsewhere")
 
 
 def _place(storage: Storage) -> str:

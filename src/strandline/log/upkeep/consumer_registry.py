@@ -65,7 +65,7 @@ def register(log: Log, name: str, needs: Sequence[int], writes: str = "", label:
     key = _key(name)
     if len(needs) != log.spec.partitions:
         what = f"{plural(len(needs), 'offset')} for {plural(log.spec.partitions, 'partition')}"
-        raise OptionError(what, where=log.storage.url)
+        raise OptionError(what, stream=log.storage.url)
     log.refresh()
     known = _registration(log, name)
     if known is None or any(new < old for new, old in zip(needs, _consumer(log, known).needs, strict=True)):

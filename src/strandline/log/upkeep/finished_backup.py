@@ -43,7 +43,9 @@ class FinishedBackup:
         if key.startswith(_INDEX) and key in self._index:
             return self._index[key]
         if key.startswith(_INDEX) or self._is_hidden(key):
-            raise KeyMissingError("there is no such key in the finished part of the backup", where=f"{self.url}/{key}")
+            raise KeyMissingError(
+                "there is no such key in the finished part of the backup", where=f"{self.url}/{key}", stream=self.url
+            )
         return self._storage.read(key)
 
     def read_range(self, key: str, begin: int, end: int) -> bytes:
@@ -70,4 +72,6 @@ class FinishedBackup:
         return None if key.startswith(_INDEX) else self._storage.local_path(key)
 
     def _refusal(self, key: str) -> NoAccessError:
-        return NoAccessError("a backup is only read here", where=f"{self.url}/{key}", todo="restore it to a new place")
+        return NoAccessError(
+            "a backup is only read here", where=f"{self.url}/{key}", todo="restore it to a new place", stream=self.url
+        )

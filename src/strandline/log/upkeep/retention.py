@@ -89,7 +89,7 @@ def planned(
 ) -> Truncation:
     """What `truncate` would do, nothing done."""
     if (before_time is None) == (before_offset is None):
-        raise OptionError("truncate needs a time or an offset, and not both", where=log.storage.url)
+        raise OptionError("truncate needs a time or an offset, and not both", stream=log.storage.url)
     state = log.state
     wanted = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
     for p, standing in enumerate(state.standings):
@@ -112,7 +112,7 @@ def _refusal(log: Log, consumer: consumer_registry.Consumer, partition: int, nee
     return ConsumerError(
         f"{consumer.text} still needs partition {partition} from offset {need:,}; "
         f"truncating would drop up to offset {start - 1:,}",
-        where=log.storage.url,
+        stream=log.storage.url,
         todo=f"truncate less, let {consumer.title!r} catch up, or unregister it: "
         f"`strandline consumers {log.storage.url} --forget {consumer.title}`",
     )

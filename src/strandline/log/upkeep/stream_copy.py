@@ -139,7 +139,7 @@ class StreamCopy:
         if what:
             raise StreamMismatchError(
                 f"the backup {what}: the stream has gone back since, and the backup may have what it lost",
-                where=self.target.url,
+                stream=self.target.url,
                 todo="keep this backup, and name an empty place for a new one",
             )
 

@@ -107,7 +107,7 @@ class AvailableJob(OperatorJob):
             return True
         if not isinstance(problem, StorageError):
             raise problem
-        self._lost.bear(problem, self._output_place)
+        self._lost.bear(problem)
         return False
 
     def _require_same(self, number: int, log: Log) -> None:
@@ -115,7 +115,7 @@ class AvailableJob(OperatorJob):
         if log.spec.id != self.inputs.logs[number].spec.id:
             raise StreamMismatchError(
                 "another stream has taken the place of the operator's input",
-                where=log.storage.url,
+                stream=log.storage.url,
                 todo="put the input back where it was; for another one, start the operator with a new output stream",
             )
         require_same_input(log, number, [s.marks for s in self.output.state.standings if s.marks is not None])

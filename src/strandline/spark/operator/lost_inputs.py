@@ -33,12 +33,10 @@ class LostInputs:
         self._until_s = dict.fromkeys(self._unopened, stopwatch_s() + RETRY_S)
         """Until when each is left alone."""
 
-    def bear(self, problem: StorageError, output: Place) -> None:
-        """Notes which input cannot be read; raises if it is none of them: the output, for one."""
-        places = [*self._inputs.places, output]
-        found = [n for n, place in enumerate(places) if problem.where.startswith(f"{place.url.rstrip('/')}/")]
-        number = max(found, key=lambda n: len(places[n].url), default=-1)  # a stream may lie below another
-        if not 0 <= number < len(self._inputs.places):
+    def bear(self, problem: StorageError) -> None:
+        """Notes which input cannot be read; raises the problem if it concerns no input, but the output, for one."""
+        number = next((n for n, place in enumerate(self._inputs.places) if problem.lies_in(place.url)), None)
+        if number is None:
             raise problem
         self._until_s[number] = stopwatch_s() + RETRY_S
 

@@ -86,15 +86,8 @@ class ReplicaInputs(OperatorInputs):
         return self.are_there and super().time_has_passed(element, ours)
 
     def bears(self, problem: StrandlineError) -> bool:
-        """Leaves the replica alone for a while in which the problem lies; whether it lies in one."""
-        output = self._output.storage.url
-        for number, member in self._members.items():
-            inner = output.startswith(f"{self.logs[number].storage.url.rstrip('/')}/")
-            if inner and problem.lies_in(output):
-                continue  # the output lies below the replica
-            if member.input.bears(problem):
-                return True
-        return False
+        """Leaves the replica that the problem concerns alone for a while; returns whether it concerns one."""
+        return any(member.input.bears(problem) for member in self._members.values())
 
     def waiting(self, standings: Sequence[Standing]) -> int:
         """How many tuples are not taken in, at most."""

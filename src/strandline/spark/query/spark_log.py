@@ -46,7 +46,9 @@ def begin() -> Path | None:
 def named(error: StrandlineError) -> StrandlineError:
     """The same error, without its history, with the file's name behind what to do."""
     log = f"Spark's log: {_current}" if _current is not None else ""
-    return type(error)(error.what, where=error.where, todo="; ".join(filter(None, (error.todo, log))))
+    return type(error)(
+        error.what, where=error.where, todo="; ".join(filter(None, (error.todo, log))), stream=error.stream
+    )
 
 
 def last_line(path: Path | None) -> str:

@@ -72,5 +72,6 @@ def _looked_at(log: Log, file: str, first: int) -> StrandlineError | None:
     return StreamError(
         "a block was compacted and collected, or truncated, after this DataFrame was made",
         where=f"{log.storage.url}/{file}, partition {partition}, from offset {first}",
+        stream=log.storage.url,
         todo="call read() again; a DataFrame has to be used within the grace time of collect",
     )
