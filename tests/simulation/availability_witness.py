@@ -1,6 +1,6 @@
 """Whoever sees each tick of an operator with a bound, and knows what is right: results, guesses, and what counts.
 
-The numbers are those of the properties in docs/availability.md. When tuples have to be there is `delay_witness`.
+The numbers are those of the properties in docs/how-availability-works.md. When tuples have to be there is `delay_witness`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whoever has a watch: every tuple of an input that is not missing is in some result within the bound and a step.
 
-That is property 4 of docs/availability.md, for `process` and `delay`, of results and of what inputs guess. The three
+That is property 4 of docs/how-availability-works.md, for `process` and `delay`, of results and of what inputs guess. The three
 exceptions that it names are excused for two ticks.
 """
 

@@ -7,7 +7,7 @@ What may happen, as often as the seed says:
     their streams are compacted; the reader cannot reach one of them
     the reader dies at any storage call, and goes on from what it has kept
 
-What must hold, of every partition (5 of docs/availability.md):
+What must hold, of every partition (5 of docs/how-availability-works.md):
 
     stable results are those of an operator to which nothing happened, to the bit, each once and in order
     behind a change of replicas no guess is older than one that was shown and counts
