@@ -1,6 +1,7 @@
 """Whoever sees each tick of an operator with a bound, and knows what is right: results, guesses, and what counts.
 
-The numbers are those of the properties in docs/how-availability-works.md. When tuples have to be there is `delay_witness`.
+The numbers are those of the properties in docs/how-availability-works.md. `delay_witness` knows when tuples have to be
+there.
 """
 
 from __future__ import annotations

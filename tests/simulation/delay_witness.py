@@ -1,7 +1,7 @@
 """Whoever has a watch: every tuple of an input that is not missing is in some result within the bound and a step.
 
-That is property 4 of docs/how-availability-works.md, for `process` and `delay`, of results and of what inputs guess. The three
-exceptions that it names are excused for two ticks.
+That is property 4 of docs/how-availability-works.md, for `process` and `delay`, of results and of what inputs guess.
+The three exceptions that it names are excused for two ticks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Defects that are planted in the two lineages on purpose are found by `availability_world` and `chain_world`.
 
-At least one against each of the properties in docs/how-availability-works.md; against the fifth, `test_planted_replica_defects`.
+At least one against each of the properties in docs/how-availability-works.md; against the fifth,
+`test_planted_replica_defects`.
 """
 
 from __future__ import annotations
