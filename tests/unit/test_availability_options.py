@@ -10,7 +10,7 @@ import pytest
 import strandline as sl
 from strandline.errors import OptionError, StorageError
 from strandline.log.operator_state.outage import ForkStanding, Outage
-from strandline.log.operator_state.outage_words import blocked_text, outage_report
+from strandline.log.operator_state.outage_words import outage_report
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.spark.operator.operator_inputs import OperatorInputs
@@ -92,21 +92,22 @@ def test_barriers_and_inner_joins_are_blocked_without_an_input_and_say_so(tmp_pa
     inner, outer = a.join(b, within=5), a.join(b, within=5, how="full")
     blocked = [sl.barrier(a=a, b=b), inner, a.join(b, left=sl.count_window(3), right=sl.count_window(3))]
     for operator in blocked:
-        assert "blocked until b is back" in str(blocked_text(operator.definition.to_json(), ["b"]))
-        assert blocked_text(operator.definition.to_json(), []) is None
-    assert blocked_text(outer.definition.to_json(), ["b"]) is None
-    assert blocked_text(counted(a, b).definition.to_json(), ["b"]) is None
+        why = operator.definition.blocked_without_input
+        assert "blocked until b is back" in outage_report(Outage("UP_FAILURE", 7, (1,)), ["a", "b"], why)["blocked"]
+        assert "blocked" not in outage_report(Outage(), ["a", "b"], why)
+    assert outer.definition.blocked_without_input is None
+    assert counted(a, b).definition.blocked_without_input is None
 
 
 def test_a_report_names_the_inputs_that_are_missing_and_counts_what_is_tentative() -> None:
     forks = (ForkStanding(5, 3, 5, 0, 3, 3), ForkStanding(5, 3, 5, 0, 1, 1))
-    found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], {})
+    found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], None)
     assert found == {"state": "UP_FAILURE", "since_us": 7, "missing": ["b"], "tentative": 4}
 
 
 def test_a_report_says_why_a_fork_has_ended(tmp_path: Path) -> None:
     forks = (ForkStanding(5, 3, 5, 0, 3, 3), ForkStanding(None, 0, None, 2, problem="ValueError: no such luck"))
-    found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], {})
+    found = outage_report(Outage("UP_FAILURE", 7, (1,), (1,), None, forks), ["a", "b"], None)
     assert found["problems"] == {1: "ValueError: no such luck"}
 
 

@@ -14,7 +14,7 @@ import strandline as sl
 from strandline.checkpoint.policy import cec, instant, none
 from strandline.errors import InputError, StreamMismatchError
 from strandline.inputs.serialised_intake import intake_of
-from strandline.log.operator_state.operator_words import operator_text
+from strandline.inputs.stated_operator import words_of
 from strandline.log.stream.log import Log
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
@@ -164,7 +164,7 @@ def test_a_changed_condition_is_refused_unless_a_later_version_says_that_it_is_m
     known = Log.open(storage).spec
     assert known.operator is not None
     assert known.operator["where"] == "left.v > 2"
-    assert operator_text(known.operator, is_timestamp=False).endswith("where left.v > 2 (version 2)")
+    assert words_of(known).text.endswith("where left.v > 2 (version 2)")
     Log.create(storage, _spec(streams, second))
     with pytest.raises(
         StreamMismatchError, match="gone on with version 2 of its function, this program says version 1"

@@ -13,7 +13,6 @@ from pyspark import cloudpickle
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import CorruptionError, InputError, StreamMismatchError
 from strandline.inputs.serialised_intake import intake_of
-from strandline.log.operator_state.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -84,7 +83,7 @@ def test_stream_json_says_what_the_function_is() -> None:
     known = definition_of(spec, "")
     assert known.to_json() == d.to_json()
     assert known == d
-    assert operator_text(d.to_json(), is_timestamp=False) == (
+    assert known.text(is_timestamp=False) == (
         "keyed function: state n long, mean double, m2 double; output z double, n long; keys expire after 10"
     )
 

@@ -1,6 +1,7 @@
 """What the commands look like: on a terminal of 80 columns and 24 rows, and in a pipe."""
 
 import doctest
+import importlib
 import io
 import itertools
 import re
@@ -14,12 +15,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from strandline import wording
+from strandline import operator_texts, wording
 from strandline.cli import demo, demo_history
 from strandline.cli.app import app
 from strandline.cli.inspect import _fitting
 from strandline.clock import ManualClock
 from strandline.errors import StreamMismatchError
+from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state import operator_words
 from strandline.log.operator_state.standing import Standing
 from strandline.log.reading.summary import summary
@@ -285,10 +287,25 @@ def test_sessions_are_said_in_words_too(tmp_path: Path) -> None:
     assert "sessions with gaps of at most 30 min" in shown("inspect", str(tmp_path))
 
 
-@pytest.mark.parametrize("module", [wording, operator_words], ids=lambda module: str(module.__name__))
+@pytest.mark.parametrize("module", [wording, operator_texts, operator_words], ids=lambda module: str(module.__name__))
 def test_the_examples_of_words_are_true(module: ModuleType) -> None:
     assert doctest.testmod(module).attempted > 2
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("kind", ["barrier", "join", "keyed"])
+def test_the_examples_of_operators_texts_are_true(kind: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"strandline.operators.{kind}.definition"))
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def test_an_operator_of_a_later_kind_is_shown_by_its_kind(tmp_path: Path) -> None:
+    known = operator_spec(session_window("30 min"), 1)
+    log = Log.create(LocalStorage(tmp_path, durability="os"), replace(known, operator={"kind": "later"}))
+    assert summary(log, words_of=words_of).operator.windows == "later"  # type: ignore[union-attr]
+    with pytest.raises(StreamMismatchError, match="made by later, in this program by sessions with gaps"):
+        log.spec.require_same(known, "streams/hourly", words_of)
 
 
 def test_another_lateness_is_refused_with_durations() -> None:

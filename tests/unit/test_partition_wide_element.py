@@ -14,7 +14,6 @@ import strandline as sl
 from strandline.checkpoint.policy import Policy, instant, none, partial
 from strandline.errors import CorruptManifestError, InputError, NullTimeError, SchemaError, StreamMismatchError
 from strandline.inputs.serialised_intake import intake_of
-from strandline.log.operator_state.operator_words import operator_text
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
@@ -322,7 +321,7 @@ def test_stream_json_says_what_the_operator_is() -> None:
     known = definition_of(output_spec(d), "")  # type: ignore[arg-type]
     assert known.to_json() == d.to_json()
     assert not known.can_compute
-    assert operator_text(d.to_json(), is_timestamp=False) == (
+    assert known.text(is_timestamp=False) == (
         "class Running(poison=0, rate=0.5): output k long, t long, weight double, n long"
     )
 

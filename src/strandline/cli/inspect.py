@@ -37,16 +37,17 @@ def inspect(
     however long the stream is, and may be used while others write. With --watch it shows as much as the terminal has
     room for. Times are UTC, with --json microseconds since 1970 UTC, or the numbers of an integer time column.
     """
+    from strandline.inputs.stated_operator import words_of
     from strandline.log.reading.summary import summary
 
     log = open_log(path)
     console = terminal.out()
     if as_json:
-        terminal.print_json(summary(log).to_json())
+        terminal.print_json(summary(log, words_of=words_of).to_json())
         while watch:
             log.clock.sleep(watch)
             log.refresh()
-            terminal.print_json(summary(log).to_json())
+            terminal.print_json(summary(log, words_of=words_of).to_json())
         return
     if watch is None:
         console.print(_whole(log, console))
@@ -88,12 +89,13 @@ def _fitting(log: Log, console: Console) -> RenderableType:
 
 def _parts(log: Log, console: Console, *, partitions: int, is_short: bool) -> dict[str, RenderableType]:
     from strandline.cli import inspect_parts as part
+    from strandline.inputs.stated_operator import words_of
     from strandline.log.reading.summary import summary
 
     width = console.width - 4
     columns_max = _CHART_COLUMNS_MAX if console.is_terminal else _PIPE_CHART_COLUMNS
     chart_columns = max(10, min(width, columns_max))
-    s = summary(log, buckets=chart_columns)
+    s = summary(log, buckets=chart_columns, words_of=words_of)
     now_us = log.clock.now_us()
     found = {
         "stream": (part.stream(s, now_us, is_short=is_short), "stream"),

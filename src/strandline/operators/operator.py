@@ -200,6 +200,13 @@ class Definition(Protocol):
     def revised(self) -> Mapping[str, Any]:
         """What of `to_json` a later version of the operator has changed; empty if this is the first."""
 
+    @property
+    def blocked_without_input(self) -> str | None:
+        """Why there are no results while an input is missing, in words; None if there may be some."""
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the operator in words; with `is_timestamp`, times are microseconds and no plain numbers."""
+
     def to_json(self) -> dict[str, Any]:
         """What stream.json says of it: all that must stay the same for as long as the stream lives."""
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from strandline.errors import KeyMissingError, OptionError, StreamMismatchError
+from strandline.inputs.stated_operator import stated_operator
 from strandline.log.operator_state.origin_logs import is_of
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.storage import Storage
@@ -14,7 +15,6 @@ from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.operators.operator import Definition
-from strandline.operators.registry import from_json
 from strandline.version import VERSION
 from strandline.wording import plural
 
@@ -26,8 +26,7 @@ def definition_of(spec: StreamSpec, where: str, inputs: Sequence[StreamSpec] = (
     """
     if spec.operator is None:
         raise OptionError("no operator writes this stream", where=where, todo="ask the output stream of an operator")
-    types = {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
-    return from_json(spec.operator, {c: types[c] for c in spec.key}, types, [_time_of(input_) for input_ in inputs])
+    return stated_operator(spec, [_time_of(input_) for input_ in inputs])
 
 
 def _time_of(spec: StreamSpec) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from typing import Any
 import xxhash
 
 from strandline.errors import NotAStreamError, StreamError, StreamMismatchError, TruncatedError
+from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import since_text
-from strandline.log.operator_state.operator_words import operator_text
 from strandline.log.operator_state.replica_group import compared
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.reading.result_ordinals import offset_of_result
@@ -146,7 +146,7 @@ def _difference(spec: StreamSpec, other: StreamSpec) -> str | None:
     if spec.partitions != other.partitions:
         return f"they have {spec.partitions} and {other.partitions} partitions"
     if compared(spec.operator) != compared(other.operator):
-        mine, its = (operator_text(o.operator or {}, is_timestamp=o.time_is_timestamp) for o in (spec, other))
+        mine, its = (words_of(one).text for one in (spec, other))
         more = "" if mine != its else f", which differ in {_words(spec, other)}"
         return f"they are made by {mine}, and by {its}{more}"
     ours, theirs = (None if one.begins is None else one.begins.decides for one in (spec, other))

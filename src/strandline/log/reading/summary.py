@@ -24,7 +24,7 @@ from strandline.log.operator_state.input_lag import (
     waits_for_results,
 )
 from strandline.log.operator_state.loss import TotalLosses, total_losses
-from strandline.log.operator_state.operator_words import aggregate_texts, operator_text, shape_text, shapes_text
+from strandline.log.operator_state.operator_words import WordsOf, kind_words
 from strandline.log.operator_state.outage_words import outage_report
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.reading.field_lines import field_lines
@@ -33,6 +33,7 @@ from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.log import END, Log
 from strandline.log.stream.manifest import Manifest, Writer
 from strandline.log.upkeep.consumer_registry import Consumer, consumers
+from strandline.operator_texts import aggregate_texts, shape_text, shapes_text
 
 BUCKETS = 60
 RATE_WINDOW_US = 60_000_000
@@ -156,10 +157,13 @@ def _log_at(path: str) -> Log:
     return Log.open(open_storage(path))
 
 
-def summary(log: Log, buckets: int = BUCKETS, open_input: Callable[[str], Log] = _log_at) -> Summary:
+def summary(
+    log: Log, buckets: int = BUCKETS, open_input: Callable[[str], Log] = _log_at, words_of: WordsOf = kind_words
+) -> Summary:
     """A stream's settings, place, size, speed and shape over time, as of the log's last refresh.
 
-    The inputs of an operator over several are opened by their paths, to see how far they have come.
+    The inputs of an operator over several are opened by their paths, to see how far they have come. `words_of` gives
+    the texts of the operator.
     """
     entries = Entries(log)
     spec, state = log.spec, log.state
@@ -199,7 +203,7 @@ def summary(log: Log, buckets: int = BUCKETS, open_input: Callable[[str], Log] =
         writer=state.writer,
         consumers=_consumers(list(consumers(log)), entries, log),
         histogram=None if lowest is None or highest is None else entries.histogram(lowest, highest, buckets),
-        operator=_operator(log, open_input),
+        operator=_operator(log, open_input, words_of),
     )
 
 
@@ -210,10 +214,11 @@ def _set_aside(log: Log) -> dict[str, int]:
     return dict(found)
 
 
-def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | None:
+def _operator(log: Log, open_input: Callable[[str], Log], words_of: WordsOf) -> OperatorSummary | None:
     operator, standings, outage = log.spec.operator, log.state.standings, log.state.outage
     if operator is None:
         return None
+    words = words_of(log.spec)
     last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
     kinds = ("g_open", "g_check")
     inputs = opened_inputs(log, open_input)
@@ -226,7 +231,7 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
     return OperatorSummary(
         since=since_text(log.spec.begins, is_timestamp=is_timestamp),
         window=operator.get("window", {}),
-        windows=operator_text(operator, is_timestamp=log.spec.time_is_timestamp),
+        windows=words.text,
         shape="; ".join(filter(None, [shapes_text(operator.get("shapes", ())), shape_text(operator.get("shape", ()))])),
         aggregates=aggregate_texts(operator.get("aggregates", {})),
         input=", ".join(" or ".join(origin.paths) for origin in origins_of(log.spec.upstream)),
@@ -255,7 +260,7 @@ def _operator(log: Log, open_input: Callable[[str], Log]) -> OperatorSummary | N
         inputs=tuple(lags) if len(lags) > 1 else (),
         losses=total_losses(s.losses for s in standings),
         waits_for=waits,
-        outage=outage_report(outage, [lag.name for lag in lags], operator) if outage else None,
+        outage=outage_report(outage, [lag.name for lag in lags], words.blocked) if outage else None,
     )
 
 

@@ -20,8 +20,9 @@ from strandline.errors import (
 )
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.operator_state.operator_words import (
-    VERSIONED,
+    WordsOf,
     differences,
+    kind_words,
     origin_text,
     rekey_advice,
     schema_difference,
@@ -50,8 +51,6 @@ RESTORE_KEY = "restore.json"
 """At a place where a stream is being restored; stream.json follows when all else is there."""
 _HEAD = b'{\n  "format": '
 PARTITIONS_MAX = 10_000
-_NOT_COMPARED = ("expressions",)
-"""Of an operator: how Arrow writes what `shape` says in words. Another Arrow may write it otherwise."""
 
 _KEY_TYPES = ("byte", "short", "integer", "long", "string", "binary", "date", "timestamp", "timestamp_ntz", "boolean")
 _TIMESTAMP_TYPES = ("timestamp", "timestamp_ntz")
@@ -123,11 +122,11 @@ class StreamSpec:
     def is_written_in_order(self) -> bool:
         """Whether the results of a batch are in the order of time.
 
-        What an outer join lets go of alone comes later; what keyed functions make of tuples comes as these do.
+        An outer join writes tuples without a match later. The results of a user's function, which stream.json knows by
+        their `output`, come in the order of its tuples.
         """
         operator = self.operator or {}
-        is_users = operator.get("kind") in ("keyed", "partition_wide")
-        return not is_users and operator.get("windows", {}).get("how", "inner") == "inner"
+        return "output" not in operator and operator.get("windows", {}).get("how", "inner") == "inner"
 
     @property
     def time_is_offset(self) -> bool:
@@ -260,9 +259,9 @@ class StreamSpec:
             return []
         return [{"name": f["name"], "type": f["type"]} for f in fields_of(asked.schema)[len(ours) :]]
 
-    def require_same(self, asked: StreamSpec, where: str) -> None:
-        """Raises if `asked` (what a program wants to write) does not fit this stream."""
-        self._require_same_operator(asked, where)
+    def require_same(self, asked: StreamSpec, where: str, words_of: WordsOf = kind_words) -> None:
+        """Raises if `asked`, the stream of a program, does not fit this one; `words_of` gives texts of operators."""
+        self._require_same_operator(asked, where, words_of)
         self._require_same_origin(asked, where)
         ours = {f["name"]: type_name(f["type"]) for f in fields_of(self.schema)}
         theirs = {f["name"]: type_name(f["type"]) for f in fields_of(asked.schema)}
@@ -296,7 +295,7 @@ class StreamSpec:
         has_all = all(f in fields_of(asked.schema) for f in fields_of(self.schema))
         return '; or put the new columns last, and let them be added with schema_evolution="add"' if has_all else ""
 
-    def _require_same_operator(self, asked: StreamSpec, where: str) -> None:
+    def _require_same_operator(self, asked: StreamSpec, where: str, words_of: WordsOf) -> None:
         mine, wanted = self.operator, asked.operator
         if mine is None and wanted is None:
             return
@@ -310,9 +309,10 @@ class StreamSpec:
                 where=where,
                 todo=f"use version {ours}, or give the change that is meant a later one: version={ours + 1}",
             )
-        left_out = _NOT_COMPARED if theirs == ours else (*_NOT_COMPARED, *VERSIONED)
-        compared = [{n: value for n, value in o.items() if n not in left_out} for o in (mine, wanted)]
-        found = list(differences(*compared, is_timestamp=self.time_is_timestamp))
+        if mine.get("kind") != wanted.get("kind"):
+            found = [f"it is made by {words_of(self).text}, in this program by {words_of(asked).text}"]
+        else:
+            found = list(differences(mine, wanted, is_timestamp=self.time_is_timestamp))
         before, now = (origins_of(s.upstream) for s in (self, asked))
         if [o.stream for o in before] != [o.stream for o in now]:
             found.append(f"its input is {' and '.join(map(str, before))}, here {' and '.join(map(str, now))}")

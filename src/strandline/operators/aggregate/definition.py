@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operator_texts import window_text
 from strandline.operators.aggregate.accumulation import Ops
 from strandline.operators.aggregate.aggregates import (
     APPROXIMATE,
@@ -61,6 +62,7 @@ class AggregateDefinition:
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
     lives_in_process: ClassVar[bool] = False
+    blocked_without_input: ClassVar[str | None] = None
     result_time: ClassVar[str] = END
     window: Window
     key: tuple[tuple[str, str], ...]
@@ -99,15 +101,9 @@ class AggregateDefinition:
                     f"{name}={aggregate!r} is not an aggregate", todo='write for example average=sl.avg("item_price")'
                 )
             if name.startswith("_") or name in taken:
-                raise SchemaError(
-                    f"an aggregate cannot be called {name!r}: "
-                    + (
-                        "names with _ in front are reserved"
-                        if name.startswith("_")
-                        else "results have that column already"
-                    ),
-                    todo="choose another name",
-                )
+                is_ours = name.startswith("_")
+                why = "names with _ in front are reserved" if is_ours else "results have that column already"
+                raise SchemaError(f"an aggregate cannot be called {name!r}: {why}", todo="choose another name")
             more = f"{name}{APPROXIMATE}"
             if aggregate.function in ("count_distinct", "percentile") and (more in aggregates or more in taken):
                 raise SchemaError(f"{name!r} says in {more!r} whether it is exact", todo="choose another name")
@@ -276,6 +272,10 @@ class AggregateDefinition:
         """The shape as far as the operator needs it, and the conditions of aggregates."""
         pruned = self.shape.pruned(self._columns)
         return Conditioned(pruned.steps, self.conditions) if self.conditions else pruned
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the windows in words."""
+        return window_text(self.window.to_json(), is_timestamp=is_timestamp)
 
     def to_json(self) -> dict[str, Any]:
         """For stream.json: what must be the same for as long as the stream lives."""

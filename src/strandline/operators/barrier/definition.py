@@ -59,6 +59,7 @@ class BarrierDefinition:
     revised: ClassVar[Mapping[str, Any]] = {}
     can_compute: ClassVar[bool] = True
     lives_in_process: ClassVar[bool] = False
+    blocked_without_input: ClassVar[str | None] = "a barrier has nothing to say"
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]
@@ -151,6 +152,16 @@ class BarrierDefinition:
         """For each column that is read of an input, what the results call it."""
         one = self.inputs[number]
         return [*(name for name, _ in self.key), *(f"{one.name}_{name}" for name, _ in one.columns)]
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the names of the inputs and the bound in words.
+
+        >>> inputs = [BarrierInput(name, "at", (("at", "long"),)) for name in "ab"]
+        >>> BarrierDefinition((("k", "long"),), tuple(inputs), 9).text(is_timestamp=False)
+        'barrier of a and b, at most 9 tuples of a key wait'
+        """
+        bound = "" if self.at_most is None else f", at most {self.at_most:,} tuples of a key wait"
+        return f"barrier of {' and '.join(one.name for one in self.inputs)}{bound}"
 
     def to_json(self) -> dict[str, Any]:
         """For stream.json: all that must stay the same."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operator_texts import join_text, version_text
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.join.column_types import stored_type, type_json, type_text
@@ -217,6 +218,25 @@ class JoinDefinition:
         return KeyCodec([kind for _, kind in self.key])
 
     # ------------------------------------------------------------------ stream.json, and operators
+
+    @property
+    def blocked_without_input(self) -> str | None:
+        """The reason of an inner join; an outer join has the tuples without a match."""
+        return None if any(self.windows.outer) else "an inner join has only what it kept to match"
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the windows and the condition in words.
+
+        >>> windows = JoinWindows("band", -5_000_000, 600_000_000, how="left")
+        >>> at = (("at", "timestamp"),)
+        >>> definition = JoinDefinition((("k", "long"),), ("at", "at"), (at, at), windows, Predicate("left.a > 1", 2))
+        >>> definition.text(is_timestamp=True)
+        'left join, right -5 s to 10 min after left, where left.a > 1 (version 2)'
+        """
+        text = join_text(self.windows.to_json(), is_timestamp=is_timestamp)
+        if self.where is None:
+            return text
+        return f"{text}, where {self.where.text}{version_text(self.where.version)}"
 
     def to_json(self) -> dict[str, Any]:
         """For stream.json: what must be the same for as long as the stream lives."""

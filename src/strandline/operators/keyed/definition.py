@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operator_texts import version_text
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.functions.function_identity import FunctionIdentity
 from strandline.operators.given_input import GivenInput
@@ -26,6 +27,7 @@ from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.units import require_unit
+from strandline.wording import exact_duration
 
 if TYPE_CHECKING:
     from strandline.operators.keyed.keyed_operator import KeyedOperator
@@ -51,6 +53,7 @@ class KeyedDefinition:
     replays_versions: ClassVar[bool] = False
     lives_in_process: ClassVar[bool] = False
     result_time: ClassVar[str] = RESULT_TIME
+    blocked_without_input: ClassVar[str | None] = None
 
     function: KeyedFunction
     key: tuple[tuple[str, str], ...]
@@ -181,6 +184,22 @@ class KeyedDefinition:
         return (*(c for c, _ in self.key), RESULT_TIME, *(c for c, _ in self.control_columns))
 
     # ------------------------------------------------------------------ stream.json
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the state, the output and the expiry of the function in words.
+
+        >>> function = KeyedFunction(UserFunction(FunctionIdentity("…")), _pairs(["ab"]), (), 3_600_000_000, emit=2)
+        >>> KeyedDefinition(function, (), ("at", "timestamp"), 0, ()).text(is_timestamp=True)
+        'keyed function: state a b; output none, up to 2 a tuple; keys expire after 1 hour'
+        """
+        f = self.function
+        columns = [", ".join(f"{name} {kind}" for name, kind in pairs) or "none" for pairs in (f.state, f.output)]
+        text = f"keyed function: state {columns[0]}; output {columns[1]}"
+        if f.emit > 1:
+            text += f", up to {f.emit:,} a tuple"
+        if f.expire is not None:
+            text += f"; keys expire after {exact_duration(f.expire) if is_timestamp else format(f.expire, ',')}"
+        return text + version_text(f.version)
 
     def to_json(self) -> dict[str, Any]:
         """For stream.json: what must be the same for as long as the stream lives."""

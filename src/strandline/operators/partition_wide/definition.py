@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
+from strandline.operator_texts import call_text, version_text
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.given_input import GivenInput
 from strandline.operators.operator import TAKEN_IN, OnError
@@ -57,6 +58,7 @@ class PartitionWideDefinition:
     replays_versions: ClassVar[bool] = False
     lives_in_process: ClassVar[bool] = True
     has_times: ClassVar[bool] = True
+    blocked_without_input: ClassVar[str | None] = None
 
     of: UserClass
     output: Columns
@@ -192,6 +194,10 @@ class PartitionWideDefinition:
         return (self.result_time, *(c for c, _ in CONTROL))
 
     # ------------------------------------------------------------------ stream.json
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the call of the class and its output in words."""
+        return f"class {call_text(self.to_json())}: output {_text(self.output)}{version_text(self.of.version)}"
 
     def to_json(self) -> dict[str, Any]:
         """For stream.json: what must be the same for as long as the stream lives."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.card import bars, card
 from strandline.log.index.entries import tuples_kept
-from strandline.log.operator_state import operator_words
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
+from strandline.operator_texts import shapes_text
 from strandline.units import time_text
 from strandline.wording import exact_duration, plural
 
@@ -246,10 +246,8 @@ def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, op
 
 def _words(inputs: Sequence[Input], definition: Definition) -> dict[str, str]:
     """What the operator does, and what is done to its inputs before."""
-    body = definition.to_json()
-    found = {"before": operator_words.shapes_text(body.get("shapes", ()))}
-    is_timestamp = inputs[0]._input_spec.time_is_timestamp
-    found["operator"] = operator_words.operator_text(body, is_timestamp=is_timestamp)
+    found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
+    found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
     return {name: text for name, text in found.items() if text}
 
 

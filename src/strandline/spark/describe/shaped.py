@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.errors import OptionError
-from strandline.log.operator_state.operator_words import shape_text
 from strandline.log.reading.bounds import Bound
 from strandline.log.stream.column_types import fields_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
+from strandline.operator_texts import shape_text
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.spark.describe.aggregation import Windowed

@@ -140,4 +140,4 @@ class AvailableJob(OperatorJob):
 
     def _outage(self) -> dict[str, Any]:
         outage = self.output.state.outage or Outage(since_us=SYSTEM_CLOCK.now_us())  # nothing is published yet
-        return outage_report(outage, self.inputs.names, self.output.spec.operator or {})
+        return outage_report(outage, self.inputs.names, self._work.element.definition.blocked_without_input)

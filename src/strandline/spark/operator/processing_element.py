@@ -22,6 +22,7 @@ from strandline.errors import (
 )
 from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import Since
 from strandline.log.operator_state.standing import Standing
 from strandline.log.operator_state.upstream import Origin, upstream_of
@@ -256,7 +257,7 @@ class ProcessingElement:
             self._require_same(self.place.open().spec, self._spec_over(input_ids))
 
     def _require_same(self, found: StreamSpec, asked: StreamSpec) -> None:
-        found.require_same(asked, self.place.url)
+        found.require_same(asked, self.place.url, words_of)
         require_same_beginning(self._since, found, self._inputs[0]._input_spec, self.place.url)
 
     def _require_another_place(self) -> None:

@@ -80,9 +80,10 @@ class Stream(ArrowReading, OperatorInput):
 
     def describe(self) -> Summary:
         """Everything that `strandline inspect` shows, as an object."""
+        from strandline.inputs.stated_operator import words_of
         from strandline.log.reading.summary import summary
 
-        return summary(self._fresh(), open_input=lambda path: self._place.beside(path).open())
+        return summary(self._fresh(), open_input=lambda path: self._place.beside(path).open(), words_of=words_of)
 
     # ------------------------------------------------------------------ reading with Spark
 

@@ -1,0 +1,102 @@
+"""Texts of the parts that stream.json has of an operator: its windows, its shapes, its aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strandline.wording import exact_duration
+
+
+def window_text(window: Mapping[str, Any], *, is_timestamp: bool) -> str:
+    """Returns the text of an aggregation's windows, from their JSON in stream.json.
+
+    >>> window_text({"kind": "time", "size": 3_600_000_000, "advance": 300_000_000}, is_timestamp=True)
+    'time windows of 1 hour, a new one every 5 min'
+    >>> window_text({"kind": "session", "gap": 1_800_000_000, "includes_gap": True}, is_timestamp=True)
+    'sessions with gaps of at most 30 min'
+    >>> window_text({"kind": "count", "size": 10, "advance": 10}, is_timestamp=False)
+    'count windows of 10'
+    """
+    kind = window["kind"]
+    has_times = is_timestamp and kind != "count"
+
+    def span(value: int) -> str:
+        return exact_duration(value) if has_times else f"{value:,}"
+
+    if kind == "session":
+        return f"sessions with gaps of {'at most' if window.get('includes_gap') else 'less than'} {span(window['gap'])}"
+    size, advance = window["size"], window["advance"]
+    return f"{kind} windows of {span(size)}" + ("" if advance == size else f", a new one every {span(advance)}")
+
+
+def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
+    """Returns the text of a join's windows, from their JSON in stream.json.
+
+    >>> join_text({"within": [-5_000_000, 600_000_000], "how": "left"}, is_timestamp=True)
+    'left join, right -5 s to 10 min after left'
+    >>> join_text({"left": 1024, "right": 0, "per": "partition"}, is_timestamp=True)
+    'join of the last 1,024 of left and the last 0 of right, of a partition'
+    """
+    if "within" not in windows:
+        sizes = f"the last {windows['left']:,} of left and the last {windows['right']:,} of right"
+        return f"join of {sizes}, of a {windows['per']}"
+
+    def span(value: int) -> str:
+        return f"{'-' if value < 0 else ''}{exact_duration(abs(value))}" if is_timestamp else f"{value:,}"
+
+    low, high = map(span, windows["within"])
+    return f"{windows['how']} join, right {low} to {high} after left"
+
+
+def version_text(version: int) -> str:
+    """Returns the version of a user's function in words; nothing for the first one."""
+    return "" if version == 1 else f" (version {version})"
+
+
+def call_text(operator: Mapping[str, Any]) -> str:
+    """Returns the call of a user's class with its arguments.
+
+    >>> call_text({"class": "Model", "arguments": {"rate": 0.1}})
+    'Model(rate=0.1)'
+    """
+    return f"{operator['class']}({', '.join(f'{name}={value!r}' for name, value in operator['arguments'].items())})"
+
+
+def shape_text(shape: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the text of a shape: the work on tuples before the operator takes them in.
+
+    >>> shape_text([{"where": "(price > 0)"}, {"select": {"id": "id", "total": "(a * b)"}}])
+    'where (price > 0), select id, total=(a * b)'
+    """
+    return ", ".join(
+        f"where {step['where']}"
+        if "where" in step
+        else f"select {', '.join(n if n == text else f'{n}={text}' for n, text in step['select'].items())}"
+        for step in shape
+    )
+
+
+def shapes_text(shapes: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Returns the text of the shapes of several inputs, by the numbers of the inputs.
+
+    >>> shapes_text([[], [{"where": "(price > 0)"}]])
+    'where (price > 0) in input 2'
+    """
+    return "; ".join(f"{shape_text(shape)} in input {n}" for n, shape in enumerate(shapes, 1) if shape)
+
+
+def aggregate_texts(aggregates: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the text of each aggregate, as a program writes it, by the name of its column.
+
+    >>> aggregate_texts({"average": ["avg", "price", "double"], "n": ["count_all", None, ""]})
+    {'average': 'avg(price)', 'n': 'count_all()'}
+    """
+    return {name: _aggregate_text(*body) for name, body in aggregates.items()}
+
+
+def _aggregate_text(
+    function: str, column: str | None, _type: str = "", options: Mapping[str, Any] | None = None, *more: Any
+) -> str:
+    arguments = [*([] if column is None else [column]), *(f"{name}={value}" for name, value in (options or {}).items())]
+    return f"{function}({', '.join([*arguments, *map(str, more)])})"
