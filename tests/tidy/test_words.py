@@ -91,7 +91,6 @@ PAGES_NOT_PLAIN_YET = set(
         "architecture.md",
         "benchmarks.md",
         "dependencies.md",
-        "glossary.md",
         "joins.md",
         "log-format.md",
         "operating.md",

@@ -1,0 +1,77 @@
+"""Pages that list facts of the code list all of them: the glossary its enums, internals what we do to the process."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from strandline.log.operator_state.outage import State
+from strandline.log.stream import reason
+from strandline.log.stream.kinds import Kind
+from strandline.log.stream.manifest import CommitKind
+from strandline.operators.barrier import barrier_aside
+from strandline.operators.join import join_aside
+from strandline.operators.keyed import keyed_aside
+from strandline.operators.partition_wide import partition_aside
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "strandline"
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+INTERNALS = (ROOT / "docs" / "internals.md").read_text()
+REASONS = [value for name, value in vars(reason).items() if name.isupper() and name != "IN_NAME"]
+REASONS += [barrier_aside.REASON, join_aside.WHERE, keyed_aside.FUNCTION, partition_aside.PROCESS]
+
+# What reaches beyond our own objects: into the process, the interpreter, PySpark, Spark's session or its JVM.
+EFFECTS = re.compile(
+    r"copyreg\.pickle|gc\.\w+|sys\.excepthook|threading\.excepthook|_register_atexit|atexit\.register|register_at_fork"
+    r"|signal\.signal|convert_exception|\bexec\(\"|environ\.setdefault|environ\[\"\w+\"\](?= =)|logging\.disable"
+    r"|sys\.path\.insert|globals\(\)\.update|setLogLevel|addArchive|register_pickle_by_value|Popen(?= =)|UnsafeRow"
+    r"|MemoryStream|postListenerEvent|longMetric|setJobGroup|setLocalProperty|cancelJobGroupAndFutureJobs|makeRDD"
+    r"|dataSource\.register|conf\.set\b|mmap\.mmap|ThreadPoolExecutor|\bListener\b|\.broadcast\b|simplefilter"
+    r"|setrecursionlimit|setswitchinterval|set_start_method|addPyFile|addJar|set_memory_pool|umask"
+)
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name)
+def test_the_glossary_has_each_kind_of_tuple(kind: Kind) -> None:
+    assert f"`{kind.name.lower()}`" in row("kind")
+
+
+@pytest.mark.parametrize("why", REASONS)
+def test_the_glossary_has_each_reason_of_the_side_log(why: str) -> None:
+    assert f"`{why}`" in row("set aside, reason")
+
+
+@pytest.mark.parametrize("kind", get_args(CommitKind))
+def test_the_glossary_has_each_kind_of_commit(kind: str) -> None:
+    assert f"`{kind}`" in row("kinds of commit")
+
+
+@pytest.mark.parametrize("state", get_args(State))
+def test_the_glossary_has_each_state_of_an_operator_with_a_bound(state: str) -> None:
+    assert f"`{state}`" in GLOSSARY
+
+
+def row(word: str) -> str:
+    """Returns the row of a word in the tables of the glossary."""
+    (found,) = re.findall(rf"^\| {re.escape(word)} \|.*$", GLOSSARY, re.MULTILINE)
+    return str(found)
+
+
+@pytest.mark.parametrize("source", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_internals_has_what_we_do_to_the_process_and_to_spark(source: Path) -> None:
+    """Write the call, the file and the reason into docs/internals.md, or do without the call."""
+    text = re.sub(r"^\s*#.*$", "", source.read_text(), flags=re.MULTILINE)
+    found = {match.removeprefix(".") for match in EFFECTS.findall(text)}
+    assert [effect for effect in sorted(found) if effect.rstrip('("') not in INTERNALS] == []
+
+
+def test_internals_has_every_thread_that_we_start() -> None:
+    names = {name for path in SOURCE.rglob("*.py") if "Thread" in path.read_text() for name in thread_names(path)}
+    assert names, "no thread has a name of ours"
+    assert [name for name in sorted(names) if f"`{name}`" not in INTERNALS] == []
+
+
+def thread_names(source: Path) -> list[str]:
+    return re.findall(r"[\"(](strandline-[a-z]+)\"", source.read_text())
