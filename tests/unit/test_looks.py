@@ -16,8 +16,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from strandline import operator_texts, wording
-from strandline.cli import demo, demo_history
 from strandline.cli.app import app
+from strandline.cli.demo import command as demo
+from strandline.cli.demo import recovery_picture
+from strandline.cli.demo.recovery_picture import CommitPoint
 from strandline.cli.inspect import _fitting
 from strandline.clock import ManualClock
 from strandline.errors import StreamMismatchError
@@ -426,8 +428,8 @@ def test_the_demo_is_80_columns_wide() -> None:
     row: dict[str, Any] = {"item_id": 9_999, "window_start": 302_104, "window_end": 1_302_713, "average": 99.995}
     assert len(f"   {demo._short(row)} │ {demo._short(row)}") <= 80
     assert len(demo._HEADING) == len(demo._short(row))
-    moments = [demo_history.Moment(float(i), i, i, 1_000_000, 1_000_000, "a" if i < 5 else "b") for i in range(10)]
-    assert max(map(len, demo_history.sketch(moments))) <= 80
+    moments = [CommitPoint(float(i), i, i, 1_000_000, 1_000_000, "a" if i < 5 else "b") for i in range(10)]
+    assert max(map(len, recovery_picture.sketch(moments))) <= 80
 
 
 def test_the_picture_of_the_demo_says_how_long_nothing_ran_and_draws_nothing_there(
@@ -436,8 +438,8 @@ def test_the_picture_of_the_demo_says_how_long_nothing_ran_and_draws_nothing_the
     pyplot = pytest.importorskip("matplotlib.pyplot")
     monkeypatch.setattr(pyplot, "close", lambda _figure: None)
     seconds = [0.0, 1.0, 2.0, 16.0, 17.0]
-    moments = [demo_history.Moment(s, i, 10, 10, 10, "a" if s < 9 else "b") for i, s in enumerate(seconds)]
-    assert demo_history.draw(moments, tmp_path / "picture.png", 0.16) == tmp_path / "picture.png"
+    moments = [CommitPoint(s, i, 10, 10, 10, "a" if s < 9 else "b") for i, s in enumerate(seconds)]
+    assert recovery_picture.draw(moments, tmp_path / "picture.png", 0.16) == tmp_path / "picture.png"
     figure = pyplot.gcf()
     monkeypatch.undo()
     (legend,) = figure.legends

@@ -9,9 +9,17 @@ import pytest
 from typer.testing import CliRunner
 
 from strandline.cli.app import app
-from strandline.cli.outage_sketch import LEGEND, sketch
-from strandline.cli.outage_story import Arrival, Moment, OutageStory, Told, longest_waits, outage_story, told
-from strandline.cli.outage_svg import svg
+from strandline.cli.demo.outage_sketch import LEGEND, sketch
+from strandline.cli.demo.outage_story import (
+    InputCommit,
+    OutageStory,
+    OutputCommit,
+    Told,
+    longest_waits,
+    outage_story,
+    told,
+)
+from strandline.cli.demo.outage_svg import svg
 from strandline.log.operator_state.outage import Outage
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -96,8 +104,8 @@ def test_the_sketch_says_it_all_without_colour_in_80_columns() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.4, 30.0, 4_000.0, 1e6])
 def test_a_story_of_any_length_is_drawn(seconds: float) -> None:
-    moments = (Moment(0.0, "STABLE", 1), Moment(seconds, "STABILIZATION", 1, 1, 1, 1))
-    story = OutageStory(seconds, {"a": (Arrival(seconds, 1),), "b": ()}, moments)
+    moments = (OutputCommit(0.0, "STABLE", 1), OutputCommit(seconds, "STABILIZATION", 1, 1, 1, 1))
+    story = OutageStory(seconds, {"a": (InputCommit(seconds, 1),), "b": ()}, moments)
     assert max(len(line.plain) for line in sketch(story)) <= 80
     ET.fromstring(svg(story, [], ""))
 

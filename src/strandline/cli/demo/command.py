@@ -17,8 +17,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from strandline.cli.demo_history import draw, history, sketch
-from strandline.cli.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
+from strandline.cli.demo.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
+from strandline.cli.demo.recovery_picture import draw, history, sketch
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
 from strandline.log.storage.local_storage import LocalStorage
@@ -71,7 +71,7 @@ def demo(
     if what == "recovery":
         result = _demo_recovery(folder, tuples, console)
     else:
-        from strandline.cli.demo_availability import demo_availability
+        from strandline.cli.demo.availability_demo import demo_availability
 
         result = demo_availability(folder, silence_us / 1e6, console)
     if as_json:
@@ -129,7 +129,7 @@ def _run(folder: Path, tuples: int, stop_at: int | None, console: Console) -> in
     """Runs the Spark process to its end, or kills it at `stop_at`; returns how many items were averaged then."""
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(prefix="strandline-demo-") as state:
         child = subprocess.Popen(
-            [sys.executable, "-m", "strandline.cli.demo_items", str(folder), str(tuples)],
+            [sys.executable, "-m", "strandline.cli.demo.demo_items", str(folder), str(tuples)],
             stdout=errors,
             stderr=errors,
             start_new_session=True,  # a process group of its own, so that the kill takes the JVM along

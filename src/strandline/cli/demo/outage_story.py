@@ -17,7 +17,7 @@ from strandline.log.stream.log import Log
 _S = 1_000_000
 
 
-class Arrival(NamedTuple):
+class InputCommit(NamedTuple):
     """A commit of an input."""
 
     seconds: float
@@ -25,7 +25,7 @@ class Arrival(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class OutputCommit:
     """A commit of the operator: its state, and how many tuples of each kind that readers may see."""
 
     seconds: float
@@ -51,8 +51,8 @@ class OutageStory:
 
     seconds: float
     """How long it lasts."""
-    inputs: Mapping[str, tuple[Arrival, ...]]
-    moments: tuple[Moment, ...]
+    inputs: Mapping[str, tuple[InputCommit, ...]]
+    moments: tuple[OutputCommit, ...]
 
     @property
     def states(self) -> list[tuple[float, float, State]]:
@@ -76,14 +76,14 @@ def outage_story(inputs: Mapping[str, Log], output: Log, began_us: int, now_us: 
     )
 
 
-def _arrivals(log: Log, began_us: int) -> Iterator[Arrival]:
+def _arrivals(log: Log, began_us: int) -> Iterator[InputCommit]:
     for m in log.after(log.kept - 1):
         tuples = sum(b.tuples for b in m.blocks) if m.kind == "append" else 0
         if tuples and m.published_us >= began_us:
-            yield Arrival((m.published_us - began_us) / _S, tuples)
+            yield InputCommit((m.published_us - began_us) / _S, tuples)
 
 
-def _moments(log: Log, began_us: int) -> Iterator[Moment]:
+def _moments(log: Log, began_us: int) -> Iterator[OutputCommit]:
     """Its commits; the first one that counts tells the state in which all begins."""
     state: State = "STABLE"
     for m in log.after(log.kept - 1):
@@ -95,7 +95,7 @@ def _moments(log: Log, began_us: int) -> Iterator[Moment]:
         rows = {
             name: sum(b.rows.get(name, 0) for b in m.blocks) for name in ("result", "tentative", "undo", "rec_done")
         }
-        yield Moment((m.published_us - began_us) / _S, state, *rows.values())
+        yield OutputCommit((m.published_us - began_us) / _S, state, *rows.values())
 
 
 def told(output: Log, began_us: int) -> list[Told]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from strandline.cli.chart import bars
-from strandline.cli.outage_story import OutageStory
+from strandline.cli.demo.outage_story import OutageStory
 from strandline.cli.terminal import QUIET
 
 COLUMNS = 56

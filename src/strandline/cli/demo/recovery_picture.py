@@ -13,7 +13,7 @@ from strandline.log.stream.log import Log
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class CommitPoint:
     """The operator after one commit."""
 
     seconds: float
@@ -26,15 +26,15 @@ class Moment:
     run: str
 
 
-def history(log: Log) -> list[Moment]:
+def history(log: Log) -> list[CommitPoint]:
     """The commits of an operator's stream that are kept, in order."""
-    found: list[Moment] = []
+    found: list[CommitPoint] = []
     for m in log.after(log.kept - 1):
         if m.kind != "append" or not m.standings:
             continue
         seconds = m.published_us / 1e6
         found.append(
-            Moment(
+            CommitPoint(
                 seconds,
                 sum(s.input for s in m.standings),
                 sum(s.open for s in m.standings),
@@ -43,19 +43,19 @@ def history(log: Log) -> list[Moment]:
                 m.writer.run if m.writer else "",
             )
         )
-    return [Moment(x.seconds - found[0].seconds, *_rest(x)) for x in found]
+    return [CommitPoint(x.seconds - found[0].seconds, *_rest(x)) for x in found]
 
 
-def _rest(x: Moment) -> tuple[int, int, int, int, str]:
+def _rest(x: CommitPoint) -> tuple[int, int, int, int, str]:
     return x.tuples, x.open_windows, x.extent, x.replay, x.run
 
 
-def crash(moments: Sequence[Moment]) -> int | None:
+def crash(moments: Sequence[CommitPoint]) -> int | None:
     """The index of the first commit of the second run."""
     return next((i for i in range(1, len(moments)) if moments[i].run != moments[i - 1].run), None)
 
 
-def sketch(moments: Sequence[Moment], columns: int = 50) -> list[str]:
+def sketch(moments: Sequence[CommitPoint], columns: int = 50) -> list[str]:
     """Extent, replay and throughput over the run, for the terminal; a ✕ marks the crash."""
     last = moments[-1].seconds or 1.0
     at = [min(columns - 1, int(m.seconds / last * columns)) for m in moments]
@@ -88,7 +88,7 @@ def _held(values: Sequence[int], at: Sequence[int], columns: int, where: int | N
     return found
 
 
-def draw(moments: Sequence[Moment], file: Path, recovery_s: float) -> Path | None:
+def draw(moments: Sequence[CommitPoint], file: Path, recovery_s: float) -> Path | None:
     """Draws the same as a picture, its labels outside of the curves; returns None if there is no matplotlib."""
     try:
         import matplotlib
