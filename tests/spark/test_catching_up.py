@@ -6,7 +6,7 @@ import strandline as sl
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import compaction
-from strandline.spark.query.operator_batches import OperatorBatches
+from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.read.read_options import ReadOptions
 from strandline.spark.read.source import BatchReader
 from strandline.spark.read.source_schema import spark_schema
@@ -154,13 +154,13 @@ def test_available_now_takes_in_what_was_there_when_it_started(spark, feed, drai
     drain(source.df, path)
     source.add(items(100, first=100))
 
-    def and_grow(batches, spark_query):
+    def and_grow(run):
         """The input grows after the query has looked at it for the last time, before its first batch."""
         monkeypatch.undo()
         drain(source.df, path)
-        batches.runs_in(spark_query)
+        run.start()
 
-    monkeypatch.setattr(OperatorBatches, "runs_in", and_grow)
+    monkeypatch.setattr(OperatorRun, "start", and_grow)
     counting = sl.stream(str(path)).window(sl.count_window(1)).aggregate(n=sl.count_all())
     results = []
     for _ in range(2):

@@ -1,8 +1,6 @@
 """What is written into Spark's checkpoint, file by file, without Spark. Kafka stands for any source with offsets."""
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +8,6 @@ from strandline.errors import SparkCheckpointError
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.spark.entry.spark_checkpoint import SourcePlan, SparkCheckpoint
-from strandline.spark.query.operator_batches import ticking_checkpoint
-from strandline.spark.session.place import Place
 from strandline.testing import Crash, MemoryStorage
 from strandline.testing.items import item_spec
 
@@ -136,18 +132,6 @@ def test_a_new_stream_does_not_begin_with_the_checkpoint_of_another(log, checkpo
     assert SparkCheckpoint(checkpoint, KAFKA).reconcile(log) is None
     publish(new, checkpoint, 0)  # by a query of before that nobody had noted
     SparkCheckpoint(checkpoint, KAFKA).claim(new)
-
-
-def test_operators_that_share_a_folder_delete_old_runs_of_their_own_only(tmp_path):
-    shared, streams = Place(str(tmp_path / "shared")), [Place(str(tmp_path / name)) for name in ("one", "two")]
-    quiet, old, new = (ticking_checkpoint(shared, streams[i]) for i in (0, 1, 1))
-    for place, days in ((quiet, 3), (old, 2), (new, 0)):
-        file = Path(place.url) / "offsets" / "0"
-        file.parent.mkdir(parents=True)
-        file.write_text("v1")
-        os.utime(file, (1_000_000_000 - days * 86_400,) * 2)
-    ticking_checkpoint(shared, streams[1])
-    assert [Path(place.url, "offsets", "0").exists() for place in (quiet, old, new)] == [True, False, True]
 
 
 def test_a_batch_that_was_published_counts_as_done(log, checkpoint):

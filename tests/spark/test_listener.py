@@ -57,6 +57,9 @@ def test_an_operator_over_a_stream_tells_what_it_takes_in(spark, feed, items, dr
     assert metrics["replay"] == sum(query.progress["replay"].values())
     assert metrics["predicted_recovery_s"] == query.progress["predicted_recovery_s"]
     eventually(lambda: sum(told.numInputRows for told in heard.progress.get("counts", [])) == 12, 120)
+    assert query.id == sl.stream(str(tmp_path / "out"))._log.spec.id
+    eventually(lambda: query.id in heard.ended, 120)
+    assert not (tmp_path / "out" / "spark_checkpoint").exists(), "Spark drives no query for it"
 
     again = counts.start(spark, str(tmp_path / "out"), trigger="available-now")  # nothing is new
     again.await_termination(patience(240))

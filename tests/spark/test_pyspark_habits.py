@@ -57,6 +57,39 @@ def test_an_operator_over_a_stream_takes_in_that_time_has_passed(spark, feed, it
     query.stop()
 
 
+def test_an_operator_over_a_stream_with_pysparks_spellings(spark, feed, items, drain, capsys, tmp_path):
+    """Though no streaming query of Spark's drives it."""
+    drain(feed(items(10, keys=1)).df, tmp_path / "in")
+    counts = sl.stream(str(tmp_path / "in")).window(sl.count_window(5)).aggregate(n=sl.count_all())
+    query = counts.start(spark, str(tmp_path / "out"), name="fives")
+    query.processAllAvailable()
+    assert query.spark_query is None
+    assert query.isActive is True
+    assert query.name == "fives"
+    assert query.id == sl.stream(str(tmp_path / "out"))._log.spec.id
+    assert query.runId == query.run_id != query.id
+    assert query.status == {
+        "message": "Waiting for data to arrive",
+        "isDataAvailable": False,
+        "isTriggerActive": False,
+    }
+    assert query.lastProgress["numInputRows"] == 10
+    assert [progress.sink.numOutputRows for progress in query.recentProgress] == [2]
+    query.explain()
+    assert str(tmp_path / "out") in capsys.readouterr().out
+    with pytest.raises(sl.OptionError, match="'fives' runs already"):
+        counts.start(spark, str(tmp_path / "elsewhere"), name="fives")
+    with pytest.raises(sl.OptionError, match="'fives' runs already"):
+        sl.persist(feed(name="more").df, str(tmp_path / "s"), key="k", time="at").start(name="fives")
+    with pytest.raises(sl.SecondWriterError, match="being written already"):
+        counts.start(spark, str(tmp_path / "out"))
+    assert query.awaitTermination(0.1) is False
+    query.stop()
+    assert query.status["message"] == "Stopped"
+    assert query.awaitTermination() is True
+    counts.start(spark, str(tmp_path / "out"), name="fives").stop()
+
+
 def test_a_query_that_fails_raises_it_from_process_all_available(feed, items, tmp_path):
     source = feed(items(5))
     df = source.df.selectExpr("k", "v", "if(v = 'v3', null, at) as at")

@@ -96,8 +96,11 @@ def test_sources_start_and_stop_with_the_operator_and_a_failure_of_one_ends_all(
     bad = source(spark, tmp_path, "bad", 1, 2)
     query = counted(good, bad).start(spark, str(tmp_path / "counted"))
     query.process_all_available()
-    assert len(spark.streams.active) == 3
+    assert len(spark.streams.active) == 2, "the sources: a thread of ours drives the operator"
+    assert query.is_active
+    assert query.spark_query is None
     query.stop()
+    assert not query.is_active
     assert spark.streams.active == []
     assert sum(sl.stream(str(tmp_path / "good")).offsets().values()) == 200
     query = counted(good, bad).start(spark, str(tmp_path / "counted"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +10,9 @@ import pytest
 
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query.job_group import job_group
-from strandline.spark.query.operator_batches import OperatorBatches
-from strandline.spark.query.sources import Sources
+from strandline.spark.query.operator_run import OperatorRun
+from strandline.spark.query.pace import Pace
+from tests.support.machine import patience
 
 OURS = {
     "spark.jobGroup.id": "ours",
@@ -58,16 +59,19 @@ def test_a_thread_has_the_group_again_that_it_had_before(before: dict[str, str],
     assert context.properties == before
 
 
-def test_taking_in_all_that_is_published_leaves_the_callers_group() -> None:
-    context, seen = Context(THEIRS), []
+def test_jobs_of_an_operator_over_streams_are_in_its_group_in_a_thread_of_its_own() -> None:
+    ours: Any = Context({})
+    seen: list[Any] = []
     job: Any = object.__new__(OperatorJob)
-    job._context, job._group, job._output_place = context, "ours", SimpleNamespace(url="a")
-    job.time_has_passed = lambda: True
-    job.catch_up = lambda *_: seen.append(dict(context.properties))
-    batches: Any = object.__new__(OperatorBatches)
-    batches._sources, batches._at_work, batches._in_words = Sources(), nullcontext(), nullcontext
-    job.inputs = SimpleNamespace(refresh=lambda: None)
-    batches._job, batches._query, batches._run, batches._batch, batches._stopping = job, "q", "r", 3, False
-    batches.take_in_all()
-    assert seen == [OURS]
-    assert context.properties == THEIRS
+    job._context, job._group, job._output_place = ours, "ours", SimpleNamespace(url="a")
+    state, spec = SimpleNamespace(writer=None, standings=()), SimpleNamespace(id="results")
+    job.output = SimpleNamespace(state=state, spec=spec)
+    job.catch_up = lambda *_, **__: seen.append((threading.current_thread().name, dict(ours.properties)))
+    job.close = lambda: None
+    events: Any = SimpleNamespace(run="a run", started=lambda: None, ended=lambda failure: None)
+    nothing: Any = None
+    run = OperatorRun(job._output_place, job, events, Pace(0.0), spark=nothing, follows=False)
+    run.start()
+    assert run.wait(patience(5))
+    assert seen == [("strandline-operator", OURS)]
+    assert ours.properties == {}

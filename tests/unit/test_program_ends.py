@@ -12,6 +12,7 @@ import pytest
 import strandline as sl
 from strandline.spark.query import spark_log
 from strandline.spark.query.query import Query
+from strandline.spark.query.spark_run import SparkRun
 from strandline.spark.query.waiting import Waiting
 from tests.support.machine import patience
 
@@ -186,6 +187,8 @@ def test_waiting_does_not_let_pysparks_handler_cancel_the_batches():
 class Writer:
     """What a query writes with, as far as its end is concerned."""
 
+    urls = ("somewhere",)
+
     def __init__(self, failure=None):
         self.failure = failure
         self.place = type("Place", (), {"url": "somewhere"})()
@@ -221,7 +224,7 @@ class SparksQuery:
 
 def test_a_with_block_stops_its_query():
     writer = Writer()
-    with Query(SparksQuery(), writer) as query:
+    with Query(SparkRun(SparksQuery(), writer)) as query:
         assert writer.halted == 0
     assert writer.halted == 1
     assert query.exception() is None
@@ -229,18 +232,18 @@ def test_a_with_block_stops_its_query():
 
 def test_a_with_block_raises_what_had_stopped_its_query_once():
     failed = Writer(sl.NoSpaceError("full"))
-    with pytest.raises(sl.NoSpaceError), Query(SparksQuery(), failed):
+    with pytest.raises(sl.NoSpaceError), Query(SparkRun(SparksQuery(), failed)):
         pass
-    with Query(SparksQuery(), failed) as query, pytest.raises(sl.NoSpaceError):
+    with Query(SparkRun(SparksQuery(), failed)) as query, pytest.raises(sl.NoSpaceError):
         query.await_termination()
-    with pytest.raises(KeyError), Query(SparksQuery(), failed):
+    with pytest.raises(KeyError), Query(SparkRun(SparksQuery(), failed)):
         raise KeyError
 
 
 def test_what_stopped_a_query_comes_without_sparks_history_and_with_its_log(monkeypatch, tmp_path):
     monkeypatch.setattr(spark_log, "_current", tmp_path / "spark.log")
     told = "Traceback\nstrandline.errors.SecondWriterError: another writer\n  where: there\n  to do: stop it\n at a.b.c"
-    query = Query(SparksQuery(RuntimeError(told)), Writer())
+    query = Query(SparkRun(SparksQuery(RuntimeError(told)), Writer()))
     with pytest.raises(sl.SecondWriterError) as raised:
         query.await_termination()
     assert str(raised.value).splitlines() == [

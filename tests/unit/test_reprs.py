@@ -97,24 +97,27 @@ class Broken:
 
 def test_a_query_without_spark_can_be_shown():
     query = Query.__new__(Query)
-    query.spark_query, query._writer = Broken(), Broken()
+    query._run = Broken()
     assert repr(query) == "Query(…)"
     assert "Query" in Checked(query._repr_html_()).texts
 
 
-class Writer:
+class Run:
     """What a query of an operator knows."""
 
-    failure = None
-    is_busy = False
+    is_active = True
     running = {"input_tuples": 7, "seconds": 0.5}  # noqa: RUF012
     report = {"batch": 3, "commit": 9, "open_windows": 5_000, "replay": {0: 10, 1: 30}, "extent": {0: 1, 1: 2}}  # noqa: RUF012
+
+    def exception(self):
+        return None
+
     place = type("Place", (), {"url": "s3://user:hunter2-hunter2@bucket/<b>x</b>"})
 
 
 def test_a_query_shows_where_it_stands_and_no_secret():
     query = Query.__new__(Query)
-    query.spark_query, query._writer = type("Q", (), {"isActive": True, "exception": lambda _: None})(), Writer()
+    query._run = Run()
     assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, batch 3, 5,000 open windows)"
     checked = Checked(query._repr_html_())
     assert "Query: s3://***@bucket/<b>x</b>" in checked.texts
@@ -124,11 +127,11 @@ def test_a_query_shows_where_it_stands_and_no_secret():
 
 def test_a_query_with_a_bound_says_what_is_missing_and_no_number_of_a_batch_that_never_was():
     query = Query.__new__(Query)
-    query.spark_query, query._writer = type("Q", (), {"isActive": True, "exception": lambda _: None})(), Writer()
-    query._writer.report = {"batch": -1, "state": "UP_FAILURE", "missing": ["south", "west"], "open_windows": 1}
+    query._run = Run()
+    query._run.report = {"batch": -1, "state": "UP_FAILURE", "missing": ["south", "west"], "open_windows": 1}
     assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, UP_FAILURE without south, west, 1 open window)"
     assert "UP_FAILURE without south, west" in Checked(query._repr_html_()).texts
-    query._writer.report = {"batch": 4, "state": "STABLE", "missing": [], "open_windows": 1}
+    query._run.report = {"batch": 4, "state": "STABLE", "missing": [], "open_windows": 1}
     assert repr(query) == "Query(s3://***@bucket/<b>x</b>, active, batch 4, 1 open window)"
 
 

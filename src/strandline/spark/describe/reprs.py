@@ -39,7 +39,7 @@ def query_text(query: Query) -> str:
 
     def make() -> str:
         facts, progress = _query_facts(query), query.progress
-        parts = [redacted_url(query._writer.place.url), str(facts["state"])]
+        parts = [redacted_url(query._run.place.url), str(facts["state"])]
         parts += [str(facts["inputs"])] if facts["inputs"] is not None else []
         parts += [f"batch {facts['batch']}"] if facts["batch"] is not None else []
         parts += [plural(progress["open_windows"], "open window")] if "open_windows" in progress else []
@@ -59,7 +59,7 @@ def query_html(query: Query) -> str:
             values.update({f"extent of {p}": n for p, n in progress.get("extent", {}).items()})
         else:
             values = {f"partition {p}": n for p, n in progress.get("offsets", {}).items()}
-        return card(f"Query: {redacted_url(query._writer.place.url)}", _query_facts(query), bars(values))
+        return card(f"Query: {redacted_url(query._run.place.url)}", _query_facts(query), bars(values))
 
     return shown(make, card("Query", {}))
 

@@ -26,6 +26,7 @@ from strandline.spark.entry.side_log_watch import SideLogWatch, by_reason
 from strandline.spark.entry.spark_checkpoint import SparkCheckpoint
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.query.batch_handler import BatchHandler
+from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class BatchWriter(BatchHandler):
         source = self._checkpoint.source(batch)
         log.append(blocks, base=base, writer=writer, source=source, durability=self.place.durability)
         self._follows = writer
+        PUBLICATIONS.published(log.spec.id)
         self._watch.saw(blocks, now_us)
         ended_s = self._published_s = stopwatch_s()
         self._housekeeping.after_batch(log, base.seq)
@@ -132,6 +134,7 @@ class BatchWriter(BatchHandler):
         if quiet.pass_time(self._log, boundary, self._run, self.place.durability) is None:
             return False
         self._follows = self._log.state.writer
+        PUBLICATIONS.published(self._log.spec.id)
         self._published_s = stopwatch_s()
         self._housekeeping.after_batch(self._log, base.seq)
         state = self._log.state
@@ -167,6 +170,7 @@ class BatchWriter(BatchHandler):
             self._base()
             quiet.finish(self._log, self._run, self.place.durability)
             self._follows = self._log.state.writer
+            PUBLICATIONS.published(self._log.spec.id)
 
     def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         """What the batch did; of None where the stream stands, before this program's first one."""

@@ -11,6 +11,7 @@ from strandline.clock import stopwatch_s
 from strandline.errors import OptionError, SecondWriterError, StrandlineWarning
 from strandline.spark.query.following import FollowingOperator
 from strandline.spark.query.query import Query
+from strandline.spark.query.spark_run import SparkRun
 from strandline.spark.query.waiting import Waiting
 from strandline.user_warning import warn
 
@@ -108,7 +109,7 @@ class EntryRun:
             operator.when_failed = lambda: self._failed(share)
             if operator.failure is not None:
                 self._failed(share)
-        return Query(SharedSparkQuery(share), share)  # type: ignore[arg-type]
+        return Query(SparkRun(SharedSparkQuery(share), share))  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Nobody can join it any more."""
@@ -214,9 +215,6 @@ class EntryShare:
         """Whether there is work left that Spark does not know of."""
         is_behind = self.operator is not None and self.operator.is_busy
         return is_behind or (not self.has_left and self.run.handler.is_busy)
-
-    def look(self) -> None:
-        """Nothing: Spark looks into the source itself."""
 
     def take_in_all(self) -> None:
         """Returns when the operator has taken in everything that is published."""

@@ -1,8 +1,8 @@
-"""A processing element: an operator between its inputs and its output, and the query that lets it work.
+"""A processing element: an operator between its inputs and its output, and the run that lets it work.
 
-Over streams that exist, the query is a clock that ticks whenever one of them has grown. Over one entry point the
+Over streams that exist, a thread of the driver looks at them, and takes in what is new. Over one entry point the
 operator is fused with it: the query that persists the DataFrame feeds the operator, too. Among several inputs an entry
-point has a query of its own, which starts before the operator's and ends with it.
+point has a query of its own, which starts before the operator and ends with it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.operator.replica_inputs import ReplicaInputs, ReplicaMember
 from strandline.spark.operator.replica_job import ReplicaJob
-from strandline.spark.operator.ticks import Ticks
-from strandline.spark.query.listener_events import observed
-from strandline.spark.query.operator_batches import OperatorBatches, ticking_checkpoint
+from strandline.spark.query.listener_events import ListenerEvents
+from strandline.spark.query.operator_run import OperatorRun
+from strandline.spark.query.pace import Pace
 from strandline.spark.query.query import Query
 from strandline.spark.query.sources import Sources
 from strandline.spark.query.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
@@ -166,7 +166,7 @@ class ProcessingElement:
         return self._start_over_streams(spark)
 
     def _start_over_streams(self, spark: SparkSession) -> Query:
-        """Starts a query that ticks whenever an input has grown, behind the queries that persist DataFrames."""
+        """Starts a run that follows the inputs, behind the queries that persist DataFrames."""
         query = self.query
         entries = [input_ for input_ in self._inputs if isinstance(input_, EntryPoint)]
         trigger_arguments(query.trigger)
@@ -179,35 +179,36 @@ class ProcessingElement:
                 where=self.place.url,
                 todo="leave it out here, and finish the input where that is written",
             )
-        checkpoint = Place(query.spark_checkpoint_dir) if query.spark_checkpoint_dir else self.place
-        require_ready(spark, [self.place.url], query.name, checkpoint)
+        require_ready(spark, [self.place.url], query.name)
         self._require_another_place()
         # What has to be compiled is compiled while DataFrames are persisted.
         kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
         sources = Sources.start(spark, entries, query)
         try:
-            return self._start_query(spark, checkpoint, sources, kernels)
+            return self._start_run(spark, sources, kernels)
         except BaseException:
             sources.stop()
             raise
 
-    def _start_query(
-        self, spark: SparkSession, checkpoint: Place, sources: Sources, kernels: KernelShipping | None
-    ) -> Query:
+    def _start_run(self, spark: SparkSession, sources: Sources, kernels: KernelShipping | None) -> Query:
         query = self.query
         opened = self._opened()
         self.require_fit([log.spec.id for log in opened.logs])
         require_workers(spark)
         job = self.job(spark, opened, kernels)
-        follows = query.trigger != AVAILABLE_NOW
-        ticks = Ticks(spark)
-        handler = OperatorBatches(self.place, job, ticks, interval_s(query.trigger), follows=follows, sources=sources)
-        stream = observed(ticks.df).writeStream.foreachBatch(handler).trigger(**trigger_arguments(query.trigger))
-        if query.name:
-            stream = stream.queryName(query.name)
-        spark_query = stream.option("checkpointLocation", ticking_checkpoint(checkpoint, self.place).spark_url).start()
-        handler.runs_in(spark_query)
-        return Query(spark_query, handler)
+        urls = ", ".join(place.url for input_ in self._inputs for place in _places_of(input_))
+        run = OperatorRun(
+            self.place,
+            job,
+            ListenerEvents(spark, query.name, job.output.spec.id, f"Strandline[{urls}]"),
+            Pace(interval_s(query.trigger)),
+            spark=spark,
+            name=query.name,
+            follows=query.trigger != AVAILABLE_NOW,
+            sources=sources,
+        )
+        run.start()
+        return Query(run)
 
     def _opened(self) -> Opened:
         """The inputs; raises if one cannot be read, unless the operator has a bound and has taken it in before: then it

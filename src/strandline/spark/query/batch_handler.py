@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import OptionError, StrandlineError
+from strandline.errors import StrandlineError
 from strandline.log.stream.log_errors import unfinished
-from strandline.spark.query.error_in_text import failure_in
+from strandline.spark.query.element_run import cannot_finish
+from strandline.spark.query.error_in_text import meaning
 from strandline.spark.query.silence import Silence
 from strandline.spark.query.ticker import Ticker
 from strandline.spark.session.place import Place
@@ -73,11 +74,7 @@ class BatchHandler(ABC):
 
     def require_can_complete(self) -> None:
         """Raises unless this query decides when its stream is finished."""
-        raise OptionError(
-            "an operator over a stream cannot be finished by itself",
-            where=self.place.url,
-            todo="finish its input, where that is written: the operator closes its windows and finishes its results",
-        )
+        raise cannot_finish(self.place)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -115,9 +112,6 @@ class BatchHandler(ABC):
         if self._finisher is not None:
             self._finisher.join(timeout_s)
         return not (self._finisher is not None and self._finisher.is_alive())
-
-    def look(self) -> None:  # noqa: B027, most are told by Spark
-        """Lets Spark know of all that there is to take in now."""
 
     def take_in_all(self) -> None:  # noqa: B027, most have nothing to do then
         """Returns when the work is done that is left once Spark has none."""
@@ -216,19 +210,17 @@ class BatchHandler(ABC):
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Errors as what they mean, and kept: Spark hands them on as text."""
+        """Keeps errors, and raises them as what they mean: Spark hands them on as text."""
         try:
             yield
-        except StrandlineError as problem:
-            self.failure = problem
-            raise problem.with_traceback(None) from None  # Spark puts whatever there is into its log, twice
         except Exception as problem:
-            if _was_interrupted(problem):
+            if not isinstance(problem, StrandlineError) and _was_interrupted(problem):
                 raise InterruptedError(_INTERRUPTED) from None
-            if (found := failure_in(str(problem), self.place.url)) is None:
+            found = meaning(problem, self.place.url)
+            if not isinstance(found, StrandlineError):
                 raise
             self.failure = found
-            raise found from None
+            raise found.with_traceback(None) from None  # Spark puts all of it into its log, twice
 
     def _wait_for_the_end(self) -> None:
         while self._spark_query is not None and self._spark_query.isActive:

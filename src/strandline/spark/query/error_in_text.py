@@ -1,8 +1,10 @@
-"""What stopped a query, found in what Spark says of it: errors of its tasks, sources and JVM reach us as text only."""
+"""The error that stopped a query, found in Spark's text: errors of its tasks, sources and JVM reach us as text only."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from strandline import errors
 from strandline.errors import NoSpaceError, SecondWriterError, StrandlineError
@@ -16,7 +18,7 @@ _CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are c
 
 
 def failure_in(text: str, where: str) -> StrandlineError | None:
-    """The error that this text tells of, however deep it lies; None if it is none that we know."""
+    """Returns the error that this text tells of, however deep it lies; None if it is none that we know."""
     if told := list(_OURS.finditer(text)):
         last = told[-1]  # those before it are its causes
         kind = getattr(errors, last["kind"], StrandlineError)
@@ -34,3 +36,19 @@ def failure_in(text: str, where: str) -> StrandlineError | None:
             todo="let one writer at a time write a stream; this one has stopped",
         )
     return None
+
+
+def meaning(problem: Exception, where: str) -> Exception:
+    """Returns the error of ours that an error of Spark tells of; the same one if there is none."""
+    return problem if isinstance(problem, StrandlineError) else failure_in(str(problem), where) or problem
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raises errors of Spark as what they mean."""
+    try:
+        yield
+    except Exception as problem:
+        if (found := meaning(problem, where)) is problem:
+            raise
+        raise found from None

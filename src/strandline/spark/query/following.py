@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strandline.errors import StrandlineError
 from strandline.log.stream.manifest import Writer
 from strandline.spark.operator.operator_job import OperatorJob
-from strandline.spark.query.error_in_text import failure_in
+from strandline.spark.query.error_in_text import translated
 from strandline.spark.query.follower import Follower
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.session.place import Place
@@ -46,7 +44,7 @@ class FollowingOperator:
 
     def catch_up(self, writer: Writer) -> None:
         """Takes in what is published, now, in the caller's thread. Raises what goes wrong."""
-        with self._in_words():
+        with translated(self.place.url):
             self._job.catch_up(writer, lambda: not self._is_cancelled, self._tell)
 
     def hand_over(self, writer: Writer) -> None:
@@ -120,15 +118,3 @@ class FollowingOperator:
     def _tell(self, report: Mapping[str, Any]) -> None:
         self._report = report
         self.events.progressed(report)
-
-    @contextlib.contextmanager
-    def _in_words(self) -> Any:
-        """Errors as what they mean."""
-        try:
-            yield
-        except StrandlineError:
-            raise
-        except Exception as problem:
-            if (found := failure_in(str(problem), self.place.url)) is None:
-                raise
-            raise found from None

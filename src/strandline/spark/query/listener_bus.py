@@ -7,11 +7,11 @@ goes over as one text and one row. All of it is Spark's internals: where they do
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
-from strandline.spark.query.unsafe_row import packed_numbers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ class ListenerBus:
         self._row: Any = None
         self._converter: Any = None
 
-    def started(self, name: str, timestamp: str) -> None:
+    def started(self, name: str | None, timestamp: str) -> None:
         """Always told: Spark passes on nothing else of a query whose start it has not heard of."""
         self._guarded(lambda: self._post(self._class("StartedEvent")(*self._ids(), name, timestamp)))
 
@@ -115,3 +115,10 @@ class ListenerBus:
     @property
     def _jvm(self) -> Any:
         return self._spark._jvm
+
+
+def packed_numbers(numbers: Iterable[float]) -> bytes:
+    """Returns an `UnsafeRow` of at most 64 numbers, for one call of the JVM: integers as bigint, floats as double."""
+    values = list(numbers)
+    kinds = "".join("d" if isinstance(value, float) else "q" for value in values)
+    return struct.pack(f"=q{kinds}", 0, *values)

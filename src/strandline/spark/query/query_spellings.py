@@ -8,13 +8,14 @@ from strandline.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
-    from pyspark.sql.streaming.query import StreamingQuery
+
+    from strandline.spark.query.element_run import ElementRun
 
 
 class _Running(Protocol):
-    """What the spellings stand on."""
+    """The part of a `Query` that the spellings need."""
 
-    spark_query: StreamingQuery
+    _run: ElementRun
 
     @property
     def is_active(self) -> bool: ...
@@ -27,7 +28,7 @@ class _Running(Protocol):
 
 
 class QuerySpellings:
-    """For hands that are used to PySpark: every name of its `StreamingQuery` works on a `Query`, too."""
+    """PySpark's names: every name of its `StreamingQuery` works on a `Query`, too."""
 
     @property
     def isActive(self: _Running) -> bool:
@@ -54,29 +55,29 @@ class QuerySpellings:
 
     @property
     def id(self: _Running) -> str:
-        """Spark's id of the query: the same after every restart of an entry point."""
-        return str(self.spark_query.id)
+        """The id of the query, the same after every restart: Spark's, or that of the operator's stream."""
+        return self._run.id
 
     @property
     def run_id(self: _Running) -> str:
-        """Spark's id of this run of it."""
-        return str(self.spark_query.runId)
+        """The id of this run of it."""
+        return self._run.run_id
 
     @property
     def runId(self: _Running) -> str:
         """`run_id`."""
-        return str(self.spark_query.runId)
+        return self._run.run_id
 
     @property
     def name(self: _Running) -> str | None:
         """The name given to `start`; None if there was none."""
-        return self.spark_query.name
+        return self._run.name
 
     @property
     def status(self: _Running) -> dict[str, Any]:
-        """What Spark is doing now: its message, whether there is data, whether a trigger is active."""
-        return self.spark_query.status
+        """A message about what it does now, whether there is data, whether a batch is under way."""
+        return self._run.status
 
     def explain(self: _Running, extended: bool = False) -> None:
-        """Prints Spark's plan of the last batch."""
-        self.spark_query.explain(extended)
+        """Prints Spark's plan of the last batch; an operator over streams has none."""
+        self._run.explain(extended=extended)

@@ -30,33 +30,48 @@ BLINK_S = 0.5
 """The main thread waits no longer at a time: Python may miss a Ctrl-C that comes just before a wait, until it ends."""
 
 _queries: dict[int, Running] = {}
+_names: dict[int, str] = {}
 _process: int | None = None
 """The process that has the exit hook: a fork of it has no queries."""
 
 
-def began(query: Running) -> None:
-    """Keeps the query in mind: it is stopped, in order and quietly, if the program ends while it runs."""
+def began(query: Running, name: str | None = None) -> None:
+    """Registers a query, which is stopped, in order and quietly, if the program ends while it runs.
+
+    `name` is for queries of which Spark knows nothing.
+    """
     global _process
     if _process != os.getpid():
         _process = os.getpid()
         _queries.clear()
+        _names.clear()
         # Not `atexit`, which comes after thread pools are closed: batches under way, which use some, could not end.
         # The same hook serves `concurrent.futures`, and the one that was registered last comes first.
         threading._register_atexit(_end)  # type: ignore[attr-defined]
     for number, known in list(_queries.items()):
         if not _is_active(known):
             _queries.pop(number, None)
+            _names.pop(number, None)
     _queries[id(query)] = query
+    if name is not None:
+        _names[id(query)] = name
 
 
 def ended(query: Running) -> None:
-    """Forgets it."""
+    """Removes a query that has ended."""
     _queries.pop(id(query), None)
+    _names.pop(id(query), None)
 
 
 def writes(url: str) -> bool:
     """Whether a query of this program writes the stream there."""
     return any_left() and any(url in query.urls and _is_active(query) for query in list(_queries.values()))
+
+
+def has_name(name: str) -> bool:
+    """Returns whether an operator over streams of this program runs under that name: Spark knows nothing of it."""
+    found = [_queries.get(number) for number, known in list(_names.items()) if known == name]
+    return any_left() and any(query is not None and _is_active(query) for query in found)
 
 
 def any_left() -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import StrandlineError
-from strandline.spark.query.error_in_text import failure_in
+from strandline.spark.query.error_in_text import meaning
 from strandline.spark.query.query import Query
 from strandline.spark.query.trigger import AVAILABLE_NOW
 
@@ -48,11 +48,14 @@ class Sources:
 
     @property
     def failure(self) -> Exception | None:
-        """What stopped one of them; None if all run or ended well."""
+        """The error that stopped one of them; None if all run or ended well."""
         for query in self._queries:
             problem = query.exception()
             if problem is not None:
-                return _in_words(problem, query.urls)
+                known = (
+                    problem if isinstance(problem, Exception) else StrandlineError(str(problem), where=query.urls[0])
+                )
+                return meaning(known, query.urls[0])
         return None
 
     def take_in_all(self) -> None:
@@ -74,9 +77,3 @@ class Sources:
         for query in self._queries:
             with contextlib.suppress(Exception):  # the first failure is the one that is told
                 query.stop()
-
-
-def _in_words(problem: BaseException, urls: Sequence[str]) -> Exception:
-    if isinstance(problem, Exception):
-        return problem if isinstance(problem, StrandlineError) else failure_in(str(problem), urls[0]) or problem
-    return StrandlineError(str(problem), where=urls[0])

@@ -1,8 +1,8 @@
-"""Waiting for the end of Spark's query in a way that Ctrl-C can end without harm.
+"""Waits that Ctrl-C can end without harm.
 
-PySpark waits inside a call to the JVM. An interruption there leaves the connection in the middle of an answer, and
-PySpark's own handler then cancels every job over that same connection. So another thread makes the call, and whoever
-waits waits for that thread.
+PySpark waits for the end of a streaming query inside a call to the JVM. An interruption there leaves the connection in
+the middle of an answer, and PySpark's own handler then cancels every job over that same connection. So another thread
+makes the call, and a user's thread waits for that thread.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import math
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from strandline.clock import stopwatch_s
@@ -21,8 +21,21 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+def wait_for(wait: Callable[[float], bool], timeout_s: float | None) -> bool:
+    """Calls `wait`, for a moment each time, until it returns True, or that many seconds have passed: then False."""
+    ends_s = math.inf if timeout_s is None else stopwatch_s() + timeout_s
+    try:
+        with _plain_interrupt():
+            while not wait(min(BLINK_S, max(0.0, ends_s - stopwatch_s()))):
+                if stopwatch_s() >= ends_s:
+                    return False
+            return True
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt from None
+
+
 class Waiting:
-    """One thread that waits for Spark's query, started when somebody asks for the first time."""
+    """One thread that waits for Spark's query, started at the first call."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
@@ -30,26 +43,15 @@ class Waiting:
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self.problem: Exception | None = None
-        """What Spark has said of the end."""
+        """The error with which it has ended."""
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Whether the query has ended before that many seconds have passed."""
+        """Returns whether the query has ended before that many seconds have passed."""
         with self._starting:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._wait, name="strandline-waiting", daemon=True)
                 self._thread.start()
-        try:
-            with _plain_interrupt():
-                return self._wait_in_blinks(timeout_s)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt from None
-
-    def _wait_in_blinks(self, timeout_s: float | None) -> bool:
-        ends_s = math.inf if timeout_s is None else stopwatch_s() + timeout_s
-        while not self._ended.wait(min(BLINK_S, max(0.0, ends_s - stopwatch_s()))):
-            if stopwatch_s() >= ends_s:
-                return False
-        return True
+        return wait_for(self._ended.wait, timeout_s)
 
     def _wait(self) -> None:
         try:

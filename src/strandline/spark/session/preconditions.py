@@ -31,11 +31,12 @@ def require_running(spark: SparkSession, where: str) -> None:
         raise OptionError("this Spark session was stopped", where=where, todo="make another one: sl.session(…)")
 
 
-def require_ready(spark: SparkSession, urls: Sequence[str], name: str | None, checkpoint: Place) -> None:
-    """Raises unless a query with this name may begin to write these streams, with its Spark checkpoint there."""
+def require_ready(spark: SparkSession, urls: Sequence[str], name: str | None, checkpoint: Place | None = None) -> None:
+    """Raises unless a query of this name may begin to write these streams, with its Spark checkpoint, if any, there."""
     require_classic(spark)
     require_running(spark, urls[0])
-    require_spark_can_write(spark, checkpoint)
+    if checkpoint is not None:
+        require_spark_can_write(spark, checkpoint)
     require_free_name(spark, name, urls[0])
     require_not_written_here(urls)
 
@@ -60,7 +61,7 @@ def require_spark_can_write(spark: SparkSession, place: Place) -> None:
 
 def require_free_name(spark: SparkSession, name: str | None, where: str) -> None:
     """Raises if a query of that name runs in this session."""
-    if name is not None and any(active.name == name for active in spark.streams.active):
+    if name is not None and (running.has_name(name) or any(active.name == name for active in spark.streams.active)):
         raise OptionError(
             f"a query of the name {name!r} runs already in this session",
             where=where,

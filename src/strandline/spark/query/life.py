@@ -1,0 +1,96 @@
+"""The states through which every run goes, from its start to its end."""
+
+from __future__ import annotations
+
+import threading
+from enum import Enum
+
+
+class LifeState(Enum):
+    """Where a run is in its life. FINISHED and FAILED are final."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    """No further batch begins; the one under way ends, or is cancelled."""
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+_NEXT = {
+    LifeState.STARTING: {LifeState.RUNNING, LifeState.STOPPING, LifeState.FINISHED, LifeState.FAILED},
+    LifeState.RUNNING: {LifeState.STOPPING, LifeState.FINISHED, LifeState.FAILED},
+    LifeState.STOPPING: {LifeState.FINISHED, LifeState.FAILED},
+    LifeState.FINISHED: set[LifeState](),
+    LifeState.FAILED: set[LifeState](),
+}
+
+
+class Life:
+    """The state of one run. All its transitions are made here; threads may wait for the end."""
+
+    def __init__(self) -> None:
+        self._state = LifeState.STARTING
+        self._failure: Exception | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+
+    @property
+    def state(self) -> LifeState:
+        """The state now."""
+        return self._state
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that has ended the run, or is about to; None if there is none."""
+        return self._failure
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether further batches may begin."""
+        return self._state in (LifeState.STARTING, LifeState.RUNNING)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has come to its end: nothing of it works any more."""
+        return self._ended.is_set()
+
+    def begin(self) -> None:
+        """Goes from STARTING to RUNNING, unless a stop was faster."""
+        with self._lock:
+            if self._state is not LifeState.STOPPING:
+                self._to(LifeState.RUNNING)
+
+    def stop(self) -> None:
+        """Goes to STOPPING; does nothing if the run stops already, or has ended."""
+        with self._lock:
+            if self.goes_on:
+                self._to(LifeState.STOPPING)
+
+    def fail(self, failure: Exception) -> None:
+        """Keeps the first error, and goes to STOPPING; `end` then goes to FAILED. Raises if the run has ended."""
+        with self._lock:
+            if self.has_ended:
+                raise _illegal(self._state, LifeState.FAILED)
+            self._failure = self._failure or failure
+            if self.goes_on:
+                self._to(LifeState.STOPPING)
+
+    def end(self) -> None:
+        """Goes to FAILED if an error was kept, else to FINISHED, and wakes all threads that wait for the end."""
+        with self._lock:
+            self._to(LifeState.FINISHED if self._failure is None else LifeState.FAILED)
+            self._ended.set()
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Waits for the end of the run; returns False if it takes longer."""
+        return self._ended.wait(timeout_s)
+
+    def _to(self, state: LifeState) -> None:
+        if state not in _NEXT[self._state]:
+            raise _illegal(self._state, state)
+        self._state = state
+
+
+def _illegal(now: LifeState, state: LifeState) -> RuntimeError:
+    return RuntimeError(f"a run that is {now.value} cannot become {state.value}")
