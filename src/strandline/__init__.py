@@ -31,7 +31,12 @@ else:
         if name in _PARTS:
             return importlib.import_module(f"{__name__}.{name}")
         if name == "__all__" or not name.startswith("__"):
-            globals().update(_names())
+            try:
+                globals().update(_names())
+            except KeyboardInterrupt:
+                # Where an import was interrupted tells a user nothing, as little as where Spark's start was.
+                importlib.import_module("strandline.spark.query.last_words").install()
+                raise KeyboardInterrupt(f"interrupted while sl.{name} was loaded") from None
         if name in globals():
             return globals()[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

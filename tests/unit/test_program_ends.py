@@ -93,6 +93,33 @@ sl.session()
 
 
 @pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("strandline.spark.read", "interrupted while sl.session was loaded"),
+        ("pyspark", "interrupted while sl.session() was starting Spark"),
+    ],
+)
+def test_ctrl_c_while_a_session_is_loaded_is_one_line(part, words):
+    program = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == {part!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+import strandline as sl
+sl.session()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    code, _, lines = output(process)
+    assert code == -signal.SIGINT
+    assert lines == [f"<string>, line 10: {words}"]
+
+
+@pytest.mark.parametrize(
     ("program", "environment"),
     [
         ("last_words.install()\nraise ValueError('theirs')", {}),

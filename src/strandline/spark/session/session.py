@@ -59,17 +59,15 @@ def session(master: str | None = None, app_name: str = "strandline", **config: s
 
     What Spark and its workers would write to the terminal goes to a file, see `STRANDLINE_SPARK_LOG` in the reference.
     """
-    from pyspark import SparkContext
-
     asked = {name if "." in name else name.replace("_", "."): str(value) for name, value in config.items()}
-    if SparkContext._active_spark_context is not None:
+    if _is_running():
         return _as_it_is(master, asked)
     last_words.install()
-    _find_java()
-    _require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    master = master or "local[*]"
     try:
+        _find_java()
+        _require_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        master = master or "local[*]"
         spark = _started(app_name, {**_SETTINGS, **_shuffle_partitions(master), **asked, "spark.master": master})
         spark.sparkContext.setLogLevel(os.environ.get("STRANDLINE_SPARK_LOG_LEVEL", "ERROR"))
         register(spark)
@@ -77,6 +75,12 @@ def session(master: str | None = None, app_name: str = "strandline", **config: s
         # Of the place in py4j that was interrupted a user learns nothing: it is left out.
         raise KeyboardInterrupt("interrupted while sl.session() was starting Spark") from None
     return spark
+
+
+def _is_running() -> bool:
+    """Says if this program has a Spark, without loading PySpark for the answer."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    return context is not None and context._active_spark_context is not None
 
 
 def _as_it_is(master: str | None, asked: Mapping[str, str]) -> SparkSession:
