@@ -1,7 +1,6 @@
 """What Spark's listeners, its progress and our own tell of an operator: while it works, and after it."""
 
 import threading
-import time
 import uuid
 
 import pytest
@@ -98,18 +97,18 @@ def test_an_operator_behind_an_entry_point_is_a_query_to_listeners(spark, feed, 
 
 def test_a_long_step_shows_before_it_ends(spark, feed, items, drain, monkeypatch, eventually, tmp_path):
     drain(feed(items(12, keys=1)).df, tmp_path / "in")
-    described = []
+    described, running, is_seen = [], {}, threading.Event()
 
     def slowly(context, tasks, hosts, work):
         described.append(context.getLocalProperty("spark.job.description"))
-        time.sleep(1)
+        assert is_seen.wait(patience(90))
         return on_hosts(context, tasks, hosts, work)
 
     monkeypatch.setattr(operator_job, "on_hosts", slowly)
     counts = sl.stream(str(tmp_path / "in")).window(sl.count_window(5)).aggregate(n=sl.count_all())
     query = counts.start(spark, str(tmp_path / "out"))
-    eventually(lambda: "input_tuples" in query.progress.get("running", {}))
-    running = query.progress["running"]
+    eventually(lambda: running.update(query.progress.get("running", {})) or "input_tuples" in running)
+    is_seen.set()
     assert running["input_tuples"] == 12
     assert running["batch"] == 0
     assert 0 < running["seconds"] < 60
