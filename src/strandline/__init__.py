@@ -23,7 +23,7 @@ else:
     _PARTS = {part.name for part in pkgutil.iter_modules(__path__)} - {"__main__"}  # noqa: F405
 
     def __getattr__(name: str) -> Any:
-        """A part, such as `sl.testing`, or a name of `strandline.api`: loaded when the first of them is asked for.
+        """Loads all names of `strandline.api`, or a part such as `sl.testing`, when the first of them is used.
 
         Python runs this file in every process that opens a stream, Spark starts many of those, and most need the log
         alone, which loads in a fourth of the time.

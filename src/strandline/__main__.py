@@ -1,4 +1,4 @@
-"""`python -m strandline` is the program `strandline`, for whoever has no script of that name on the path."""
+"""Runs the program `strandline` by `python -m strandline`, where no script of that name is on the path."""
 
 from strandline.cli.app import main
 

@@ -32,7 +32,7 @@ class Rows:
 
     batch: pa.RecordBatch
     known_largest: int | None = None
-    """No row has more bytes, if somebody has looked before: it takes a look at every row."""
+    """The size of the largest row in bytes, or a larger number; None until a look at every row has found it."""
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -54,12 +54,12 @@ class Rows:
 
 
 def rows_of(table: pa.Table) -> list[Rows]:
-    """The rows of a table, as they lie."""
+    """Returns the rows of a table in their order."""
     return [Rows(batch) for batch in table.to_batches() if len(batch)]
 
 
 def taken(parts: Sequence[Rows], places: Int64s, schema: pa.Schema) -> pa.Table:
-    """The rows at these places, counted over all parts, in the columns of the schema; -1 is a row of nulls.
+    """Returns the rows at these places, counted over all parts, in the columns of the schema; -1 is a row of nulls.
 
     In one chunk, unless that would be larger than `ARRAY_BYTES_MAX`.
     """
@@ -77,21 +77,21 @@ def taken(parts: Sequence[Rows], places: Int64s, schema: pa.Schema) -> pa.Table:
 
 
 def in_order(table: pa.Table, order: Int64s) -> pa.Table:
-    """The rows of the table in this order, each of them once at most."""
+    """Returns the rows of the table in this order, each at most once."""
     if table.num_columns and table.nbytes <= ARRAY_BYTES_MAX:  # what is taken has no more: no need to look at every row
         return table.combine_chunks().take(pa.array(order))
     return taken(rows_of(table), order, table.schema)
 
 
 def stacked(parts: Sequence[Sequence[pa.Array]]) -> list[Any]:
-    """The same columns of several parts, one behind the other: arrays if there is one part, else chunks."""
+    """Joins the columns of several parts: returns arrays if there is one part, else chunks."""
     if len(parts) == 1:
         return list(parts[0])
     return [pa.chunked_array(arrays) for arrays in zip(*parts, strict=True)]
 
 
 def sizes_at(parts: Sequence[Rows], places: Int64s) -> Sizes:
-    """Bytes of the rows at these places; of nulls, any. Parts that none of them is in cost nothing."""
+    """Returns the bytes of the rows at these places; for nulls any number. Parts without such a row cost nothing."""
     if not parts:
         return 0
     ends, at = np.cumsum([len(part) for part in parts]), np.maximum(places, 0)
@@ -108,7 +108,7 @@ def sizes_at(parts: Sequence[Rows], places: Int64s) -> Sizes:
 
 
 def portions(sizes: Sizes, rows: int, bytes_max: int | None = None) -> Iterator[tuple[int, int]]:
-    """Begin and end of neighbours that have at most `PORTION_BYTES_MAX` bytes, or so many, or are one row."""
+    """Yields begin and end of neighbours with at most `bytes_max` bytes (`PORTION_BYTES_MAX`), or one row."""
     bytes_max = bytes_max or PORTION_BYTES_MAX
     if largest(sizes) * rows <= bytes_max:
         if rows:
@@ -124,12 +124,12 @@ def portions(sizes: Sizes, rows: int, bytes_max: int | None = None) -> Iterator[
 
 
 def largest(sizes: Sizes) -> int:
-    """No row has more bytes."""
+    """Returns the size of the largest row in bytes, or a larger number."""
     return sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
 
 
 def row_bytes(column: pa.Array) -> Sizes:
-    """Bytes that each row has in memory, validity and offsets included."""
+    """Returns the bytes of each row in memory, validity and offsets included."""
     kind = column.type
     if pa.types.is_null(kind):
         return 0
@@ -164,7 +164,7 @@ def _indices(places: Int64s) -> pa.Array:
 
 
 def _by_part(parts: Sequence[pa.RecordBatch], places: Int64s, schema: pa.Schema) -> pa.Table:
-    """Rows taken part by part, so that parts without any cost nothing and no array holds all parts."""
+    """Takes rows part by part, so that parts without any cost nothing and no array holds all parts."""
     ends = np.cumsum([len(p) for p in parts])
     owner = np.searchsorted(ends, places, side="right")
     order = np.argsort(owner.astype(np.uint16) if len(parts) < 1 << 16 else owner, kind="stable")  # by radix

@@ -26,13 +26,13 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 def decimal_of(kind: str) -> tuple[int, int] | None:
-    """Precision and scale of a decimal type; None for any other."""
+    """Returns precision and scale of a decimal type, None for any other type."""
     match = _DECIMAL.fullmatch(kind)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def simple_type(kind: str) -> pa.DataType | None:
-    """The Arrow type of a type that is neither struct, array nor map; None for one that streams do not hold."""
+    """Returns the Arrow type of a simple type, None for structs, arrays, maps and types that streams do not hold."""
     decimal = decimal_of(kind)
     return pa.decimal128(*decimal) if decimal else SIMPLE.get(kind)
 
@@ -41,14 +41,14 @@ _NAMES = {kind: name for name, kind in SIMPLE.items()}
 
 
 def simple_name(kind: pa.DataType) -> str | None:
-    """Spark's name of an Arrow type; None for what `simple_type` never gives."""
+    """Returns Spark's name of an Arrow type, None for a type that `simple_type` never gives."""
     if pa.types.is_decimal128(kind) and kind.scale >= 0:
         return f"decimal({kind.precision},{kind.scale})"
     return _NAMES.get(kind)
 
 
 def nested_type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of any type in Spark's JSON, structs, arrays and maps included; None if streams do not hold it."""
+    """Returns the Arrow type of any type in Spark's JSON, also a nested one; None if streams do not hold it."""
     if not isinstance(kind, Mapping):
         return simple_type(str(kind))
     if kind["type"] == "struct":

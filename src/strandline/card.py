@@ -13,7 +13,7 @@ _STYLE = "border:1px solid #ccd5e0;border-radius:4px;padding:6px 10px;display:in
 
 
 def card(title: str, facts: Mapping[str, object], picture: str = "") -> str:
-    """HTML with the title, a row for each fact that is not None, and a picture that `bars` or `spans` has made."""
+    """Returns HTML with the title, a row for each fact that is not None, and a picture of `bars` or `spans`."""
     rows = "".join(
         f'<tr><td style="color:#667;text-align:left;padding:0 12px 0 0">{html.escape(str(name))}</td>'
         f'<td style="text-align:left;padding:0">{html.escape(str(value))}</td></tr>'
@@ -24,7 +24,7 @@ def card(title: str, facts: Mapping[str, object], picture: str = "") -> str:
 
 
 def bars(values: Mapping[str, float], limit: int = 16) -> str:
-    """A picture: a bar for each value, the largest as long as there is room; of more than `limit`, the first."""
+    """Returns a picture with a bar for each of the first `limit` values, the largest as long as there is room."""
     shown = list(values.items())[:limit]
     most = max((value for _, value in shown), default=0) or 1
     rows = []
@@ -40,7 +40,7 @@ def bars(values: Mapping[str, float], limit: int = 16) -> str:
 
 
 def spans(lanes: Sequence[tuple[float, float]]) -> str:
-    """A picture: for each lane a bar from where to where, between 0 and 1."""
+    """Returns a picture with a lane for each pair: a bar from the first to the second number, between 0 and 1."""
     rows = [
         f'<rect x="0" y="{row * _ROW + 2}" width="{_WIDTH}" height="{_ROW - 4}" fill="{_LANE}"/>'
         f'<rect x="{begin * _WIDTH:.1f}" y="{row * _ROW + 2}" width="{max(1.0, (end - begin) * _WIDTH):.1f}" '

@@ -10,13 +10,14 @@ class Clock(Protocol):
     """Wall-clock time and waiting, as the rest of the library sees them."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970-01-01 UTC, for what is written and shown. Whoever sets the clock makes it jump."""
+        """Returns microseconds since 1970-01-01 UTC, for values that are written and shown. They jump when the clock is
+        set."""
 
     def steady_us(self) -> int:
-        """Microseconds since some moment before this process: how long something has waited. It never jumps."""
+        """Returns microseconds since some moment before this process, for measuring waits. They never jump."""
 
     def sleep(self, seconds: float) -> None:
-        """Returns after that many seconds of this clock."""
+        """Waits for that many seconds of this clock."""
 
 
 class SystemClock:
@@ -64,10 +65,10 @@ SYSTEM_CLOCK = SystemClock()
 
 
 def stopwatch_s() -> float:
-    """Seconds on a monotonic clock, for measuring how long something took."""
+    """Returns the seconds of a monotonic clock, for measuring how long something took."""
     return time.perf_counter()
 
 
 def uptime_s() -> float:
-    """Seconds since the machine was started, asleep or awake, as far as the system can tell."""
+    """Returns the seconds since the machine was started, asleep or awake, as far as the system can tell."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

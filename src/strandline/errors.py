@@ -15,7 +15,7 @@
     │   ├── TruncatedError       the tuples asked for were dropped by retention
     │   ├── StreamFinishedError  the stream is finished, nothing can be added to it
     │   └── InputWentBackError   an operator's input lost tuples that it has taken in
-    ├── ConflictError            somebody else is at work
+    ├── ConflictError            another process is at work
     │   ├── SecondWriterError    another writer has published; this one has stopped
     │   ├── CollectedError       files of this attempt were collected before it published
     │   ├── DroppedError         the commits this process stood at were dropped in the meantime; start it again
@@ -26,13 +26,13 @@
     ├── StorageError             mend the disk or the store, then start again
     │   ├── NoSpaceError         no space left
     │   ├── NoAccessError        this user may not read or write there
-    │   ├── UnsafeFolderError    a folder for files of our own belongs to somebody else
+    │   ├── UnsafeFolderError    a folder for files of our own belongs to another user
     │   ├── KeyExistsError       an exclusive create found the key taken
     │   └── KeyMissingError      a key that should be there is not
     └── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
 
-Whatever is raised, what was published stays published and readable. `StrandlineWarning` is for what does not stop
-anything and that somebody should know.
+After any error, published tuples stay published and readable. A `StrandlineWarning` tells of a problem that stops
+nothing.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class InputWentBackError(StreamError):
 
 
 class ConflictError(StrandlineError):
-    """Somebody else is at work on the stream."""
+    """Another process is at work on the stream."""
 
 
 class SecondWriterError(ConflictError):
@@ -190,7 +190,7 @@ class NoAccessError(StorageError):
 
 
 class UnsafeFolderError(StorageError):
-    """A folder for files of our own belongs to somebody else, or is a link."""
+    """A folder for files of our own belongs to another user, or is a link."""
 
 
 class KeyExistsError(StorageError):
@@ -206,4 +206,4 @@ class SparkCheckpointError(StrandlineError):
 
 
 class StrandlineWarning(UserWarning):
-    """Nothing has stopped, but somebody should know."""
+    """A problem that stops nothing."""

@@ -3,7 +3,7 @@
 `STRANDLINE_FAILPOINT=name` kills the process with SIGKILL when it reaches `name`; `name@3` lets it
 pass twice first. `STRANDLINE_FAILPOINT_ONCE=path` makes it happen once over all processes: the first
 one to create `path` dies, so a retry survives. `STRANDLINE_FAILPOINT_SIGNAL=SIGSTOP` freezes the process
-instead, until somebody wakes it. Unset, a failpoint costs one look into a dictionary.
+instead, until another process sends SIGCONT. Unset, a failpoint costs one look into a dictionary.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Folders that nobody else can write to, for files that are believed as they are found.
+"""Folders that only this user can write to, for files that we trust.
 
-Kernels are run as they lie on the disk, and states are indexed by compiled code that asks no questions: whoever can
-write these files can do what we can do. A folder below a shared one (`/tmp`) has a name that anybody can guess and
-take first, so it is not enough to make it: it must turn out to be ours.
+Processes run kernels from the disk, and compiled code follows the states there without further checks. So a user who
+can write these files can do all that we can do. Any user can guess the name of a folder below a shared one (`/tmp`)
+and make it first. So it is not enough to make the folder: its owner must be this user.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def is_plain_name(text: object) -> bool:
 
 
 def private_folder(path: Path, mode: int = 0o700) -> Path:
-    """The folder at this path, ours and closed to others (0700), or to their writing (0755); made if it is missing.
+    """Returns the folder at this path, made if missing: open to this user (0700), or readable by all (0755).
 
-    Raises UnsafeFolderError if something else is in its place or it belongs to somebody else, OSError if it cannot be
+    Raises UnsafeFolderError if something else is in its place or it belongs to another user, OSError if it cannot be
     made. A folder of our own that others could enter is closed.
     """
     with suppress(FileExistsError):
@@ -43,7 +43,7 @@ def private_folder(path: Path, mode: int = 0o700) -> Path:
 
 
 def temporary_folder() -> Path:
-    """The private folder of this user in the system's folder for temporary files, the same in every process."""
+    """Returns this user's private folder in the system's folder for temporary files, the same in every process."""
     return private_folder(Path(tempfile.gettempdir()) / f"strandline-{os.geteuid()}")
 
 

@@ -11,7 +11,7 @@ _STAT = Path("/proc/self/stat")
 
 
 def process_age_s() -> float | None:
-    """Seconds since this process was started, or forked; None where the system does not tell."""
+    """Returns the seconds since this process was started, or forked; None if the system does not tell."""
     try:
         fields = _STAT.read_text().rpartition(")")[2].split()  # behind the command, which may hold anything
         return max(0.0, uptime_s() - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
@@ -20,6 +20,6 @@ def process_age_s() -> float | None:
 
 
 def process_cpu_s() -> float:
-    """Seconds that a processor has worked for this process."""
+    """Returns the seconds that a processor has worked for this process."""
     used = os.times()
     return used.user + used.system

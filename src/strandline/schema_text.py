@@ -25,7 +25,7 @@ _ALIASES = {
 
 
 def schema_json(schema: Any) -> dict[str, Any]:
-    """From `"id long, at timestamp"`, from a `pyarrow.Schema` or from a `StructType`.
+    """Makes Spark's JSON of `"id long, at timestamp"`, of a `pyarrow.Schema` or of a `StructType`.
 
     >>> [f["type"] for f in schema_json("id bigint, price decimal(10, 2)")["fields"]]
     ['long', 'decimal(10,2)']

@@ -28,7 +28,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
 _NUMBER = re.compile(r"[+-]?\d+")
 _DATE = re.compile(r"\d{4}|\d{8}")
-"""A year, or a day without hyphens: nobody who writes so means microseconds."""
+"""A year, or a day without hyphens: not meant as microseconds."""
 _SHORT_ZONES = {
     "ACT": "Australia/Darwin",
     "AET": "Australia/Sydney",
@@ -62,7 +62,7 @@ _TODO = 'pass a datetime, text like "2026-01-31 12:00:00", or an integer (micros
 
 
 def time_value(value: Time, option: str, kind: TimeKind, zone: Zone = None) -> int:
-    """The log's integer for a point in time; `OptionError` if it is none of this kind.
+    """Returns the log's integer for a point in time; raises `OptionError` if it is none of this kind.
 
     A time without a zone is on the clock of `zone`, of None on this machine's. Of times between two microseconds the
     later one is meant: it divides the tuples just as they do.
@@ -98,7 +98,7 @@ def time_value(value: Time, option: str, kind: TimeKind, zone: Zone = None) -> i
 
 
 def zone_named(name: str) -> dt.tzinfo:
-    """The time zone that Spark calls so: "Europe/Berlin", "UTC", "Z", "+02:00", "GMT+2"."""
+    """Returns the time zone of this name in Spark: "Europe/Berlin", "UTC", "Z", "+02:00", "GMT+2"."""
     if name == "Z":
         return dt.UTC
     if match := _OFFSET.fullmatch(name):
@@ -117,7 +117,7 @@ def zone_named(name: str) -> dt.tzinfo:
 
 
 def _moment(value: object, option: str) -> tuple[dt.datetime, int]:
-    """A datetime, and the microsecond by which it is later if there are nanoseconds."""
+    """Returns a datetime, and the microsecond to add if the value has nanoseconds."""
     refused = OptionError(f"{option}={value!r} is not a point in time", todo=_TODO)
     if isinstance(value, str):
         try:
@@ -142,12 +142,12 @@ def _moment(value: object, option: str) -> tuple[dt.datetime, int]:
 
 
 def _plain(value: dt.datetime) -> dt.datetime:
-    """A datetime of Python's own: what pandas makes of one reckons in nanoseconds, which end in 2262."""
+    """Makes a plain datetime of one of pandas, which counts nanoseconds and ends in 2262."""
     return dt.datetime.combine(value.date(), value.timetz())
 
 
 def _machine_zone(moment: dt.datetime) -> dt.timezone:
-    """How far this machine's clock is from UTC at a time on it."""
+    """Returns the difference of this machine's clock from UTC at a time on it."""
     day = dt.timedelta(days=2)
     # Python reckons with a day more or less, which the first and the last one do not have.
     near = min(max(moment, dt.datetime.min + day), dt.datetime.max - day)

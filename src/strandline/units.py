@@ -47,7 +47,7 @@ them fits 64 bits."""
 
 
 def duration_us(value: Duration, option: str) -> int:
-    """Microseconds of "10 s", "5 minutes", a timedelta, or a plain number (for integer time columns)."""
+    """Returns the microseconds of "10 s", "5 minutes", a timedelta, or a plain number (for integer time columns)."""
     if isinstance(value, str) and (match := _DURATION.match(value)):
         unit = match[2].lower()
         scale = _UNITS_US.get(unit) or (_UNITS_US.get(unit.removesuffix("s")) if len(unit) > 3 else None)
@@ -66,7 +66,7 @@ def duration_us(value: Duration, option: str) -> int:
 
 
 def positive_us(value: Duration, option: str) -> int:
-    """The same of a duration that is longer than none; raises OptionError otherwise."""
+    """Returns the microseconds of a duration that is longer than zero; raises OptionError otherwise."""
     amount = duration_us(value, option)
     if amount < 1:
         raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
@@ -74,12 +74,12 @@ def positive_us(value: Duration, option: str) -> int:
 
 
 def has_unit(value: Duration | None) -> bool:
-    """Whether a duration, if there is one, was given with a unit: a plain number is for integer time columns."""
+    """Returns whether a duration was given with a unit, or not at all: a plain number is for integer time columns."""
     return whole_number(value) is None
 
 
 def require_unit(value: Duration | tuple[Duration, Duration] | None, spelling: str) -> None:
-    """Raises OptionError for a plain number where times are timestamps: nobody means so many microseconds."""
+    """Raises OptionError for a plain number where times are timestamps: it would mean microseconds."""
     for one in value if isinstance(value, (tuple, list)) else (value,):
         if whole_number(one):
             raise OptionError(
@@ -90,7 +90,7 @@ def require_unit(value: Duration | tuple[Duration, Duration] | None, spelling: s
 
 
 def _span_us(value: dt.timedelta | np.timedelta64) -> int | None:
-    """Whole microseconds; None of no time at all (NaT), and of months, which have no length."""
+    """Returns whole microseconds; None for NaT, and for months, which have no length."""
     if isinstance(value, np.timedelta64):
         unit, count = np.datetime_data(value.dtype)
         if np.isnat(value) or unit not in _NUMPY_UNITS_NS:
@@ -112,7 +112,7 @@ _NUMPY_UNITS_NS = {
 
 
 def whole_number(value: object) -> int | None:
-    """An integer of Python's or of numpy's; no truth value is one."""
+    """Returns the value as an integer if it is one of Python or NumPy, and no truth value; else None."""
     if isinstance(value, (bool, np.bool_, np.datetime64, np.timedelta64)):
         return None
     try:
@@ -122,7 +122,7 @@ def whole_number(value: object) -> int | None:
 
 
 def seconds(value: float | Duration, option: str) -> float:
-    """Seconds of a duration where a plain number is seconds, as in Spark."""
+    """Returns the seconds of a duration where a plain number is seconds, as in Spark."""
     if isinstance(value, (str, dt.timedelta, np.timedelta64)):
         return duration_us(value, option) / 1e6
     return float(value)
@@ -135,12 +135,12 @@ _DURATION_TODO = (
 
 
 def earlier(time: int, duration: int) -> int:
-    """A time that much before another, or the first that 64 bits can hold."""
+    """Returns the time that much before another, or the first that 64 bits can hold."""
     return max(time - duration, -(1 << 63))
 
 
 def time_text(value: int | None, *, is_timestamp: bool) -> str:
-    """A point in time for people."""
+    """Returns a point in time as text for people."""
     if value is None:
         return "-"
     if value == END_OF_TIME:

@@ -13,7 +13,7 @@ _UNITS = (
 
 
 def plural(number: int, noun: str) -> str:
-    """1 block, 2 blocks, 1,234 tuples.
+    """Returns a number with its noun: 1 block, 2 blocks, 1,234 tuples.
 
     >>> plural(1, "partition"), plural(0, "file"), plural(2000, "open window")
     ('1 partition', '0 files', '2,000 open windows')
@@ -22,7 +22,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def exact_duration(us: int) -> str:
-    """A duration, nothing rounded, in the largest unit that divides it: as it may be written in a program.
+    """Returns a duration as a program may write it: exact, in the largest unit that divides it.
 
     >>> exact_duration(3_600_000_000), exact_duration(5_400_000_000), exact_duration(7 * 86_400_000_000)
     ('1 hour', '90 min', '7 days')
@@ -32,7 +32,7 @@ def exact_duration(us: int) -> str:
 
 
 def duration(us: int) -> str:
-    """The two largest units that matter: 250 ms, 10 s, 2 h 5 min, 7 d.
+    """Returns a duration in its two largest units: 250 ms, 10 s, 2 h 5 min, 7 d.
 
     >>> duration(0), duration(250_000), duration(7_500_000_000)
     ('0 s', '250 ms', '2 h 5 min')

@@ -67,7 +67,7 @@ def test_an_operator_shows_its_bound_as_a_program_says_it(tmp_path: Path) -> Non
 
 
 def test_an_operator_over_one_input_has_no_bound(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="over one input waits for nobody"):
+    with pytest.raises(OptionError, match="over one input waits for no other"):
         counted(stream(tmp_path, "a")).availability("1 s")
 
 

@@ -489,7 +489,7 @@ def test_consumers_forget_says_what_it_let_go(log: Log, path: str) -> None:
     register(log, "other", [60, 60])
     text = " ".join(good("consumers", path, "--forget", "report").split())
     assert "Forgotten: report, reader. It held back 10 tuples" in text
-    assert "nobody else needs 10 of them" in text
+    assert "no other consumer needs 10 of them" in text
     assert "No consumer" not in good("consumers", path)
     assert "It held nothing back" in good("consumers", path, "--forget", "other")
     assert "No consumer is registered" in good("consumers", path)

@@ -52,7 +52,7 @@ class _Group(TyperGroup):
 
 
 def _without_type(option: Any) -> Any:
-    """Flags take no value: the word <bool> beside them is noise."""
+    """Removes the word <bool> beside a flag, which takes no value."""
     if option is not None:
         option.metavar = ""
     return option
@@ -93,7 +93,7 @@ def _add(command: Callable[..., None], example: str) -> None:
 
 
 def _unfolded(text: str) -> str:
-    """Paragraphs without the line ends of the source, which would be kept beside those of the terminal."""
+    """Joins the lines of a source's paragraphs; typer would keep them beside the lines of the terminal."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
@@ -113,5 +113,5 @@ _add(bench, "bench persist --size small --json")
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the console script."""
     app()

@@ -1,4 +1,4 @@
-"""What the commands take from the command line: the stream, and values with units."""
+"""Arguments of the commands: the stream, and values with units."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 
 
 def open_log(path: str) -> Log:
-    """The stream at a path or URL."""
+    """Opens the stream at a path or URL."""
     # Here and not above: `strandline --help` should not wait for Arrow.
     from strandline.log.storage.storage_url import open_storage
     from strandline.log.stream.log import Log
@@ -45,7 +45,7 @@ def open_log(path: str) -> Log:
 
 
 def size_value(text: str, option: str) -> int:
-    """Bytes of "128MB" (millions), "64 MiB" (powers of 1024) or a plain number."""
+    """Returns the bytes of "128MB" (millions), "64 MiB" (powers of 1024) or a plain number."""
     match = _SIZE.fullmatch(text)
     if match is None:
         raise OptionError(f"{option}={text!r} is not a size", todo='write it like "128MB", "64 MiB" or 500000')
@@ -55,7 +55,7 @@ def size_value(text: str, option: str) -> int:
 
 
 def chosen_partitions(log: Log, partition: int | None) -> list[int]:
-    """The partition asked for, or all of them."""
+    """Returns the partition that the command line names, or all partitions."""
     partitions = list(range(log.spec.partitions))
     if partition is None:
         return partitions
@@ -69,7 +69,7 @@ def chosen_partitions(log: Log, partition: int | None) -> list[int]:
 
 
 def chosen_columns(log: Log, asked: str, *, positions: Sequence[str] = ()) -> list[str]:
-    """The columns that `--columns` names, each once; `positions` may be among them, too."""
+    """Returns the columns that `--columns` names, each once; `positions` are allowed, too."""
     names = [name.strip() for name in asked.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*log.spec.columns, *positions)]
     if unknown or not names:

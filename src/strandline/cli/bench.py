@@ -78,7 +78,7 @@ def _draw(pictures: Mapping[str, str], folder: Path) -> None:
 
 
 def _workload(name: str) -> Any:
-    """The workload of that name: of the checkout, or of the copy inside of an installed package.
+    """Loads the workload of that name from the checkout, or from the copy inside of an installed package.
 
     That is no package of its own there: other programs may have benchmarks, too. Whatever a workload starts, Spark's
     workers and processes of its own, has to find it as well.

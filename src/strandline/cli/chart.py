@@ -8,7 +8,7 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def bars(values: Sequence[int], height: int) -> list[str]:
-    """Lines of a bar chart, highest first, one character a value.
+    """Draws a bar chart: lines, highest first, one character a value.
 
     A value that is not zero is always seen, however small it is beside the others.
 

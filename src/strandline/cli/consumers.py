@@ -1,4 +1,4 @@
-"""`strandline consumers`: who keeps a stream from being truncated, and letting go of those that will not come back."""
+"""`strandline consumers`: the registered readers, which keep a stream from being truncated, and forgetting them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def consumers(
     path: StreamPath,
     forget: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Let go of this one, by its name or what it writes.", show_default=False),
+        typer.Option(metavar="NAME", help="Forget this one, by its name or what it writes.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -88,12 +88,12 @@ def _let_go(c: ConsumerSummary) -> Text:
     text.append(f"It held back {plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}); ")
     if not c.alone_tuples:
         return text.append("others need all of them.")
-    text.append(f"nobody else needs {count(c.alone_tuples)} of them ({size(c.alone_bytes)}): they may go with ")
+    text.append(f"no other consumer needs {count(c.alone_tuples)} of them ({size(c.alone_bytes)}): they may go with ")
     return text.append("strandline truncate", style="bold").append(" or the stream's retention.")
 
 
 def _facts(known: Sequence[ConsumerSummary], now_us: int, width: int) -> RenderableType:
-    """Below each other, not in columns: paths are long."""
+    """Shows the consumers one below the other, because paths are long."""
     facts = facts_table()
     room = width - 2 - max(map(len, _FACTS))
     for number, c in enumerate(known):

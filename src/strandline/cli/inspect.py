@@ -63,14 +63,14 @@ def inspect(
 
 
 def _whole(log: Log, console: Console) -> RenderableType:
-    """Everything, however many lines that takes."""
+    """Shows everything, in as many lines as that takes."""
     parts = _parts(log, console, partitions=_PARTITIONS_SHOWN, is_short=False)
     top = _side_by_side(parts.pop("stream"), parts.pop("schema"), console)
     return Group(top, *parts.values())
 
 
 def _fitting(log: Log, console: Console) -> RenderableType:
-    """What there is room for on one screen: the stream and its operator first."""
+    """Shows as much as fits on one screen, the stream and its operator first."""
     room = console.height
     whole = _whole(log, console)
     if len(console.render_lines(whole)) <= room:

@@ -38,7 +38,7 @@ _NOT_IN_SHORT = ("id", "created", "lateness", "retention", "writer")
 
 
 def stream(s: Summary, now_us: int, *, is_short: bool) -> RenderableType:
-    """What the stream is and how much there is of it."""
+    """Shows the stream's settings and size."""
     aside = {LATE: 0, **s.set_aside}
     beside = "".join(f"  [{QUIET}]{escape(reason)}[/] {count(tuples)}" for reason, tuples in aside.items())
     rows: dict[str, RenderableType] = {
@@ -69,7 +69,7 @@ def stream(s: Summary, now_us: int, *, is_short: bool) -> RenderableType:
 
 
 def _retention(s: Summary) -> str:
-    """What goes by itself, and whether anything has gone already."""
+    """Describes what retention drops, and whether it has dropped anything."""
     dropped = sum(p.start for p in s.partitions)
     gone = f", {plural(dropped, 'offset')} dropped so far" if dropped else ""
     if s.retention is None:
@@ -96,7 +96,7 @@ def schema(s: Summary) -> RenderableType:
 
 
 def partitions(s: Summary, width: int, shown: int) -> RenderableType:
-    """The first partitions, and the side log if there is anything in it."""
+    """Shows the first partitions, and the side log if it is not empty."""
     parts = [*s.partitions[:shown], *([s.late] if s.late.end else [])]
     cells = {
         "": ["late" if p is s.late else str(p.partition) for p in parts],
@@ -117,7 +117,7 @@ def partitions(s: Summary, width: int, shown: int) -> RenderableType:
 
 
 def chart(s: Summary, histogram: Histogram) -> tuple[RenderableType, str]:
-    """Bars of tuples over time, and what their heights are."""
+    """Draws bars of tuples over time; returns them with the meaning of their heights."""
     values = histogram.tuples
     lines = [Text(line, style=ACCENT) for line in bars(values, _CHART_LINES)]
     first, last = _second(s, s.time_min), _second(s, s.time_max)
@@ -127,7 +127,7 @@ def chart(s: Summary, histogram: Histogram) -> tuple[RenderableType, str]:
 
 
 def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
-    """What the operator computes, where it stands, and what its recovery would cost."""
+    """Shows the operator, where it stands, and the cost of a recovery."""
     facts = facts_table()
     facts.add_row("windows" if o.window else "operator", Text(o.windows))
     if o.shape:
@@ -159,7 +159,7 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
 
 
 def _inputs(s: Summary, o: OperatorSummary) -> RenderableType:
-    """How far each of several inputs has come, and which of them the others wait for; of one, what it waits for."""
+    """Shows how far several inputs are complete and which one the others wait for; of one input, why it waits."""
     if not o.inputs:
         return Group(Text(o.input), Text(o.waits_for, style="yellow")) if o.waits_for else Text(o.input)
     table = rows_table("", "complete up to", "behind", "waiting", right=("behind", "waiting"))
@@ -171,7 +171,7 @@ def _inputs(s: Summary, o: OperatorSummary) -> RenderableType:
 
 
 def _outage(outage: Mapping[str, Any]) -> RenderableType:
-    """Whether all is well, since when not, whom it waits for, and how many results are only tentative."""
+    """Shows the state, since when, the missing inputs and the number of tentative results."""
     is_well = outage["state"] == "STABLE"
     text = Text.assemble(
         (outage["state"], "green" if is_well else "yellow"), (f" since {moment(outage['since_us'])} UTC", QUIET)
@@ -188,7 +188,7 @@ def _outage(outage: Mapping[str, Any]) -> RenderableType:
 
 
 def consumers(s: Summary, now_us: int, width: int) -> RenderableType:
-    """Who keeps tuples from being truncated."""
+    """Shows the consumers that keep tuples from being truncated."""
     table = rows_table("name", "behind", "needs from", "moved on", right=("behind", "moved on"))
     table.columns[0].no_wrap = True  # `folded` finds better places
     for c in s.consumers:
@@ -206,7 +206,7 @@ def _with_more(table: Table, left_out: int) -> RenderableType:
 
 
 def _axis(s: Summary) -> str:
-    """What the time column of the stream holds."""
+    """Returns a name for the values of the time column."""
     is_count = s.operator is not None and s.operator.window.get("kind") == "count"
     return "input offsets" if is_count else "time"
 

@@ -96,7 +96,7 @@ def replay(
 
 
 def _nothing(log: Log, partitions: Sequence[int]) -> Text:
-    """That there is nothing to replay, and where the end is."""
+    """Says that there is nothing to replay, and where the stream ends."""
     from strandline.units import time_text
 
     ends = {p: log.state.ends[p] for p in partitions}
@@ -110,7 +110,7 @@ def _nothing(log: Log, partitions: Sequence[int]) -> Text:
 
 
 def _speed(text: str) -> float | None:
-    """How many seconds of the stream in a second; None: as fast as possible."""
+    """Returns the seconds of the stream to replay in one second; None: as fast as possible."""
     if text == "max":
         return None
     match = _SPEED.fullmatch(text)
@@ -131,7 +131,7 @@ def _progress(sink: Output) -> AbstractContextManager[Progress]:
 
 
 def paced(runs: Iterator[BlockRun], factor: float | None, clock: Clock) -> Iterator[pa.Table]:
-    """The tuples of the runs, each when its time has come: `factor` seconds of the stream a second."""
+    """Yields the tuples of the runs, each at its time: `factor` seconds of the stream a second."""
     begin: tuple[int, int] | None = None
     for run in runs:
         if factor is None:

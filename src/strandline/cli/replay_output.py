@@ -81,7 +81,7 @@ class _Parquet(Output):
 
 @contextmanager
 def open_output(target: str, spec: StreamSpec, columns: Sequence[str], *, as_json: bool) -> Iterator[Output]:
-    """The output that `--output` names. What was written stays whole if the replay is interrupted."""
+    """Opens the output that `--output` names. If the replay is interrupted, the file has all that was written."""
     path = Path(target)
     if target == "-":
         yield _Lines(sys.stdout) if as_json else _Columns()

@@ -85,7 +85,7 @@ def tail(
 
 
 def _newest(log: Log, partitions: Sequence[int], number: int) -> pa.Table | None:
-    """The last tuples by time; of those that share one, the last of each partition come last, in turn."""
+    """Returns the last tuples by time. Of tuples with one time, the last of each partition come last, in turn."""
     import numpy as np
     import pyarrow as pa
 
@@ -101,7 +101,7 @@ def _newest(log: Log, partitions: Sequence[int], number: int) -> pa.Table | None
 
 
 def _last_of(log: Log, partition: int, number: int) -> BlockRun | None:
-    """The last tuples of one partition, in the order of its log."""
+    """Returns the last tuples of one partition, in the order of its log."""
     import numpy as np
     import pyarrow as pa
 
@@ -121,7 +121,7 @@ def _last_of(log: Log, partition: int, number: int) -> BlockRun | None:
 
 
 def _first_of_last(log: Log, partition: int, number: int) -> int:
-    """A place from which on there are that many results, whatever control tuples stand in between."""
+    """Returns an offset behind which there are at least that many results, whatever control tuples lie between."""
     start, end = log.state.starts[partition], log.state.ends[partition]
     reach = number
     while reach and end - reach > start:

@@ -32,7 +32,7 @@ _KIND_WIDTH = max(map(len, _STYLES))
 
 
 class Chosen(NamedTuple):
-    """What is shown of a stream."""
+    """The columns and the filter of what is shown of a stream."""
 
     partitions: Sequence[int]
     columns: Sequence[str]
@@ -71,11 +71,11 @@ class _JsonPrinter:
         self._file = console.file
 
     def show(self, _partition: int, table: pa.Table) -> None:
-        """The rows as they are."""
+        """Shows the rows as they are."""
         self._file.writelines(line + "\n" for line in json_lines(table))
 
     def begin_of_commits(self, log: Log) -> None:
-        """Nothing: the state is no row."""
+        """Does nothing: results have no state to show."""
 
     def end_of_commits(self, _log: Log) -> None:
         """Lets others see what was written."""
@@ -95,7 +95,7 @@ class _TextPrinter:
         self._said: tuple[str, tuple[int, ...]] | None = None
 
     def show(self, partition: int, table: pa.Table) -> None:
-        """Rows in the order of their partition, run by run of one kind."""
+        """Shows rows in the order of their partition, run by run of one kind."""
         kinds = table.column(KIND).to_pylist()
         edges = [at for at in range(len(kinds)) if at == 0 or kinds[at] != kinds[at - 1]]
         for first, end in itertools.pairwise([*edges, len(kinds)]):  # none if there are no rows
@@ -123,12 +123,12 @@ class _TextPrinter:
             self._rows.print(rows.set_column(rows.column_names.index(KIND), KIND, words), _STYLES.get(kind, ""))
 
     def begin_of_commits(self, log: Log) -> None:
-        """A line where a failure has begun."""
+        """Shows a line if a failure has begun."""
         if log.state.outage is not None and log.state.outage.state != "STABLE":
             self._say_state(log)
 
     def end_of_commits(self, log: Log) -> None:
-        """A line where the state has changed; shows all, also through a pipe."""
+        """Shows a line if the state has changed; flushes, also through a pipe."""
         self._say_state(log)
         self._rows.flush()
 
@@ -146,7 +146,7 @@ class _TextPrinter:
 
 
 def _newest(log: Log, partition: int, chosen: Chosen) -> pa.Table:
-    """The last rows of a partition, in the order of its log."""
+    """Returns the last rows of a partition, in the order of its log."""
     start, end = log.state.starts[partition], log.state.ends[partition]
     reach = max(1, 2 * chosen.number)
     while True:
@@ -158,7 +158,7 @@ def _newest(log: Log, partition: int, chosen: Chosen) -> pa.Table:
 
 
 def _all(log: Log, partition: int, first: int, chosen: Chosen, *, as_json: bool) -> Iterator[pa.Table]:
-    """All rows from an offset on; `as_json` says of those that are void by now that they are."""
+    """Yields all rows from an offset on; with `as_json`, void rows say so."""
     names = list(dict.fromkeys([*chosen.columns, log.spec.time]))
     for table in changes(log, partition, first, columns=names):
         kinds = table.column(KIND)
@@ -170,7 +170,7 @@ def _all(log: Log, partition: int, first: int, chosen: Chosen, *, as_json: bool)
 
 
 def _is_void(log: Log, partition: int, table: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which rows are tentative and do not count any more, by what the state of the log says."""
+    """Returns which rows are tentative and void, by the state of the log."""
     state = log.state
     forks, boundary = state.outage.forks if state.outage else (), state.boundaries[partition]
     first = forks[partition].first if forks else state.ends[partition]

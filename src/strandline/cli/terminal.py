@@ -24,16 +24,16 @@ QUIET = "bright_black"
 ACCENT = "cyan"
 _PARTS = re.compile(r"[^\s/_.-]*[\s/_.-]*")
 _PIPE_COLUMNS = 1_000
-"""No line is folded where nobody looks at it but `grep`."""
+"""Lines in a pipe are not folded: programs such as `grep` read them."""
 
 
 def out() -> Console:
-    """The terminal, or whatever standard output is."""
+    """Returns the console of standard output."""
     return _console(stderr=False)
 
 
 def aside() -> Console:
-    """Standard error: progress and complaints, so that output can be piped."""
+    """Returns the console of standard error, for progress and complaints, so that output can be piped."""
     return _console(stderr=True)
 
 
@@ -50,13 +50,13 @@ def has_width(console: Console) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON."""
+    """Prints a value as one line of JSON."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def print_error(error: StrandlineError, *, as_json: bool) -> None:
-    """What happened, where, and what to do."""
+    """Prints what happened, where, and what to do."""
     if as_json:
         print_json({"error": error.what, "where": error.where, "todo": error.todo, "kind": type(error).__name__})
         return
@@ -89,7 +89,7 @@ class _Section:
 
 
 def panel(content: RenderableType, title: str) -> RenderableType:
-    """Content with a title, in a calm frame."""
+    """Puts content into a frame with a title."""
     return _Section(content, title, QUIET)
 
 
@@ -102,7 +102,7 @@ def facts_table() -> Table:
 
 
 def rows_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A table without frame; `right` names the columns of numbers, which are never folded."""
+    """Makes a table without a frame; `right` names the columns of numbers, which are never folded."""
     table = Table(box=None, header_style=QUIET, pad_edge=False, padding=(0, 2, 0, 0))
     for name in columns:
         is_number = name in right
@@ -113,7 +113,7 @@ def rows_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
 def fitted_table(
     cells: Mapping[str, Sequence[str]], width: int, *, right: tuple[str, ...] = (), dispensable: Sequence[str] = ()
 ) -> Table:
-    """A table of these columns in which nothing is folded: dispensable ones go, the first one first, until it fits."""
+    """Makes a table without folded cells: leaves out dispensable columns, the first one first, until it fits."""
     kept = dict(cells)
     for name in dispensable:
         if sum(max(map(len, (heading, *texts))) + 2 for heading, texts in kept.items()) - 2 > width:
@@ -143,12 +143,12 @@ def folded(text: str, width: int) -> str:
 
 
 def count(number: int) -> str:
-    """1,234,567"""
+    """Returns a number with separators: 1,234,567"""
     return f"{number:,}"
 
 
 def size(bytes_: int) -> str:
-    """12.3 MB"""
+    """Returns a size in a fitting unit: 12.3 MB"""
     amount = float(bytes_)
     for unit in ("B", "kB", "MB", "GB"):
         if amount < 1000:
@@ -158,21 +158,21 @@ def size(bytes_: int) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """1,234 tuples/s"""
+    """Returns a rate: 1,234 tuples/s"""
     if per_second is None:
         return "-"
     return f"{per_second:,.0f} tuples/s" if per_second >= 10 else f"{per_second:.2g} tuples/s"
 
 
 def moment(us: int | None) -> str:
-    """A wall-clock time, in UTC and to the second."""
+    """Returns a wall-clock time, in UTC and to the second."""
     from strandline.units import time_text
 
     return time_text(us, is_timestamp=True).partition(".")[0]
 
 
 def ago(us: int | None, now_us: int) -> str:
-    """How long before now: 3 d ago, just now, never."""
+    """Returns how long before now a moment was: 3 d ago, just now, never."""
     if us is None:
         return "never"
     seconds = (now_us - us) // 1_000_000

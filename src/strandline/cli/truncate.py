@@ -77,7 +77,7 @@ def truncate(
 
 @dataclass(frozen=True, slots=True)
 class _Drop:
-    """What a partition loses."""
+    """The tuples that a partition loses."""
 
     partition: int
     start: int

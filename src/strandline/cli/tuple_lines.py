@@ -30,7 +30,8 @@ _YEAR_10000_US = 253_402_300_800_000_000
 
 
 def json_lines(table: pa.Table) -> Iterator[str]:
-    """A JSON object per tuple. Times are ISO 8601, binary is base64, decimals are text, so that nothing is rounded."""
+    """Yields a JSON object a tuple. Times are ISO 8601, binary is base64, decimals are text, so that nothing is
+    rounded."""
     names = table.column_names
     for start in range(0, len(table), _ROWS_AT_ONCE):
         part = table.slice(start, _ROWS_AT_ONCE)
@@ -49,7 +50,7 @@ def _plain_column(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _times(column: pa.ChunkedArray) -> list[Any]:
-    """ISO 8601, a whole column at once; years that it has no four digits for stay microseconds."""
+    """Returns a whole column in ISO 8601; years without four digits stay microseconds."""
     numbers = column.cast(pa.int64())
     texts = pc.strftime(column, format="%Y-%m-%dT%H:%M:%SZ" if column.type.tz else "%Y-%m-%dT%H:%M:%S")
     is_usual = pc.and_(pc.greater_equal(numbers, _YEAR_1_US), pc.less(numbers, _YEAR_10000_US))
@@ -59,7 +60,7 @@ def _times(column: pa.ChunkedArray) -> list[Any]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """A value that JSON has."""
+    """Returns a value that JSON can hold."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dt.datetime):
@@ -95,7 +96,7 @@ class RowPrinter:
         """Columns for which there is no room."""
 
     def print(self, table: pa.Table, style: str = "") -> None:
-        """The tuples of a table, below a heading if they are the first."""
+        """Prints the tuples of a table, below a heading if they are the first."""
         for start in range(0, len(table), _ROWS_AT_ONCE):
             self._print(table.slice(start, _ROWS_AT_ONCE), style)
 
@@ -130,7 +131,7 @@ class RowPrinter:
         return max(1, sum(end + 1 <= self._console.width for end in ends))
 
     def say(self, text: str, style: str = QUIET) -> None:
-        """A line that is no tuple."""
+        """Prints a line that is no tuple."""
         if self._console.is_terminal:
             self._console.print(Text(text, style=style), no_wrap=True, overflow="ellipsis", crop=True)
         else:
@@ -146,7 +147,7 @@ class RowPrinter:
 
 
 def _heading(field: pa.Field) -> str:
-    """The column's name; of times that have a zone, also which."""
+    """Returns the column's name, with the zone if it holds times in one."""
     has_zone = pa.types.is_timestamp(field.type) and field.type.tz is not None
     return str(field.name).removeprefix("_") + (" UTC" if has_zone else "")
 
@@ -161,7 +162,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def text_columns(table: pa.Table) -> list[list[str]]:
-    """The columns of a table as texts for people."""
+    """Returns the columns of a table as texts for people."""
     return [_text_column(column) for column in table.columns]
 
 

@@ -18,7 +18,7 @@ a deleted one lingers. `read`, `exists` and `create` are always up to date, as t
 Writes are atomic, which is what `Storage` promises: after a crash there is all of a value or none of it. Only
 for keys that `may_tear` names, files that others write without such a promise, a crash may leave the first
 part of a value. What a crash cut off may be visible and yet not durable: `power_loss` takes it away again
-unless somebody has called `settle`, or completed a write, in the same folder. `tear` and `flip_bit` damage
+unless a process has called `settle`, or completed a write, in the same folder. `tear` and `flip_bit` damage
 what is at rest by hand.
 
 Several processes on one store are `other_process` of each other: they share keys, listings and the generator.
@@ -54,7 +54,7 @@ class Crash(BaseException):
 
 
 def never(key: str) -> bool:
-    """No key."""
+    """Returns False for every key."""
     return False
 
 
@@ -77,7 +77,7 @@ class FaultPlan:
     may_tear: Callable[[str], bool] = never
 
     def odds(self, faults: tuple[_Fault, ...]) -> tuple[tuple[float, _Fault], ...]:
-        """For a number drawn from [0, 1): below which bound it means which fault."""
+        """Returns each fault with its upper bound, for a number drawn from [0, 1)."""
         bound = 0.0
         odds: list[tuple[float, _Fault]] = []
         for fault in faults:
@@ -97,7 +97,7 @@ NO_FAULTS: Final = FaultPlan()
 
 @dataclass(slots=True)
 class _Medium:
-    """What all processes on one store share."""
+    """The part of a store that all processes share."""
 
     inner: Storage
     rng: Random
@@ -149,7 +149,7 @@ class FaultyStorage:
         self._other_odds = plan.odds(_OTHER_FAULTS)
 
     def other_process(self, plan: FaultPlan = NO_FAULTS) -> FaultyStorage:
-        """The same store as another process sees it, such as the one that starts after a crash."""
+        """Returns the same store as another process sees it, such as the one that starts after a crash."""
         other = FaultyStorage.__new__(FaultyStorage)
         other._start(self._medium, plan)
         return other
@@ -307,7 +307,7 @@ class FaultyStorage:
 
 
 def flipped(data: bytes, position: int) -> bytes:
-    """The bytes with one bit turned over, counted from the start."""
+    """Returns the bytes with one bit flipped, counted from the start."""
     changed = bytearray(data)
     changed[position // 8] ^= 1 << (position % 8)
     return bytes(changed)

@@ -52,7 +52,7 @@ class Feed(MemoryStream):
         self._batches = 0
 
     def add(self, rows: Rows | pa.Table | Any) -> None:
-        """A batch: dictionaries, tuples in the order of the columns, an Arrow table or a pandas DataFrame.
+        """Adds a batch: dictionaries, tuples in the order of the columns, an Arrow table or a pandas DataFrame.
 
         A time may be text such as "2026-01-01 12:00:05"; without a zone it is UTC. Raises `SchemaError` for columns
         that are not the stream's, `NullTimeError` for a tuple without a time, `StreamFinishedError` after `finish`.
@@ -82,7 +82,7 @@ class Feed(MemoryStream):
         self._batches += 1
 
     def pass_time(self) -> None:
-        """What a heartbeat does when nothing comes: the boundary follows the clock, minus lateness."""
+        """Moves the boundary to the clock minus lateness, as a heartbeat does when no tuple comes."""
         lateness = self._log.spec.lateness
         if self._heartbeat is None or lateness is None:
             return
@@ -95,13 +95,13 @@ class Feed(MemoryStream):
 
     @property
     def late(self) -> pa.Table:
-        """What went to the side log, with the reason in `_reason`."""
+        """The tuples in the side log, with the reason in `_reason`."""
         return self.side_log()
 
     # ------------------------------------------------------------------ as the entry point does it
 
     def _placed(self, table: pa.Table, limits: EntryLimits) -> dict[tuple[int, int], list[int]]:
-        """The rows of each partition in their order; those of the side log by the number of their reason."""
+        """Returns the rows of each partition in their order; those of the side log by the number of their reason."""
         spec = self._log.spec
         kinds = {f["name"]: f["type"] for f in fields_of(spec.schema)}
         values = {name: _plain(table.column(name)) for name in spec.columns}
@@ -159,7 +159,7 @@ def stream(
     heartbeat: Duration | None = None,
     clock: HandClock | None = None,
 ) -> Feed:
-    """A stream in memory for a test, fed by hand; operators are built on it as on any other.
+    """Makes a stream in memory for a test, fed by hand; build operators on it as on any other stream.
 
     The schema is text, `"id long, at timestamp, price double"`, a `pyarrow.Schema` or a `StructType`. The arguments are
     those of `sl.source`, but for `max_ahead`, which is off by default: the clock of a test says nothing of its data.
@@ -187,14 +187,14 @@ def stream(
 
 
 def _moment(value: Any, kind: pa.DataType) -> Any:
-    """Text as a time, where a time is wanted."""
+    """Turns text into a time if the column holds times."""
     if not isinstance(value, str) or not pa.types.is_timestamp(kind):
         return value
     return time_value(value, "a time", "timestamp" if kind.tz else "timestamp_ntz", dt.UTC)
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
-    """Values as Spark sorts and hashes them: times and dates are numbers, also those that Python cannot hold."""
+    """Returns values as Spark sorts and hashes them: times and dates are numbers, also those unknown to Python."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     elif pa.types.is_date32(column.type):

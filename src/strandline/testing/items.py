@@ -22,7 +22,7 @@ Item: TypeAlias = tuple[int, int, int]
 
 
 def item_spec(partitions: int = 2, *, time_type: str = "long", lateness: int = 0, name: str = "items") -> StreamSpec:
-    """A stream of items with the key `k` and the time `t`."""
+    """Returns the spec of a stream of items with the key `k` and the time `t`."""
     types = {"k": "long", "v": "long", "t": time_type}
     fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in types.items()]
     return StreamSpec(
@@ -37,7 +37,7 @@ def item_spec(partitions: int = 2, *, time_type: str = "long", lateness: int = 0
 
 
 def item_table(spec: StreamSpec, first: int, rows: Sequence[Item]) -> pa.Table:
-    """The tuples of a block, stamped with offsets from `first` on."""
+    """Makes the tuples of a block, with offsets from `first` on."""
     values = dict(zip("kvt", zip(*rows, strict=True), strict=True))
     values[OFFSET] = tuple(range(first, first + len(rows)))
     values[KIND] = (Kind.RESULT.value,) * len(rows)
@@ -46,7 +46,7 @@ def item_table(spec: StreamSpec, first: int, rows: Sequence[Item]) -> pa.Table:
 
 
 def encode(table: pa.Table, spec: StreamSpec) -> bytes:
-    """The bytes of a block that holds whatever the table says, also what no writer would write."""
+    """Returns the bytes of a block with these contents, also contents that no writer would write."""
     sink = io.BytesIO()
     with blocks_.block_writer(sink, spec) as writer:
         for kind in sorted(pc.unique(table.column(KIND)).to_pylist()):
@@ -87,13 +87,13 @@ def append_items(
 
 
 def read_items(log: Log, partition: int, first: int | None = None) -> list[tuple[int, Item]]:
-    """The tuples of a partition with their offsets."""
+    """Reads the tuples of a partition with their offsets."""
     tables = log.read(partition, first)
     return [item for table in tables for item in items_of(table)]
 
 
 def items_of(table: pa.Table) -> list[tuple[int, Item]]:
-    """The tuples of one table that `Log.read` gave, with their offsets."""
+    """Returns the tuples of one table that `Log.read` gave, with their offsets."""
     if not isinstance(table, pa.Table):
         return list(table)  # from `plain_codec`
     columns = [table.column(n).cast(pa.int64()).to_pylist() for n in (OFFSET, "k", "v", "t")]

@@ -1,4 +1,4 @@
-"""What operators of a test can stand on: a stream in memory, fed by hand or by another operator."""
+"""Streams in memory for the operators of a test, fed by hand or by another operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MemoryStream(OperatorInput):
         self._log = log
 
     def __repr__(self) -> str:
-        """For example: Feed(id, at, price; key=id, time=at, 2 partitions, 5 tuples)."""
+        """Shows, for example: Feed(id, at, price; key=id, time=at, 2 partitions, 5 tuples)."""
         spec = self._log.spec
         told = [f"{', '.join(spec.columns)}; key={', '.join(spec.key)}", f"time={spec.time}"]
         told += [plural(spec.partitions, "partition"), plural(self.tuples().num_rows, "tuple")]
@@ -48,7 +48,7 @@ class MemoryStream(OperatorInput):
         return Place("memory://sl.testing")
 
     def _opened_input(self, limit_s: float | None = None) -> NoReturn:
-        """Refused: Spark cannot see this process's memory."""
+        """Raises: Spark cannot see this process's memory."""
         raise OptionError(
             "an operator over a stream of sl.testing is not started with Spark",
             todo="call sl.testing.run(…) with it, then step()",
@@ -57,7 +57,7 @@ class MemoryStream(OperatorInput):
     # ------------------------------------------------------------------ what it holds
 
     def tuples(self) -> pa.Table:
-        """What the stream holds, in the order in which it was published, then by partition."""
+        """Returns the tuples of the stream, in the order of their publication, then by partition."""
         return self._published_after(-1)
 
     def _published_after(self, seq: int) -> pa.Table:
@@ -73,12 +73,12 @@ class MemoryStream(OperatorInput):
         return pa.concat_tables([self._log.spec.arrow.empty_table(), *tables]).combine_chunks()
 
     def losses(self) -> pa.Table:
-        """What crashes have cost an operator whose policy does not replay, as `Stream.losses` says it."""
+        """Returns what crashes have cost an operator whose policy does not replay, as `Stream.losses` does."""
         self._log.refresh()
         return loss_table(self._log)
 
     def side_log(self) -> pa.Table:
-        """What was set aside, late or otherwise unfit, with the reason in `_reason`."""
+        """Returns the tuples that were set aside, late or otherwise unfit, with the reason in `_reason`."""
         log = self._log
         log.refresh()
         names = [f.name for f in log.spec.block if not f.name.startswith("_")]

@@ -1,4 +1,4 @@
-"""What a stream is, in plain lists: the specification of the log that can be run.
+"""A stream in plain lists: the specification of the log that can be run.
 
 Per partition a list of blocks, each a list of tuples, and where the partition begins. Appending adds a block,
 truncating drops blocks from the front, compacting joins neighbours and changes no tuple, no offset, no order.
@@ -36,13 +36,13 @@ class ModelStream:
         ]
 
     def append(self, batch: Mapping[int, Sequence[Row]], rows_max: int | None = None) -> None:
-        """One batch: a block a partition, or several of at most `rows_max` tuples."""
+        """Appends a batch: a block a partition, or several of at most `rows_max` tuples."""
         for partition, rows in batch.items():
             for at in range(0, len(rows), rows_max or max(len(rows), 1)):
                 self._blocks[partition].append(list(rows[at : None if rows_max is None else at + rows_max]))
 
     def compact(self, partition: int, first: int, end: int) -> None:
-        """The blocks of [first, end) become one. No tuple changes."""
+        """Joins the blocks of [first, end) into one. No tuple changes."""
         bounds = self.bounds(partition)
         low = [b[0] for b in bounds].index(first)
         high = [b[1] for b in bounds].index(end) + 1
@@ -64,17 +64,17 @@ class ModelStream:
                 self.starts[partition] = end
 
     def read(self, partition: int, first: int = 0, end: int | None = None) -> list[tuple[int, Row]]:
-        """The tuples that are kept of [first, end), with their offsets, in order."""
+        """Returns the kept tuples of [first, end), with their offsets, in order."""
         rows = [row for block in self._blocks[partition] for row in block]
         stamped = list(enumerate(rows, self.starts[partition]))
         return [(offset, row) for offset, row in stamped if first <= offset and (end is None or offset < end)]
 
     def read_times(self, partition: int, time_from: int, time_until: int) -> list[tuple[int, Row]]:
-        """The tuples that are kept with a time in [time_from, time_until)."""
+        """Returns the kept tuples with a time in [time_from, time_until)."""
         return [found for found in self.read(partition) if time_from <= self._time(found[1]) < time_until]
 
     def bounds(self, partition: int) -> list[tuple[int, int]]:
-        """First and end offset of each block."""
+        """Returns first and end offset of each block."""
         bounds: list[tuple[int, int]] = []
         first = self.starts[partition]
         for block in self._blocks[partition]:

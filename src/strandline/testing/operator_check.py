@@ -1,8 +1,8 @@
 """`sl.testing.check_operator`: whether an operator's results are the same however its input is cut, and after restores.
 
-Nobody can tell from the code of a user's operator whether it depends on how its tuples are cut into tables, or whether
-all of its state is saved. So it is tried out: any cuts, saved states, losses and restores, other objects of the class
-beside it. What makes a difference is made smaller for as long as it still does.
+The code of a user's operator does not show whether it depends on how its tuples are cut into tables, or whether it
+saves all of its state. So the check tries it out: cuts, saved states, losses and restores, other objects of the class
+beside it. Then it looks for the smallest script that still makes a difference.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _definition(operator: Any, columns: dict[str, Any], key: tuple[str, ...], ti
 
 
 def _time_of(operator: Any, columns: dict[str, Any]) -> str:
-    """The input's time column: that of the output, or the only timestamp."""
+    """Returns the input's time column: that of the output, or the only timestamp."""
     stamps = [name for name, kind in columns.items() if str(kind).startswith("timestamp")]
     if (named := getattr(operator, "time", None)) in columns:
         return str(named)
@@ -99,7 +99,7 @@ class _Check:
                 self._raise_about(script)
 
     def _goes_wrong(self, script: Script, scripted: Scripted) -> str | None:
-        """What is not right after this script; None if all is."""
+        """Returns what is wrong after this script; None if nothing is."""
         self._tries += 1
         right = scripted.in_one_go()
         try:
@@ -115,7 +115,7 @@ class _Check:
         self._differs(small, scripted, what or "results differ from time to time", todo)
 
     def _smaller(self, script: Script) -> tuple[Script, Scripted]:
-        """A part of the script, and as few of the first tuples as still make a difference."""
+        """Returns a part of the script, and as few of the first tuples as still make a difference."""
         scripted, self._tries = self._scripted, 0
         while self._tries < _SMALLER_MAX:
             fewer = self._with_fewer(script, scripted)
@@ -165,7 +165,7 @@ _ADVICE: Sequence[tuple[str, str]] = (
 
 
 def _difference(right: pa.Table, found: pa.Table) -> str | None:
-    """In what results differ, to the bit; None if they do not."""
+    """Returns how results differ, to the bit; None if they do not."""
     many = min(right.num_rows, found.num_rows)
     places = [place for name in right.column_names for place in _places(right, found, name, many)]
     if places:
@@ -178,7 +178,7 @@ def _difference(right: pa.Table, found: pa.Table) -> str | None:
 
 
 def _places(right: pa.Table, found: pa.Table, name: str, many: int) -> Iterable[tuple[int, str]]:
-    """The first result whose column is another."""
+    """Yields the first result that differs in a column."""
     ours, theirs = (_bits(table.column(name).slice(0, many)) for table in (found, right))
     if not ours.equals(theirs):
         yield next(row for row in range(many) if not ours[row : row + 1].equals(theirs[row : row + 1])), name

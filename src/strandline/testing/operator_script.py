@@ -1,4 +1,4 @@
-"""What may happen to an operator on its way through its input, as data; and the results that come of it.
+"""Events that may happen to an operator on its way through its input, as data; and the results that follow.
 
 A script is a list of events, each at a place: before the tuple of that number. Between two events tuples go in as one
 table. Nothing in a script may change a result of an operator that keeps to its contract.
@@ -35,19 +35,19 @@ class Scripted:
     """Told at the end: no tuple follows any more."""
 
     def first(self, many: int) -> Scripted:
-        """The same over the first tuples only."""
+        """Returns the same operator over the first tuples only."""
         return Scripted(self.definition, self.tuples.slice(0, many), self.last_boundary)
 
     def in_one_go(self) -> pa.Table:
-        """The results of an operator to which nothing happens."""
+        """Returns the results of a run without events."""
         return self.results(())
 
     def results(self, script: Script) -> pa.Table:
-        """The results of one to which this happens; raises what its methods raise."""
+        """Returns the results of a run with these events; raises what the operator's methods raise."""
         return _Run(self).results(script)
 
     def boundary_at(self, place: int) -> int:
-        """The largest time before which no tuple follows from this place on."""
+        """Returns the largest time before which no tuple follows from this place on."""
         times = self.tuples.column(self.definition.times[0]).cast(pa.int64())[place:]
         return int(np.min(times.to_numpy())) if len(times) else self.last_boundary
 
@@ -125,7 +125,7 @@ class _Run:
 
 
 def scripts(rng: Random, tuples: int, runs: int) -> list[Script]:
-    """Some scripts: tuples one by one, a crash after each of some, then whatever comes."""
+    """Draws scripts: tuples one by one, a crash after each of some, then any events."""
     alone: Script = tuple((place, "cut") for place in range(1, min(tuples, _ALONE_MAX)))
     some = range(1, min(tuples, _EVENTS_MAX))
     crashes: Script = tuple((place, what) for place in some for what in _SAVED)
@@ -143,12 +143,12 @@ def _any(rng: Random, tuples: int) -> Script:
 
 
 def in_order(events: Iterable[tuple[int, Happening]]) -> Script:
-    """By their places; at one place, as they come."""
+    """Sorts events by their places; events at one place keep their order."""
     return tuple(sorted(events, key=lambda event: event[0]))
 
 
 def script_text(script: Script, tuples: int) -> str:
-    """What happens in a script, in words.
+    """Describes a script in words.
 
     >>> script_text(((2, "save"), (5, "crash")), 9)
     'tuples 0 to 1; saved; tuples 2 to 4; lost, restored, tuples 2 to 4 again; tuples 5 to 8'

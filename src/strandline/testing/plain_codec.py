@@ -36,11 +36,11 @@ class PlainTable(list[tuple[int, Item]]):
         return 64 * len(self)
 
     def slice(self, offset: int, length: int) -> PlainTable:
-        """As Arrow's."""
+        """Does what Arrow's `slice` does."""
         return PlainTable(self[offset : offset + length])
 
     def select(self, names: Sequence[str]) -> PlainTable:
-        """As Arrow's; items have all columns or none."""
+        """Does what Arrow's `select` does; items have all columns or none."""
         return self
 
 
@@ -146,7 +146,7 @@ class PlainLeaf:
 
 @contextmanager
 def plain_codec() -> Iterator[None]:
-    """Inside, the log of items (see `strandline.testing.items`) keeps its blocks and leaves as JSON."""
+    """Keeps blocks and leaves of the log of items (see `strandline.testing.items`) as JSON, inside of the block."""
     with (
         mock.patch.multiple(items, item_table=_table, encode=_encode),
         mock.patch.multiple(blocks_, describe=_describe, decode=_decode, block_writer=PlainWriter),

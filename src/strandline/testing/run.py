@@ -100,13 +100,14 @@ class Run(MemoryStream):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The same as dictionaries."""
+        """The results as dictionaries."""
         rows: list[dict[str, Any]] = self.results.to_pylist()
         return rows
 
     @property
     def set_aside(self) -> pa.Table:
-        """What could not be computed (with `on_error="set_aside"`), with the reason in `_reason`."""
+        """The tuples and windows that could not be computed (with `on_error="set_aside"`), with the reason in
+        `_reason`."""
         return self.side_log()
 
     @property
@@ -134,7 +135,7 @@ def run(
     on_error: OnError = "stop",
     max_tuples_per_batch: int | None = None,
 ) -> Run:
-    """The operator, ready for `step`; it has to stand on streams of `sl.testing`. Options are those of `start`.
+    """Makes the operator ready for `step`, over streams of `sl.testing`. Options are those of `start`.
 
     Times without a zone are UTC.
     """

@@ -20,7 +20,7 @@ _EXACT = Context(prec=38)
 
 
 def partition_of(values: Sequence[Any], kinds: Sequence[str], partitions: int) -> int:
-    """The partition of a key with these values; times and dates are whole numbers, types go by Spark's names.
+    """Returns the partition of a key with these values. Times and dates are whole numbers; types have Spark's names.
 
     >>> partition_of([7], ["long"], 2), partition_of(["seven"], ["string"], 2), partition_of([None], ["long"], 2)
     (1, 0, 0)
@@ -29,7 +29,7 @@ def partition_of(values: Sequence[Any], kinds: Sequence[str], partitions: int) -
 
 
 def spark_hash(values: Sequence[Any], kinds: Sequence[str]) -> int:
-    """What `hash(…)` is in Spark SQL."""
+    """Returns the value of `hash(…)` in Spark SQL."""
     found = _SEED
     for value, kind in zip(values, kinds, strict=True):
         if value is not None:

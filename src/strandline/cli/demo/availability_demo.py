@@ -51,11 +51,11 @@ class _Stage:
         self.began_us = SYSTEM_CLOCK.now_us()
 
     def start(self, name: str) -> sl.Query:
-        """A sensor, for the first time or again."""
+        """Starts a sensor, for the first time or again."""
         return sensors.start_sensor(self.spark, self.folder, name)
 
     def story(self) -> OutageStory:
-        """What has happened so far."""
+        """Returns what has happened so far."""
         for log in (*self.inputs.values(), self.output):
             log.refresh()
         return outage_story(self.inputs, self.output, self.began_us, SYSTEM_CLOCK.now_us())
@@ -81,7 +81,7 @@ class _Stage:
         self.began_us = SYSTEM_CLOCK.now_us()
 
     def _lag_s(self) -> float:
-        """How far the results are behind the clock."""
+        """Returns by how many seconds the results are behind the clock."""
         self.output.refresh()
         complete = [b for b in self.output.state.boundaries if b is not None]
         return (SYSTEM_CLOCK.now_us() - min(complete, default=0)) / 1e6
@@ -92,7 +92,7 @@ class _Stage:
         self.until(lambda: stopwatch_s() >= end_s, live, seconds + _PATIENCE_S)
 
     def draw(self, live: Live | None) -> None:
-        """The picture as it is now, where somebody looks."""
+        """Draws the picture as it is now, if the output is a terminal."""
         if live is not None and self.console.is_terminal:
             live.update(Group(*sketch(self.story())), refresh=True)
 
@@ -130,7 +130,7 @@ def demo_availability(folder: Path, silence_s: float, console: Console) -> dict[
 
 
 def _fail(stage: _Stage, live: Live, silence_s: float) -> None:
-    """The failure, from a while before it to a while after."""
+    """Lets a sensor fall silent and come back, from a while before to a while after."""
     operator, say = stage.operator, stage.console.print
     stage.calm(live, _CALM_S)
     say(f"[bold]2[/]  {sensors.SILENT} falls silent: the program that persists it has stopped.")
@@ -151,7 +151,7 @@ def _fail(stage: _Stage, live: Live, silence_s: float) -> None:
 
 
 def _compare(stage: _Stage, story: OutageStory) -> dict[str, Any]:
-    """How long results took, and whether they are those of a run in which nobody was missing; in words, too."""
+    """Compares the results with those of a run without a failure; returns and prints how long they took."""
     guesses = sum(moment.tentative for moment in story.moments)
     waited_s, stable_s = longest_waits(_told(stage, story))
     stage.console.print(
@@ -170,7 +170,7 @@ def _compare(stage: _Stage, story: OutageStory) -> dict[str, Any]:
 
 
 def _told(stage: _Stage, story: OutageStory) -> list[Told]:
-    """The results of the story, of windows that ended in it."""
+    """Returns the results of windows that ended during the story."""
     stage.output.refresh()
     found = told(stage.output, stage.began_us)
     return [one for one in found if one.seconds <= story.seconds and 0 <= one.time_s <= story.seconds]

@@ -81,7 +81,7 @@ def demo(
 
 
 def _free_folder(asked: str | None, default: str) -> Path:
-    """A folder in which there is nothing: what the last demo has left in its own is deleted."""
+    """Returns a path without a folder; deletes what the last demo has left in its own."""
     if asked is None:
         shutil.rmtree(default, ignore_errors=True)
     elif Path(asked).exists():
@@ -206,7 +206,7 @@ def _recovered(folder: Path) -> dict[str, Any]:
 
 
 def _compare(folder: Path, console: Console) -> dict[str, Any]:
-    """The results beside those of a run that nothing interrupted: same values, same order, bit by bit."""
+    """Compares the results with those of a run that nothing interrupted: values and order, bit by bit."""
     ours, theirs = _log(folder / AVERAGE), _log(folder / UNINTERRUPTED)
     results = identical = 0
     sample: list[tuple[dict[str, Any], dict[str, Any]]] = []

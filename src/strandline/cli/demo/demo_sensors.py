@@ -26,12 +26,12 @@ def start_sensor(spark: Any, folder: Path, name: str) -> sl.Query:
 
 
 def start_averages(spark: Any, folder: Path) -> sl.Query:
-    """The average of every second and room, which waits for a missing sensor no longer than the bound."""
+    """Starts the average of every second and room, with a bound for missing sensors."""
     return _averages(folder).availability(bound=BOUND).start(spark, str(folder / AVERAGES), trigger="200 ms")
 
 
 def average_again(spark: Any, folder: Path) -> None:
-    """The same over what the sensors have measured in all, when nobody is missing."""
+    """Computes the same averages again, of complete streams."""
     query = _averages(folder).start(spark, str(folder / UNDISTURBED), trigger="available-now")
     query.await_termination()
 

@@ -18,7 +18,7 @@ LEGEND = "· STABLE   x UP_FAILURE   ~ STABILIZATION   U undo   R undo, all corr
 
 
 def sketch(story: OutageStory, columns: int = COLUMNS) -> list[Text]:
-    """Lines of at most 80 characters: they say the same without colour."""
+    """Draws the story in lines of at most 80 characters, which need no colour to be understood."""
     scale = columns / max(story.seconds, 1e-9)
     lines: list[tuple[str, str]] = []
     for name, arrivals in story.inputs.items():
@@ -39,7 +39,7 @@ def _line(label: str, cells: str) -> Text:
 def _bars(
     name: str, values: Iterable[tuple[float, int]], scale: float, columns: int, height: int
 ) -> list[tuple[str, str]]:
-    """A chart of how many came in each column."""
+    """Draws a chart of the numbers in each column."""
     sums = [0] * columns
     for seconds, number in values:
         sums[_column(seconds, scale, columns)] += number
@@ -48,7 +48,7 @@ def _bars(
 
 
 def _states(story: OutageStory, scale: float, columns: int) -> str:
-    """One mark a column; a state that lasted for less has one all the same."""
+    """Draws one mark a column; a shorter state has a mark, too."""
     cells = [" "] * columns
     for first, end, state in story.states:
         for column in range(_column(first, scale, columns), max(_column(end, scale, columns), 0) + 1):
@@ -68,7 +68,7 @@ def _marks(story: OutageStory, scale: float, columns: int) -> str:
 
 
 def _axis(seconds: float, scale: float, columns: int) -> str:
-    """Seconds, every five or ten or …"""
+    """Draws an axis of seconds, every five or ten or …"""
     step = next(step for step in (1, 5, 10, 30, 60, 300, 3600) if step * scale >= 6 or step == 3600)
     cells = [" "] * (columns + 8)
     for at in range(0, int(seconds) + 1, step):

@@ -1,4 +1,4 @@
-"""What happened to an operator with a bound, from the manifests: what came, what it said, in which state it was."""
+"""The story of an operator with a bound, from its manifests: its inputs, its states, its results."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class OutageStory:
 
 
 def outage_story(inputs: Mapping[str, Log], output: Log, began_us: int, now_us: int) -> OutageStory:
-    """The story since a moment, by the clocks of those who published; nothing is read but manifests."""
+    """Returns the story since a moment, by the clocks of the publishers. Reads manifests only."""
     return OutageStory(
         (now_us - began_us) / _S,
         {name: tuple(_arrivals(log, began_us)) for name, log in inputs.items()},
@@ -84,7 +84,7 @@ def _arrivals(log: Log, began_us: int) -> Iterator[InputCommit]:
 
 
 def _moments(log: Log, began_us: int) -> Iterator[OutputCommit]:
-    """Its commits; the first one that counts tells the state in which all begins."""
+    """Yields the stream's commits; the first one that counts has the state of the beginning."""
     state: State = "STABLE"
     for m in log.after(log.kept - 1):
         if m.kind != "append":
@@ -99,7 +99,7 @@ def _moments(log: Log, began_us: int) -> Iterator[OutputCommit]:
 
 
 def told(output: Log, began_us: int) -> list[Told]:
-    """The results since then, stable and tentative ones, window by window: these are read."""
+    """Reads the results since then, stable and tentative ones, window by window."""
     found: set[Told] = set()
     ends, published = _publications(output)
     for p in range(output.spec.partitions):
@@ -114,14 +114,14 @@ def told(output: Log, began_us: int) -> list[Told]:
 
 
 def _publications(output: Log) -> tuple[list[list[int]], np.ndarray]:
-    """Where each append has left each partition, and when."""
+    """Returns the end of each partition after each append, and when it was published."""
     appends = [m for m in output.after(output.kept - 1) if m.kind == "append"]
     ends = [[m.ends[p] for m in appends] for p in range(output.spec.partitions)]
     return ends, np.array([m.published_us for m in appends], np.int64)
 
 
 def longest_waits(results: list[Told]) -> tuple[float, float]:
-    """How long after the end of its window a first result came, tentative or not, at most; and a stable one."""
+    """Returns the longest time from the end of a window to its first result, and that to its stable result."""
     first: dict[float, float] = {}
     stable: dict[float, float] = {}
     for one in results:  # in the order of their publication

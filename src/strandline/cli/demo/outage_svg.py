@@ -28,7 +28,7 @@ class _Frame(NamedTuple):
 
 
 def svg(story: OutageStory, results: list[Told], title: str) -> str:
-    """The image: a lane for each input; below it results, by when they came and the end of their window."""
+    """Draws a lane for each input; below it results, by their publication and the end of their window."""
     frame = _Frame(story, 44 + _LANE * len(story.inputs) + 34)
     parts = [*_lanes(frame), *_bands(frame), *_axes(frame), *_results(frame, results), *_undos(frame)]
     height = frame.top + _HEIGHT + 70
@@ -41,7 +41,7 @@ def svg(story: OutageStory, results: list[Told], title: str) -> str:
 
 
 def _lanes(frame: _Frame) -> list[str]:
-    """A stroke for each commit of an input."""
+    """Draws a stroke for each commit of an input."""
     parts = []
     for lane, (name, arrivals) in enumerate(frame.story.inputs.items()):
         y = 44 + _LANE * lane
@@ -52,7 +52,7 @@ def _lanes(frame: _Frame) -> list[str]:
 
 
 def _bands(frame: _Frame) -> list[str]:
-    """The states behind the results, with their names where there is room."""
+    """Draws the states behind the results, with their names where there is room."""
     parts = []
     for first, end, state in frame.story.states:
         x, width = frame.x(first), frame.x(end) - frame.x(first)
@@ -81,7 +81,7 @@ def _axes(frame: _Frame) -> list[str]:
 
 
 def _results(frame: _Frame, results: list[Told]) -> list[str]:
-    """Stable ones filled, tentative ones hollow."""
+    """Draws stable results filled, tentative ones hollow."""
     look = {False: f'fill="{_STABLE}"', True: f'fill="none" stroke="{_TENTATIVE}" stroke-width="1.5"'}
     return [
         f'<circle cx="{frame.x(one.seconds):.1f}" cy="{frame.y(one.time_s):.1f}" r="3.5" {look[one.is_tentative]}/>'
@@ -90,7 +90,7 @@ def _results(frame: _Frame, results: list[Told]) -> list[str]:
 
 
 def _undos(frame: _Frame) -> list[str]:
-    """A line where tentative results became void."""
+    """Draws a line where tentative results became void."""
     parts = []
     for moment in frame.story.moments:
         if moment.undo:

@@ -1,4 +1,4 @@
-"""What happened in the demo, from the manifests alone, and as a picture."""
+"""The history of the demo, from the manifests alone, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CommitPoint:
 
 
 def history(log: Log) -> list[CommitPoint]:
-    """The commits of an operator's stream that are kept, in order."""
+    """Returns the kept commits of an operator's stream, in order."""
     found: list[CommitPoint] = []
     for m in log.after(log.kept - 1):
         if m.kind != "append" or not m.standings:
@@ -51,12 +51,12 @@ def _rest(x: CommitPoint) -> tuple[int, int, int, int, str]:
 
 
 def crash(moments: Sequence[CommitPoint]) -> int | None:
-    """The index of the first commit of the second run."""
+    """Returns the index of the first commit of the second run."""
     return next((i for i in range(1, len(moments)) if moments[i].run != moments[i - 1].run), None)
 
 
 def sketch(moments: Sequence[CommitPoint], columns: int = 50) -> list[str]:
-    """Extent, replay and throughput over the run, for the terminal; a ✕ marks the crash."""
+    """Draws extent, replay and throughput over the run, for the terminal; a ✕ marks the crash."""
     last = moments[-1].seconds or 1.0
     at = [min(columns - 1, int(m.seconds / last * columns)) for m in moments]
     where = crash(moments)
@@ -79,7 +79,7 @@ def sketch(moments: Sequence[CommitPoint], columns: int = 50) -> list[str]:
 
 
 def _held(values: Sequence[int], at: Sequence[int], columns: int, where: int | None) -> list[int]:
-    """The last value of each column; nothing while the operator was dead."""
+    """Returns the last value of each column, nothing while the operator was dead."""
     found = [0] * columns
     for i, value in enumerate(values):
         end = at[i + 1] if i + 1 < len(values) and i + 1 != where else at[i] + 1

@@ -1,1 +1,1 @@
-"""What users write: sources, windows, joins, operators, before anything runs."""
+"""Descriptions that users write: sources, windows, joins, operators, before anything runs."""

@@ -49,7 +49,7 @@ class Windowed(HalfBuilt):
         return builder_html("Windowed", self._input._input_members, self._window)
 
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
-        """`name=aggregate` for each column of the results, for example `average=sl.avg("item_price")`."""
+        """Adds a column to the results for each `name=aggregate`, for example `average=sl.avg("item_price")`."""
         spec = self._input._input_spec
         if self._window.has_times and spec.lateness is None:
             raise OptionError(

@@ -1,4 +1,4 @@
-"""What an operator of a user's own is applied to: one stream, or several as one."""
+"""The input of a user's operator: one stream, or several as one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class AppliedInputs:
         self.before = InputShapes.of([one._input_shape for one in self.members])
 
     def bare(self, takes: Sequence[Sequence[str]]) -> list[Input]:
-        """The inputs without their shapes; raises SchemaError if they differ in the columns that are taken of each."""
+        """Returns the inputs without their shapes; raises SchemaError if they differ in the columns that are taken of
+        each."""
         for other, names in zip(self.members[1:], takes[1:], strict=True):
             require_columns(self.members[0], takes[0], other, names)
         return [one._bare_input for one in self.members]

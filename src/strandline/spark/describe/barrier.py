@@ -26,7 +26,7 @@ class Barrier(OperatorDescription[BarrierDefinition]):
 
 
 def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrier:
-    """Per key, the n-th tuples of all inputs as one result: `sl.barrier(temperature=a, pressure=b).start(…)`.
+    """Joins the n-th tuples of all inputs, per key, into one result: `sl.barrier(temperature=a, pressure=b).start(…)`.
 
     Inputs, two to sixteen, are streams or sources with the same key columns and partitions, and `lateness` set. A
     result has the key columns, `time` (the latest of its tuples), and the other columns of each input, with the name of

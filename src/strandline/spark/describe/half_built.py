@@ -1,4 +1,4 @@
-"""What computes nothing yet: an operator is still to be built on it, and whoever forgets that is told."""
+"""Windows and inputs on which an operator is still to be built; `start` and others say so."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class HalfBuilt:
     """What to do with it first."""
 
     def start(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: there is nothing to start yet."""
+        """Raises: there is nothing to start yet."""
         self._refuse("start")
 
     def checkpoint(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: there is nothing to save yet."""
+        """Raises: there is nothing to save yet."""
         self._refuse("checkpoint")
 
     def availability(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: there are no results yet that could be tentative."""
+        """Raises: there are no results yet that could be tentative."""
         self._refuse("availability")
 
     def _refuse(self, method: str) -> NoReturn:

@@ -27,7 +27,7 @@ class Join(OperatorDescription[JoinDefinition]):
         return operator_html("Join", self._inputs, self._definition, self._choices)
 
     def where(self, condition: Callable[[Any, Any], Any], *, version: int = 1) -> Join:
-        """The same for pairs only of which the condition is true: `where(lambda left, right: left.n <= right.most)`.
+        """Keeps only pairs for which the condition is true: `where(lambda left, right: left.n <= right.most)`.
 
         It is compiled, over numbers, booleans, dates and timestamps; texts can be compared with == and !=. A null in a
         column that it names makes it false. Raises OptionError at once if it cannot be compiled. Over a stream that
@@ -42,7 +42,7 @@ class Join(OperatorDescription[JoinDefinition]):
 
 
 def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> Join:
-    """The join of two streams, or sources; raises with what differs if they cannot be joined."""
+    """Joins two streams or sources; raises with the difference if they cannot be joined."""
     inputs = require_several({"left": left, "right": right}, "the join")
     first, second = (_input(one) for one in inputs)
     definition = JoinDefinition.of(first, second, windows, group=GROUP if group is None else group)

@@ -26,7 +26,7 @@ class Keyed(OperatorDescription[KeyedDefinition]):
 
 
 def applied(input_: Input, function: Any) -> Keyed:
-    """The function over the keys of the input; raises OptionError or SchemaError if it cannot be."""
+    """Applies a function to the keys of the input; raises OptionError or SchemaError if it cannot be applied."""
     is_one = isinstance(function, KeyedFunction)
     reads = function.main.use.columns["row"] if is_one else frozenset()
     inputs = AppliedInputs(input_, "a keyed function", "f", function.optional if is_one else (), reads)

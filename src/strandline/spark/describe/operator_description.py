@@ -29,7 +29,7 @@ D = TypeVar("D", bound=Definition)
 
 
 class OperatorDescription(Generic[D]):
-    """What aggregations, joins and barriers have in common for whoever builds one."""
+    """The choices that all operators share: policy, bound, name, and `start`."""
 
     def __init__(
         self, inputs: Sequence[Input], definition: D, policy: Policy | None = None, promise: Promise | None = None
@@ -43,12 +43,12 @@ class OperatorDescription(Generic[D]):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What it works on."""
+        """The operator's inputs."""
         return self._inputs
 
     @property
     def definition(self) -> D:
-        """What it computes."""
+        """The operator's definition."""
         return self._definition
 
     @property
@@ -63,12 +63,13 @@ class OperatorDescription(Generic[D]):
 
     @property
     def _choices(self) -> dict[str, str]:
-        """What was chosen beside what it computes, for people."""
+        """The options that were chosen, as text for people."""
         promise = {} if self._promise is None else {"availability": str(self._promise)}
         return {"checkpoint": repr(self._policy), **promise}
 
     def checkpoint(self, policy: Policy) -> Self:
-        """The same with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)` or `sl.none()`."""
+        """Returns this operator with another checkpoint policy: `sl.cec(…)`, `sl.instant(…)`, `sl.partial(…)` or
+        `sl.none()`."""
         if not isinstance(policy, Policy):
             raise OptionError(
                 f"checkpoint({policy!r}) is not a policy", todo='use for example sl.cec(extent="2x", replay=500_000)'
@@ -87,7 +88,7 @@ class OperatorDescription(Generic[D]):
         stabilizing: Mode | None = None,
         reconcile: Reconcile = "redo",
     ) -> Self:
-        """The same with a bound: no tuple waits longer for an input that is missing, `availability(bound="3 s")`.
+        """Returns this operator with a bound: no tuple waits longer for a missing input, `availability(bound="3 s")`.
 
         Then results are computed from what is there, and published as tentative ones, which `read(tentative=True)`
         shows. When the input is back, they are undone and the right ones follow. Results without `tentative=True` are
@@ -101,7 +102,7 @@ class OperatorDescription(Generic[D]):
         promise = Promise.of(bound, failing, stabilizing, reconcile)
         if len(self._inputs) < 2 and not self._replicas:
             raise OptionError(
-                "availability: an operator over one input waits for nobody",
+                "availability: an operator over one input waits for no other",
                 where=self._inputs[0]._input_place.url,
                 todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
             )

@@ -1,4 +1,4 @@
-"""What operators are built on, in a user's words: windows over it, and stateless work before them."""
+"""Inputs on which users build operators: windows over them, and stateless work before them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OperatorInput:
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """What the stream is, or will be."""
+        """The spec of the stream, as it is or will be."""
         raise NotImplementedError
 
     @property
@@ -43,17 +43,17 @@ class OperatorInput:
         return (self,)
 
     def _opened_input(self, limit_s: float | None = None) -> Log:
-        """The stream, for somebody who waits for no longer than that for an answer of its store."""
+        """Opens the stream. With a limit, its store has to answer each call within that time."""
         return self._input_place.within(limit_s).open()
 
     @property
     def _input_shape(self) -> Shape:
-        """What is done to its tuples before an operator takes them in."""
+        """The stateless work on its tuples before an operator takes them in."""
         return AS_IS
 
     @property
     def _bare_input(self) -> Input:
-        """The same without that."""
+        """The input without that work."""
         return self
 
     def window(self, window: Window) -> Windowed:
@@ -72,7 +72,7 @@ class OperatorInput:
         where: Callable[[Any, Any], Any] | None = None,
         group: int | None = None,
     ) -> Join:
-        """Tuples of this stream (left) beside those of another (right) that have the same key.
+        """Joins tuples of this stream (left) with those of another one (right) that have the same key.
 
         `within="10 min"`: their times are at most that far apart; `within=("0 s", "5 min")`: right follows left by so
         much. Or `left=` and `right=`, `sl.count_window(n)`: a tuple meets the last n of the other side and its key, or
@@ -93,7 +93,7 @@ class OperatorInput:
     def apply(self, operator: KeyedFunction) -> Keyed: ...
 
     def apply(self, operator: Any) -> Keyed | PartitionWide:
-        """The results of a user's operator over the stream.
+        """Applies a user's operator, a keyed function or a class, to the stream.
 
         That is a function that `sl.keyed` has made an operator of, called once a tuple with the state of its key; or an
         object of a class derived from `sl.Operator`: every partition gets one like it. Raises OptionError or
@@ -104,7 +104,7 @@ class OperatorInput:
         return applied(self, operator)
 
     def where(self, condition: Any) -> Shaped:
-        """Only the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.
+        """Keeps the tuples for which a pyarrow expression is true, for an operator: `where(pc.field("price") > 0)`.
 
         The stream itself stays as it is.
         """
@@ -113,7 +113,7 @@ class OperatorInput:
         return shaped(self).where(condition)
 
     def select(self, *columns: str, **named: Any) -> Shaped:
-        """Tuples of these columns, for an operator: `select("id", "at", total=pc.field("price") * pc.field("n"))`.
+        """Selects and computes columns, for an operator: `select("id", "at", total=pc.field("price") * pc.field("n"))`.
 
         The stream itself stays as it is.
         """

@@ -16,7 +16,7 @@ from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.operator.processing_element import Input
 
 DEFAULT: Final = instant("10 s")
-"""When the whole state is saved, if nobody says otherwise."""
+"""The policy of a class, unless `checkpoint` names another."""
 
 
 class PartitionWide(OperatorDescription[PartitionWideDefinition]):
@@ -45,7 +45,7 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
 
 
 def applied_class(input_: Input, operator: UserOperator) -> PartitionWide:
-    """The operator over the partitions of the input; raises OptionError or SchemaError if it cannot be."""
+    """Applies a user's class to the partitions of the input; raises OptionError or SchemaError if that cannot be."""
     inputs = AppliedInputs(input_, "an operator of yours", "Model()")
     made = PartitionWideDefinition.over(operator, inputs.given, inputs.more_times, inputs.before)
     return PartitionWide(inputs.bare(made.takes), made)

@@ -29,7 +29,7 @@ def rekeyed(
     options: Mapping[str, Any],
     shape: Shape = AS_IS,
 ) -> Entry:
-    """The entry point that persists a stream by another key; `options` are those of reading and of `sl.source`.
+    """Makes the entry point that persists a stream by another key; `options` are those of reading and of `sl.source`.
 
     `shape` is what `read_stream` does to the tuples of the stream. The new stream keeps it, and takes no other.
 
@@ -71,7 +71,7 @@ def rekeyed(
 
 
 def _why_later(spec: StreamSpec, options: Mapping[str, Any]) -> str:
-    """Why the stream's own lateness may not be enough; empty if it is."""
+    """Returns why the stream's own lateness may not be enough; empty if it is."""
     if spec.operator is not None:
         return "the partitions of an operator's results need not be equally far"
     if options.get("time", spec.time) != spec.time:

@@ -71,7 +71,7 @@ class Replicas(OperatorInput):
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """What all of them are; its id is what they have in common."""
+        """The spec that all replicas share; its id is that of the group."""
         return replace(self._set.spec, id=self.group)
 
     @property
@@ -81,7 +81,7 @@ class Replicas(OperatorInput):
 
     @property
     def group(self) -> str:
-        """What they have in common."""
+        """The identity that all replicas share."""
         return group_of(self._set.spec)
 
     @property
@@ -90,7 +90,7 @@ class Replicas(OperatorInput):
         return self._places
 
     def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
-        """The replicas, opened, for somebody who may have a bound; raises if none is there.
+        """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened.
 
         Who has one changes over in time: a replica that stands still is to be left before its results are missed.
         """
@@ -108,7 +108,7 @@ class Replicas(OperatorInput):
         return self._set.spec.partitions
 
     def describe(self) -> list[ReplicaSummary]:
-        """Every replica: how it is, what it has, and which one is read."""
+        """Describes each replica: its state, its results, and whether it is read."""
         sights = self._set.look()
         chosen = choose(sights, (0,) * self.partitions)
         found = []
@@ -137,7 +137,7 @@ class Replicas(OperatorInput):
         positions: bool = False,
         tentative: bool = False,
     ) -> DataFrame:
-        """The results of the best replica as a DataFrame, from the time `since` on and before the time `until`.
+        """Reads the results of the best replica as a DataFrame, from the time `since` on and before the time `until`.
 
         With `tentative`, also those that this replica guesses while inputs are missing, and the column `_tentative`.
         The DataFrame is that of one replica: should it be lost while the DataFrame is in use, call `read` again. See
@@ -164,7 +164,7 @@ class Replicas(OperatorInput):
         positions: bool = False,
         tentative: bool = False,
     ) -> DataFrame:
-        """The results as a streaming DataFrame, each once, from whichever replica is there; see `Stream.read_stream`.
+        """Reads the results as a streaming DataFrame, each once, from any replica; see `Stream.read_stream`.
 
         It begins with the oldest result of the best replica, with what it has "latest", or at a time. A batch that
         Spark repeats is the same from any replica. While none is there that has what was read, the query waits; a batch
@@ -194,7 +194,8 @@ class Replicas(OperatorInput):
         return loaded(spark.readStream.format("strandline").options(**given), where)
 
     def to_arrow(self, *, tentative: bool = False) -> pa.Table:
-        """The results as one Arrow table, with `_partition` and `_result`, the number of a result in its partition.
+        """Reads the results as one Arrow table, with `_partition` and `_result`, the number of a result in its
+        partition.
 
         With `tentative` those follow that no undo has voided, and a column `_tentative`. A replica that is lost on the
         way is no matter as long as another is there.
@@ -205,12 +206,12 @@ class Replicas(OperatorInput):
     def follow(
         self, place: Mapping[str, Any] | None = None, *, every: Duration = "100 ms"
     ) -> Iterator[tuple[pa.Table, dict[str, Any]]]:
-        """What happens, as Arrow tables, each with the place behind it; from the oldest result on, or from a place.
+        """Yields changes as Arrow tables, each with the place behind it; from the oldest result on, or from a place.
 
         `_kind` is "stable", "tentative", "undo" (the tentative ones of this `_partition` are void) or "rec_done";
-        `_result` says how many stable results of the partition come before. Whoever keeps a place together with what
-        was made of the tables up to it, and goes on from there, has every stable result once. Waits while there is
-        nothing to read; ends with the stream.
+        `_result` says how many stable results of the partition come before. Keep a place together with what you made of
+        the tables up to it: a reader that begins there gets every stable result once. Waits while there is nothing to
+        read; ends with the stream.
         """
         known = None if place is None else ReplicaPlace.from_json(place)
         reader = ReplicaReader(self._opened(), known)
@@ -220,7 +221,7 @@ class Replicas(OperatorInput):
 
 
 def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, patience: Duration = "3 s") -> Replicas:
-    """Replicas as one stream: `sl.replicas("streams/average-1", "streams/average-2").to_arrow()`.
+    """Reads replicas as one stream: `sl.replicas("streams/average-1", "streams/average-2").to_arrow()`.
 
     They are streams of the same operator over the same inputs; raises if they are not, with what differs. One that is
     STABLE is read first, then the one with the most results. A replica that cannot be read, that lacks what was read,

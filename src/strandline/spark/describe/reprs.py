@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def shown(make: Callable[[], str], otherwise: str) -> str:
-    """What `make` returns; if that fails, the other text: who looks at a thing is not to be punished for its state."""
+    """Returns the text of `make`; if that fails, the other text, so that looking at a thing never raises."""
     try:
         return make()
     except Exception:
@@ -35,7 +35,7 @@ def shown(make: Callable[[], str], otherwise: str) -> str:
 
 
 def query_text(query: Query) -> str:
-    """For example: Query(streams/average, active, batch 12, 5,000 open windows)."""
+    """Shows a query, for example: Query(streams/average, active, batch 12, 5,000 open windows)."""
 
     def make() -> str:
         facts, progress = _query_facts(query), query.progress
@@ -50,7 +50,7 @@ def query_text(query: Query) -> str:
 
 
 def query_html(query: Query) -> str:
-    """The same as a card, with what a recovery would read, or the ends of the partitions."""
+    """Shows a query as a card, with what a recovery would read, or the ends of the partitions."""
 
     def make() -> str:
         progress = query.progress
@@ -82,7 +82,7 @@ def _query_facts(query: Query) -> dict[str, object]:
 
 
 def _outage(progress: Mapping[str, Any]) -> str | None:
-    """How an operator with a bound is, if not all is well: UP_FAILURE without south."""
+    """Returns the state of an operator with a bound, if it is not STABLE: UP_FAILURE without south."""
     if progress.get("state", "STABLE") == "STABLE":
         return None
     return " without ".join(filter(None, [progress["state"], ", ".join(progress["missing"])]))
@@ -101,7 +101,7 @@ def _state(query: Query) -> str:
 
 
 def stream_text(log: Log) -> str:
-    """For example: Stream(streams/items, 2 partitions, 1,000 tuples)."""
+    """Shows a stream, for example: Stream(streams/items, 2 partitions, 1,000 tuples)."""
 
     def make() -> str:
         kept = _kept(log)
@@ -113,7 +113,7 @@ def stream_text(log: Log) -> str:
 
 
 def stream_html(log: Log) -> str:
-    """The same as a card, with how the offsets of the partitions lie."""
+    """Shows a stream as a card, with the offsets of its partitions."""
 
     def make() -> str:
         facts = stream_facts(log)
@@ -125,7 +125,7 @@ def stream_html(log: Log) -> str:
 
 
 def stream_facts(log: Log) -> dict[str, object]:
-    """What is known without opening a block; of a stream on this machine as of now, else as of the last look."""
+    """Returns the facts that need no block: of a stream on this machine as of now, else as of the last look."""
     kept = _kept(log)
     spec, state = log.spec, log.state
     boundary = None if state.boundary is None else time_text(state.boundary, is_timestamp=spec.time_is_timestamp)
@@ -142,7 +142,7 @@ def stream_facts(log: Log) -> dict[str, object]:
 
 
 def _kept(log: Log) -> int | None:
-    """How many tuples there are; None if that takes a look at another machine."""
+    """Returns the number of tuples; None if that needs another machine."""
     is_near = log.storage.local_path("x") is not None
     with contextlib.suppress(Exception):
         if is_near:
@@ -156,12 +156,12 @@ def _kept(log: Log) -> int | None:
 
 
 def entry_text(url: str, spec: StreamSpec) -> str:
-    """For example: Entry('streams/items', key=id, time=at)."""
+    """Shows an entry point, for example: Entry('streams/items', key=id, time=at)."""
     return f"Entry({redacted_url(url)!r}, key={', '.join(spec.key)}, time={spec.time})"
 
 
 def entry_html(url: str, spec: StreamSpec) -> str:
-    """The same as a card."""
+    """Shows an entry point as a card."""
     facts = {
         "columns": ", ".join(field["name"] for field in spec.schema["fields"][:20]),
         "key": ", ".join(spec.key),
@@ -174,7 +174,7 @@ def entry_html(url: str, spec: StreamSpec) -> str:
 
 
 def _address(input_: Input) -> str:
-    """Where an input is; of replicas, where each of them is."""
+    """Returns the address of an input; of replicas, the addresses of all of them."""
     from strandline.spark.operator.processing_element import ReplicatedInput
 
     places = input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
@@ -188,7 +188,8 @@ def builder_text(
     plan: AggregateDefinition | None = None,
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """For example: Aggregation(streams/items, count_window(10), average=avg("price"), cec(…))."""
+    """Shows a windowed operator, for example: Aggregation(streams/items, count_window(10), average=avg("price"),
+    cec(…))."""
 
     def make() -> str:
         parts = [*(_address(input_) for input_ in of), repr(window), *_aggregates(plan)]
@@ -204,7 +205,7 @@ def builder_html(
     plan: AggregateDefinition | None = None,
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """The same as a card, with a picture of the windows."""
+    """Shows a windowed operator as a card, with a picture of the windows."""
 
     def make() -> str:
         facts = {
@@ -220,7 +221,7 @@ def builder_html(
 
 
 def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
-    """For example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
+    """Shows an operator, for example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
 
     def make() -> str:
         told = [*(_address(i) for i in inputs), *_words(inputs, definition).values()]
@@ -230,7 +231,7 @@ def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, op
 
 
 def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
-    """The same as a card."""
+    """Shows an operator as a card."""
 
     def make() -> str:
         facts = {
@@ -245,14 +246,14 @@ def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, op
 
 
 def _words(inputs: Sequence[Input], definition: Definition) -> dict[str, str]:
-    """What the operator does, and what is done to its inputs before."""
+    """Returns texts of the operator and of the work on its inputs before."""
     found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
     found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
     return {name: text for name, text in found.items() if text}
 
 
 def union_html(inputs: Sequence[Input]) -> str:
-    """The streams of a union as a card."""
+    """Shows the streams of a union as a card."""
 
     def make() -> str:
         facts = {

@@ -1,4 +1,4 @@
-"""What may be given to an operator over several inputs: different streams, or sources, that can be read as one."""
+"""Checks of the inputs of an operator over several: different streams or sources that can be read as one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from strandline.spark.operator.processing_element import Input
 
 
 def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
-    """The inputs, by what they are called in words; raises with what is wrong, or differs, if they cannot be read."""
+    """Returns the inputs, by their names in messages; raises with what is wrong, or differs, if they cannot be read as
+    one."""
     if len(inputs) < 2:
         is_list = any(isinstance(input_, list | tuple) for input_ in inputs.values())
         raise OptionError(

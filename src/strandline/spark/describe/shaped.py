@@ -47,7 +47,7 @@ class Shaped(HalfBuilt, OperatorInput):
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """What the stream is, with the columns of what is left."""
+        """The spec of the stream, with the columns that are left."""
         spec = self._input._input_spec
         types = self._shape.columns_over({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.arrow)
         fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
@@ -65,7 +65,7 @@ class Shaped(HalfBuilt, OperatorInput):
 
     @property
     def _input_shape(self) -> Shape:
-        """What is done to the tuples."""
+        """The work on the tuples."""
         return self._shape
 
     @property
@@ -74,17 +74,17 @@ class Shaped(HalfBuilt, OperatorInput):
         return self._input
 
     def _opened_input(self, limit_s: float | None = None) -> Log:
-        """The stream, see `OperatorInput._opened_input`."""
+        """Opens the stream, see `OperatorInput._opened_input`."""
         return self._input._opened_input(limit_s)
 
     # ------------------------------------------------------------------ building on it
 
     def where(self, condition: Any) -> Shaped:
-        """Only the tuples for which a pyarrow expression is true."""
+        """Keeps the tuples for which a pyarrow expression is true."""
         return Shaped(self._input, self._shape.where(condition, self._schema))
 
     def select(self, *columns: str, **named: Any) -> Shaped:
-        """Tuples of these columns: some by their names, others computed by pyarrow expressions."""
+        """Selects some columns by their names and computes others by pyarrow expressions."""
         spec = self._input._input_spec
         keep = tuple(dict.fromkeys([*spec.key, spec.time]))
         return Shaped(self._input, self._shape.select(columns, named, self._schema, keep))
@@ -101,20 +101,20 @@ class Shaped(HalfBuilt, OperatorInput):
     # ------------------------------------------------------------------ reading, without Spark and with it
 
     def to_arrow(self, *, since: Bound | None = None, until: Bound | None = None) -> pa.Table:
-        """`Stream.to_arrow`, then the same work."""
+        """Reads as `Stream.to_arrow` does, then does this work."""
         columns = self._shape.reads(self._schema.names)
         return self._shape.read(self._stream("to_arrow").to_arrow(since=since, until=until, columns=columns))
 
     def read(self, spark: SparkSession, **options: Any) -> DataFrame:
-        """`Stream.read`, then the same work, in Python tasks of Spark."""
+        """Reads as `Stream.read` does, then does this work in Python tasks of Spark."""
         return self._work(self._stream("read").read(spark, **options))
 
     def read_stream(self, spark: SparkSession, **options: Any) -> DataFrame:
-        """`Stream.read_stream`, then the same work, in Python tasks of Spark."""
+        """Reads as `Stream.read_stream` does, then does this work in Python tasks of Spark."""
         return self._work(self._stream("read_stream").read_stream(spark, **options))
 
     def rekey(self, key: Any, path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
-        """What is left as a stream of its own with another key; see `Stream.rekey`."""
+        """Makes a stream of its own with another key of these tuples; see `Stream.rekey`."""
         return rekeyed(self._input, self.read_stream, key, path, spark, options, self._shape)
 
     def _stream(self, method: str) -> Any:
@@ -148,5 +148,5 @@ class Shaped(HalfBuilt, OperatorInput):
 
 
 def shaped(input_: Input) -> Shaped:
-    """The input as it is, ready for `where` and `select`."""
+    """Returns the input as it is, ready for `where` and `select`."""
     return Shaped(input_, AS_IS)

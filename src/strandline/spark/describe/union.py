@@ -36,7 +36,7 @@ class Union(HalfBuilt, OperatorInput):
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """What the first of them is: the others are like it in all that operators read."""
+        """The spec of the first one; the others are like it in all that operators read."""
         return self._members[0]._input_spec
 
     @property
@@ -45,7 +45,7 @@ class Union(HalfBuilt, OperatorInput):
         return self._members[0]._input_place
 
     def read(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: a union is nowhere written."""
+        """Raises: a union is written nowhere."""
         raise OptionError(
             "read() of a union", todo="read its streams one by one, or the results of an operator over it"
         )
@@ -54,7 +54,7 @@ class Union(HalfBuilt, OperatorInput):
 
 
 def union(*inputs: Any) -> Union:
-    """Several streams as one: `sl.union(a, b, c).window(…)`. Results do not depend on which of them was ahead.
+    """Takes several streams in as one: `sl.union(a, b, c).window(…)`. Results do not depend on which of them was ahead.
 
     The streams, or sources, have the same key columns and partitions, and `lateness` set. A tuple is taken in when
     nothing before it can follow in any of them; what is not yet waits in its stream. Tuples of one time come in the

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def session_and_name(spark: SparkSession | str, name: str | None) -> tuple[SparkSession, str]:
-    """What `create_view(spark, "items")` and `create_view("items")` mean: the latter is for the active session."""
+    """Returns session and name for `create_view(spark, "items")`; for `create_view("items")` the active session."""
     from pyspark.sql import SparkSession
 
     if isinstance(spark, str) and name is None:

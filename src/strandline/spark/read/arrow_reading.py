@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Part(TypedDict, total=False):
-    """What of a stream is read: the arguments of `ArrowReading.to_arrow`."""
+    """The part of a stream to read: the arguments of `ArrowReading.to_arrow`."""
 
     since: Bound | None
     until: Bound | None
@@ -32,7 +32,7 @@ class ArrowReading:
     """The methods of a `Stream` that need no session. Each sees what is published when it is called."""
 
     def _fresh(self) -> Log:
-        """The log with all that is published."""
+        """Returns the log with all that is published."""
         raise NotImplementedError
 
     def to_arrow(
@@ -44,7 +44,7 @@ class ArrowReading:
         late: bool = False,
         positions: bool = False,
     ) -> pa.Table:
-        """The results published so far as one Arrow table, partition by partition in the order of their offsets.
+        """Reads the results published so far as one Arrow table, partition by partition in the order of their offsets.
 
         Arguments are those of `read`; `columns` names the ones to read. A time without a zone is on the clock of the
         active session's zone, without a session on this machine's. Every block's checksum is verified.
@@ -52,15 +52,15 @@ class ArrowReading:
         return self._results(since, until, columns, late=late, positions=positions).table()
 
     def to_pandas(self, **part: Unpack[Part]) -> pandas.DataFrame:
-        """The same as a pandas DataFrame; the arguments are those of `to_arrow`."""
+        """Reads them as a pandas DataFrame; the arguments are those of `to_arrow`."""
         return data_frames.to_pandas(self.to_arrow(**part))
 
     def to_polars(self, **part: Unpack[Part]) -> Any:
-        """The same as a polars DataFrame; needs the package polars."""
+        """Reads them as a polars DataFrame; needs the package polars."""
         return data_frames.to_polars(self.to_arrow(**part))
 
     def to_batches(self, *, rows: int = ROWS_PER_BATCH, **part: Unpack[Part]) -> pa.RecordBatchReader:
-        """The same for what does not fit into memory: an iterator of batches of at most `rows`, in the same order.
+        """Reads more than memory holds: returns batches of at most `rows`, in the same order.
 
         One block is in memory at a time. What is published after the call is not in it; `TruncatedError` if some of it
         is dropped before its turn comes.
@@ -81,7 +81,7 @@ class ArrowReading:
         return Results(log, bounds, columns, late=late, positions=positions)
 
     def log(self, partition: int, *, first: int | None = None) -> Iterator[dict[str, Any]]:
-        """The raw tuples of a partition, oldest first: control tuples and control columns included."""
+        """Yields the raw tuples of a partition, oldest first, control tuples and control columns included."""
         for table in self.tables(partition, first=first, control=True):
             for batch in table.to_batches(max_chunksize=1_000):
                 yield from batch.to_pylist()
@@ -89,7 +89,7 @@ class ArrowReading:
     def tables(
         self, partition: int, *, first: int | None = None, end: int = END, control: bool = False
     ) -> Iterator[pa.Table]:
-        """The results of a partition in the order of their offsets as Arrow tables, a block each, checksums verified.
+        """Yields the results of a partition as Arrow tables, a block each, in the order of offsets, checksums verified.
 
         With `control`, whatever is there: `_offset` and `_kind` beside the columns, footprints beside the results.
         """

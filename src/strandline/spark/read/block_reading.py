@@ -41,7 +41,7 @@ def read_blocks(
     kind: Kind = Kind.RESULT,
     since: Mapping[str, int] | None = None,
 ) -> DataFrame:
-    """These blocks as a DataFrame: results only, within the bounds; files are opened when Spark runs it.
+    """Reads blocks as a DataFrame: results only, within the bounds. Spark opens the files when it runs the DataFrame.
 
     Or tuples of another `kind`; of the files that `since` names only those from that time on.
     """
@@ -108,7 +108,7 @@ def require_whole(log: Log, blocks: Iterable[Block]) -> None:
 
 @contextlib.contextmanager
 def _listing_here(spark: SparkSession, files: int) -> Iterator[None]:
-    """Spark would start a job to look at more than 32 files; the manifests have named them, a look is enough.
+    """Keeps Spark from starting a job to look at more than 32 files, because the manifests have named them.
 
     No option of a reader says so, only a setting of the session, which is put back, one reader at a time.
     """
@@ -132,14 +132,14 @@ _listing = threading.Lock()
 
 
 def _first(file: Column) -> Column:
-    """The offset of a file's first tuple, with which its name begins."""
+    """Returns the offset of a file's first tuple, with which its name begins."""
     from pyspark.sql import functions as F
 
     return F.substring(F.substring_index(file, "/", -1), 1, 20).cast("long")
 
 
 def _per_file(file: Column, offsets: Mapping[str, int | Column]) -> Column:
-    """A bound that holds only for the files it cuts."""
+    """Returns a bound that holds only for the files that it cuts."""
     from pyspark.sql import functions as F
 
     # Files in the folders of two partitions may have the same name.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def loaded(reader: Any, where: str) -> DataFrame:
-    """The DataFrame; raises the error that Spark tells of, with the stream's address if it has none."""
+    """Loads the DataFrame; raises our error within Spark's, with the stream's address if it has none."""
     try:
         df: DataFrame = reader.load()
     except Exception as problem:

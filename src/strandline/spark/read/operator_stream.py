@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
-    """The windows of the operator that writes the stream: as saved, or as they are now."""
+    """Returns the windows of the operator that writes the stream: as saved, or as they are now."""
     if not now:
         return saved_windows(log)
     definition_of(log.spec, log.storage.url)
@@ -26,13 +26,13 @@ def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
 
 
 def losses_of(log: Log) -> pa.Table:
-    """What failures have cost the operator that writes the stream, partition by partition, the oldest first."""
+    """Returns what failures have cost the operator that writes the stream, by partition, the oldest first."""
     definition_of(log.spec, log.storage.url)
     return loss_table(log)
 
 
 def recovery_forecast(log: Log) -> list[dict[str, Any]]:
-    """What a recovery of each partition would read, and how long it would take."""
+    """Returns for each partition what a recovery would read, and how long it would take."""
     definition_of(log.spec, log.storage.url)
     return [
         {

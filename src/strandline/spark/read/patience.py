@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def once_there(open_: Callable[[], T], patience_us: int, clock: Clock = SYSTEM_CLOCK) -> T:
-    """What `open_` returns, tried again for so long while there is no stream; then `StreamNotFoundError`, as ever."""
+    """Calls `open_` again and again for so long while there is no stream; then raises `StreamNotFoundError`."""
     end_us = clock.steady_us() + patience_us
     pause_s = _FIRST_LOOK_S
     while True:

@@ -65,7 +65,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], zone: str = "UTC") -> ReadOptions:
-        """From Spark's texts; option names are the same with and without underscores, in any case."""
+        """Reads Spark's texts; option names are the same with and without underscores, in any case."""
         given = {_plain(name): value for name, value in options.items()}
         known = {_plain(name): name for name in _OPTIONS}
         unknown = set(given) - set(known)
@@ -114,7 +114,7 @@ class ReadOptions:
 
     @property
     def tells_changes(self) -> bool:
-        """Whether it reads all that happens to results, and not what counts at some moment."""
+        """True if the read shows all changes of results, not those that count at some moment."""
         return self.tentative and self.moment is None
 
     @property
@@ -148,19 +148,19 @@ class ReadOptions:
             )
 
     def replica_set(self) -> ReplicaSet:
-        """The replicas, opened."""
+        """Opens the replicas."""
         return ReplicaSet([place.open for place in self.replicas], patience_us=self.patience_us)
 
     def spec(self) -> StreamSpec:
-        """What the stream is, or the replicas are."""
+        """Returns the spec of the stream, or of the replicas."""
         return self.replica_set().spec if self.replicas else self.place.open().spec
 
     def times(self, spec: StreamSpec) -> tuple[int | None, int | None]:
-        """`since` and `until` as the stream's integers; `OptionError` if they are no times of it."""
+        """Returns `since` and `until` as the stream's integers; raises `OptionError` if they are no times of it."""
         return self._time("since", self.since, spec), self._time("until", self.until, spec)
 
     def start_time(self, spec: StreamSpec) -> int | None:
-        """The time at which a streaming read begins; None if it begins at an end of the stream."""
+        """Returns the time at which a streaming read begins; None if it begins at an end of the stream."""
         return None if self.start in ("earliest", "latest") else self._time("start", self.start, spec)
 
     def _time(self, name: str, text: str | None, spec: StreamSpec) -> int | None:
@@ -192,7 +192,7 @@ def _storage_options(values: dict[str, str]) -> dict[str, Any]:
 
 
 def _replicas(values: Mapping[str, str]) -> list[str]:
-    """The paths of replicas, if there are any."""
+    """Returns the paths of replicas, if there are any."""
     if "replicas" not in values:
         return []
     if "path" in values:

@@ -37,7 +37,7 @@ ROWS_PER_BATCH = 1 << 16
 
 
 class SpanPartition(InputPartition):
-    """What one task reads."""
+    """The span of results that one task reads."""
 
     def __init__(self, span: ResultSpan) -> None:
         self.span = span
@@ -98,7 +98,7 @@ class ReplicaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from self._batches(results)
 
     def _of_span(self, span: ResultSpan) -> Iterator[pa.Table]:
-        """The results, with the columns that say which they are if Spark wants them."""
+        """Yields the results, with the columns of their positions if Spark wants them."""
         for first, table in span.read([place.storage for place in self._options.replicas]):
             results = table.drop_columns([KIND])
             if self._options.positions or self._options.tentative:
@@ -108,7 +108,7 @@ class ReplicaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield results
 
     def _batches(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
-        """The columns that Spark wants, as it wants them."""
+        """Yields the columns that Spark wants, in its types."""
         wanted = to_arrow_schema(self._schema, timezone="UTC")
         return iter(table.select(wanted.names).cast(wanted).to_batches(max_chunksize=ROWS_PER_BATCH))
 
@@ -130,7 +130,7 @@ class ReplicaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class ChangesPartition(InputPartition):
-    """What one task reads of all that happens."""
+    """The changes that one task reads."""
 
     def __init__(self, changes: Changes) -> None:
         self.changes = changes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def shared_out(waiting: Sequence[int], limit: int) -> list[int]:
-    """How much each partition may give: in proportion to what waits, so that all get through time together."""
+    """Divides a limit among the partitions in proportion to what waits, so that all pass through time together."""
     total = sum(waiting)
     found = [w * limit // total for w in waiting]
     rest = limit - sum(found)

@@ -20,12 +20,12 @@ _TEXTS = ("lateness", "retention", "max_ahead", "heartbeat", "durability", "comp
 
 
 def refused_stream(options: Mapping[str, str]) -> OptionError:
-    """For `df.writeStream.format("strandline")…start(path)`."""
+    """Returns the error for `df.writeStream.format("strandline")…start(path)`."""
     return OptionError(_WHY, where=_path(options), todo=f"write {_line('df', options)}.start(spark) instead")
 
 
 def refused_write(options: Mapping[str, str]) -> OptionError:
-    """For `df.write.format("strandline")…save(path)`, and for INSERT INTO a table."""
+    """Returns the error for `df.write.format("strandline")…save(path)`, and for INSERT INTO a table."""
     source = "spark.readStream.schema(df.schema).parquet(folder)"
     line = f'{_line(source, options)}.start(spark, trigger="available-now")'
     return OptionError(

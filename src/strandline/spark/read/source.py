@@ -69,7 +69,7 @@ class StrandlineDataSource(DataSource):
 
     @classmethod
     def in_zone(cls, zone: str) -> type[StrandlineDataSource]:
-        """The same for a session in this time zone."""
+        """Returns the source for a session in this time zone."""
         return type(cls.__name__, (cls,), {"zone": zone})
 
     @classmethod
@@ -109,14 +109,14 @@ class StrandlineDataSource(DataSource):
 
 
 class UnfilteredDataSource(StrandlineDataSource):
-    """The same for sessions in which filters may not reach a Python source: Spark refuses a reader that takes them."""
+    """The source for sessions without filter pushdown: there Spark refuses a reader that takes filters."""
 
     def reader(self, schema: StructType) -> BatchReader:
         return UnfilteredReader(self._read_options(schema), schema)
 
 
 class Slice(InputPartition):
-    """What one task reads: some blocks of one partition, and which of their tuples."""
+    """The blocks of one partition, and the tuples in them, that one task reads."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class BatchReader(DataSourceReader):
         self._time_from, self._time_until = self._times
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Blocks outside of a time range are not opened; Spark still filters the rows."""
+        """Takes filters on time, so that blocks outside of the range are not opened; Spark still filters the rows."""
         for f in filters:
             match f:
                 case GreaterThan(attribute=(name,), value=value) | GreaterThanOrEqual(attribute=(name,), value=value):
@@ -190,7 +190,7 @@ class BatchReader(DataSourceReader):
 
 
 class UnfilteredReader(BatchReader):
-    """The same without filters."""
+    """The reader without filters."""
 
     pushFilters = DataSourceReader.pushFilters
 
@@ -293,7 +293,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The results of a slice as Spark wants them. Runs in a task."""
+    """Reads the results of a slice in Spark's types. Runs in a task."""
     spec = StreamSpec.from_json(part.spec, options.place.url)
     wanted = to_arrow_schema(schema, timezone="UTC")
     for read, reason in _tables(part, options.place, spec):
@@ -311,7 +311,7 @@ def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterato
 
 
 def _tables(part: Slice, place: Place, spec: StreamSpec) -> Iterator[tuple[pa.Table, str]]:
-    """The tuples of a slice, a table per block, with the reason for which they are in the side log, if they are."""
+    """Yields the tuples of a slice, a table a block, with the reason of those in the side log."""
     log = Log(place.storage(), spec)
     first = part.first
     try:
@@ -328,7 +328,7 @@ def _tables(part: Slice, place: Place, spec: StreamSpec) -> Iterator[tuple[pa.Ta
 
 
 def _reason(log: Log, partition: int, table: pa.Table) -> str:
-    """Why the tuples of one block of the side log are there; compaction does not mix reasons."""
+    """Returns the reason of one block of the side log; compaction does not mix reasons."""
     if partition != log.spec.late or not len(table):
         return LATE
     offset = table.column(OFFSET)[0].as_py()
@@ -338,7 +338,7 @@ def _reason(log: Log, partition: int, table: pa.Table) -> str:
 def _within(
     table: pa.Table, spec: StreamSpec, bounds: tuple[int | None, int | None], counting: pa.ChunkedArray | None
 ) -> pa.Table:
-    """Results only, and only those of the time range; with tentative ones that count, if these are asked for."""
+    """Keeps the results in the time range; with tentative ones that count, if they are asked for."""
     hits = [is_result(table)]
     if counting is not None:
         table = table.append_column(TENTATIVE, counting)
@@ -353,7 +353,7 @@ def _within(
 
 
 def _runs(blocks: Iterator[Block]) -> Iterator[list[Block]]:
-    """Neighbouring blocks for one task."""
+    """Yields neighbouring blocks for one task."""
     run: list[Block] = []
     size_bytes = 0
     for block in blocks:

@@ -11,7 +11,7 @@ from strandline.log.stream.spec import StreamSpec
 
 
 def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool, tentative: bool = False) -> StructType:
-    """The schema of the tuples in Spark's words, with `tentative` that of results that may be tentative ones."""
+    """Returns the schema of the tuples in Spark's types; with `tentative` it has the column `_tentative`."""
     schema = StructType.fromJson(dict(spec.schema))
     if positions:
         # Beside a column of that name that the tuples have, it is left out.
@@ -22,14 +22,14 @@ def spark_schema(spec: StreamSpec, *, late: bool = False, positions: bool, tenta
 
 
 def changes_schema(spec: StreamSpec) -> StructType:
-    """The schema of all that happens to results: an undo has no values but a time, so all may be null."""
+    """Returns the schema of changes of results: an undo has no values but a time, so all may be null."""
     fields = [StructField(f.name, f.dataType) for f in spark_schema(spec, positions=False).fields]
     places = [StructField(PARTITION, IntegerType()), StructField(OFFSET, LongType())]
     return StructType([*fields, StructField(KIND, StringType()), *places])
 
 
 def replicas_schema(spec: StreamSpec, *, positions: bool, tentative: bool) -> StructType:
-    """The schema of the results of replicas, or with `tentative` of all that happens to them.
+    """Returns the schema of the results of replicas, or with `tentative` of their changes.
 
     Where one has an offset in a stream, it has its number among the results here, the same in all replicas.
     """

@@ -69,17 +69,17 @@ class Stream(ArrowReading, OperatorInput):
         return self._log.spec.partitions
 
     def offsets(self) -> dict[int, int]:
-        """The end of each partition: the offset that the next tuple will get."""
+        """Returns the end of each partition: the offset that the next tuple will get."""
         log = self._fresh()
         return dict(enumerate(log.state.ends[: self.partitions]))
 
     @property
     def is_finished(self) -> bool:
-        """Whether its writer has said that nothing will ever be added."""
+        """True if its writer has finished it: no tuple will ever be added."""
         return self._fresh().state.finished
 
     def describe(self) -> Summary:
-        """Everything that `strandline inspect` shows, as an object."""
+        """Describes the stream as `strandline inspect` does, as an object."""
         from strandline.inputs.stated_operator import words_of
         from strandline.log.reading.summary import summary
 
@@ -97,7 +97,7 @@ class Stream(ArrowReading, OperatorInput):
         positions: bool = False,
         tentative: bool = False,
     ) -> DataFrame:
-        """The results published so far as a DataFrame, from `since` (inclusive) to `until` (exclusive).
+        """Reads the results published so far as a DataFrame, from `since` (inclusive) to `until` (exclusive).
 
         Bounds are times, or offsets per partition such as `offsets()` returns. Blocks outside of them are not opened.
         A time without a zone is on the clock of the session's (`spark.sql.session.timeZone`), text or datetime.
@@ -125,7 +125,7 @@ class Stream(ArrowReading, OperatorInput):
     def _read_through_python(
         self, spark: SparkSession, moment: Moment, times: tuple[int | None, int | None], options: Mapping[str, bool]
     ) -> DataFrame:
-        """The same where Spark itself cannot read: planned whenever it is used, of what is published now."""
+        """Reads through Python where Spark itself cannot read: planned at each use, of the tuples published now."""
         from strandline.spark.session.session import register
 
         register(spark)
@@ -146,7 +146,7 @@ class Stream(ArrowReading, OperatorInput):
         positions: bool = False,
         tentative: bool = False,
     ) -> DataFrame:
-        """The results as a streaming DataFrame, from "earliest", "latest" or a time (as in `read`) on.
+        """Reads the results as a streaming DataFrame, from "earliest", "latest" or a time (as in `read`) on.
 
         `max_tuples_per_batch` bounds a batch. A reader that gives itself a name with `consumer` is registered: what it
         has not read yet is not truncated. `late` follows the side log instead, in the order of its offsets; with a time
@@ -194,7 +194,7 @@ class Stream(ArrowReading, OperatorInput):
         return self._place
 
     def rekey(self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
-        """The same tuples as a stream with another key at `path`: read, shuffle, persist; `start` sets it going.
+        """Makes a stream of the same tuples with another key at `path`: read, shuffle, persist; `start` starts it.
 
         Time, partitions and lateness are this stream's unless they are given, see `rekeyed`. Other options are those
         of `read_stream` and of `sl.source`. Late tuples of this stream take no part.
@@ -202,7 +202,8 @@ class Stream(ArrowReading, OperatorInput):
         return rekeyed(self, self.read_stream, key, path, spark, options)
 
     def open_windows(self, *, now: bool = False) -> pa.Table:
-        """The windows that are open, in any partition: what a recovery begins with, or with `now` what it ends with.
+        """Returns the open windows of all partitions: those that a recovery begins with, or with `now` those it ends
+        with.
 
         Without `now` state is as of each footprint (`_input`), which takes no look at the input. With it, the input is
         replayed, as in a recovery, and state is as of the last commit; nothing is written.
@@ -210,11 +211,12 @@ class Stream(ArrowReading, OperatorInput):
         return open_windows(self._fresh(), self._place, now=now)
 
     def recovery(self) -> list[dict[str, Any]]:
-        """What a recovery would cost if it were now, per partition: extent, replay, N, T and predicted seconds."""
+        """Predicts a recovery as of now, per partition: extent, replay, N, T and seconds."""
         return recovery_forecast(self._fresh())
 
     def losses(self) -> pa.Table:
-        """What failures have cost an operator whose policy does not replay (`sl.partial`, `sl.none`), a row each.
+        """Returns what failures have cost an operator whose policy does not replay (`sl.partial`, `sl.none`), a row
+        each.
 
         `partition`, `from` and `until` (input offsets; over several inputs places in their order, with `time_from` and
         `time_until`), `tuples`, `windows` lost altogether, windows that closed `incomplete`, `at`, `commit`, `reason`.
@@ -254,7 +256,7 @@ class Stream(ArrowReading, OperatorInput):
         consumer_registry.register(log, name, needs)
 
     def unregister_consumer(self, name: str) -> None:
-        """Lets go of what the consumer needed."""
+        """Removes a registration, so that its tuples may be truncated."""
         consumer_registry.unregister(self._log, name)
 
     def _fresh(self) -> Log:
@@ -263,5 +265,5 @@ class Stream(ArrowReading, OperatorInput):
 
 
 def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
-    """A handle on the stream at `path`; with `wait="10 s"`, on one whose writer may start within that time."""
+    """Opens the stream at `path`; with `wait="10 s"`, waits that long for a writer to create it."""
     return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_with_tentative(spark: SparkSession, log: Log, bounds: Bounds, *, positions: bool) -> DataFrame:
-    """The results, and behind them the tentative ones that are not void, with the column `_tentative`.
+    """Reads the results, and behind them the tentative ones that are not void, with the column `_tentative`.
 
     Those that count stand behind the last undo, and not before the stable boundary: the state of the log says both.
     """

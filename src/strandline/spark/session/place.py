@@ -28,24 +28,24 @@ class Place:
         object.__setattr__(self, "url", self.storage().url)
 
     def storage(self) -> Storage:
-        """The store at this address."""
+        """Opens the store at this address."""
         found = open_storage(self.url, durability=self.durability, **self.options)
         return found if self.limit_s is None else TimeLimitedStorage(found, self.limit_s)
 
     def within(self, limit_s: float | None) -> Place:
-        """The same place, for somebody who waits for no longer than that for an answer of its store; None: as it is."""
+        """Returns this place with a limit: its store has to answer each call within that time. None: as it is."""
         return self if limit_s is None else replace(self, limit_s=limit_s)
 
     def open(self) -> Log:
-        """The stream at this address."""
+        """Opens the stream at this address."""
         return Log.open(self.storage())
 
     def below(self, folder: str) -> Place:
-        """The place of a folder in this one."""
+        """Returns the place of a folder in this one."""
         return Place(f"{self.url.rstrip('/')}/{folder}", self.durability, self.options)
 
     def beside(self, url: str) -> Place:
-        """Another place, in the same store if it has the same kind of address."""
+        """Returns another place, in the same store if it has the same kind of address."""
         options = self.options if url.partition("://")[0] == self.url.partition("://")[0] else {}
         return Place(url, self.durability, options)
 
@@ -57,5 +57,5 @@ class Place:
 
 
 def spark_file_url(path: Path) -> str:
-    """A local path for Spark, which takes what follows `file://` as it is: a space is a space, and % is no escape."""
+    """Writes a local path for Spark, which does not decode what follows `file://`: a space is a space."""
     return f"file://{path}"

@@ -1,4 +1,4 @@
-"""What must hold before a query creates anything: the kind of Spark, its file systems, names that are free."""
+"""Preconditions of a query, before it creates anything: the kind of Spark, its file systems, names that are free."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _FASTER = (
 
 
 def session(master: str | None = None, app_name: str = "strandline", **config: str) -> SparkSession:
-    """A local Spark with settings that suit small batches, or the session that this program has already, as it is.
+    """Starts a local Spark with settings for small batches, or returns the session that this program has already.
 
     More settings by their names, or with underscores for the dots:
 
@@ -84,7 +84,7 @@ def _is_running() -> bool:
 
 
 def _as_it_is(master: str | None, asked: Mapping[str, str]) -> SparkSession:
-    """The session that exists, and a warning about what is not as it was asked for; nothing in it is changed."""
+    """Returns the existing session unchanged; warns about each difference from what was asked for."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
@@ -102,7 +102,7 @@ def _as_it_is(master: str | None, asked: Mapping[str, str]) -> SparkSession:
 
 
 def _started(app_name: str, settings: Mapping[str, str]) -> SparkSession:
-    """A new session, whose JVM writes to Spark's log instead of to our terminal."""
+    """Starts a session whose JVM writes to Spark's log instead of to our terminal."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -157,7 +157,7 @@ def _no_jvm_left_over() -> Iterator[None]:
 
 
 def _shuffle_partitions(master: str) -> dict[str, str]:
-    """As many as there are cores: Spark's 200 are 200 small tasks for each `groupBy` on one machine."""
+    """Sets as many shuffle partitions as there are cores: 200 are 200 small tasks for each `groupBy` on one machine."""
     local = re.fullmatch(r"local(?:\[(\d+|\*)(?:,.*)?\])?", master)
     if local is None:
         return {}
@@ -177,7 +177,7 @@ def register(spark: SparkSession) -> None:
 
 
 def register_as_it_is(spark: SparkSession) -> None:
-    """The same without a change of settings: where they forbid it, filters do not reach our reader."""
+    """Registers the source without a change of settings: where they forbid it, filters do not reach our reader."""
     require_classic(spark)
     from strandline.spark.read.source import StrandlineDataSource, UnfilteredDataSource
     from strandline.spark.session.time_zone import SETTING
@@ -190,7 +190,7 @@ def register_as_it_is(spark: SparkSession) -> None:
 
 
 def _find_java() -> None:
-    """On a machine without Java, `make setup` leaves one from PyPI beside the interpreter."""
+    """Finds the Java that `make setup` leaves beside the interpreter on a machine without Java."""
     bundled = Path(sys.prefix) / "java-home"
     if "JAVA_HOME" not in os.environ and bundled.is_dir():
         os.environ["JAVA_HOME"] = str(bundled)

@@ -15,12 +15,13 @@ SETTING = "spark.sql.session.timeZone"
 
 
 def session_zone(spark: SparkSession) -> Zone:
-    """The zone that `spark.sql.session.timeZone` names when it is asked for: Python may not know all of Spark's."""
+    """Returns the zone that `spark.sql.session.timeZone` names, when it is asked for: Python may not know all of
+    Spark's."""
     return lambda: zone_named(str(spark.conf.get(SETTING)))
 
 
 def current_zone() -> dt.tzinfo | None:
-    """The zone of this thread's active session, or of the program's only one; None without any: the machine's."""
+    """Returns the zone of the active session, or of the program's only one; None without a session."""
     if "pyspark.sql" not in sys.modules:
         return None
     from pyspark.sql import SparkSession
@@ -30,6 +31,6 @@ def current_zone() -> dt.tzinfo | None:
 
 
 def is_stopped(spark: SparkSession) -> bool:
-    """Whether nothing can be asked of the session any more."""
+    """Returns whether the session is stopped."""
     context = getattr(spark, "_sc", None)
     return context is not None and context._jsc is None

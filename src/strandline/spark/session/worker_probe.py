@@ -1,4 +1,4 @@
-"""What a Python worker of Spark's has. It travels by value, to workers that may have none of our files."""
+"""The facts of a Python worker of Spark. This module travels by value, to workers that may have none of our files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEEDED = ("numpy", "pyarrow", "numba", "xxhash")
 
 
 def look(_: object) -> dict[str, Any]:
-    """Which Python this is, what it lacks, and the text of our `version.py` if it has one."""
+    """Returns which Python this is, what it lacks, and the text of our `version.py` if it has one."""
     found = importlib.util.find_spec("strandline")
     folders = list(found.submodule_search_locations or []) if found is not None else []
     version = Path(folders[0]) / "version.py" if folders else None

@@ -54,7 +54,7 @@ def require_workers(spark: SparkSession) -> None:
 
 
 def _is_this_python(context: SparkContext) -> bool:
-    """Whether workers run here, with this interpreter, and find us as it does."""
+    """Returns whether workers run here, with this interpreter, and find us as it does."""
     if not is_local(context) or context.pythonExec != sys.executable:
         return False
     paths = (Path(p).resolve() for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p)
@@ -70,7 +70,7 @@ def _is_installed() -> bool:
 
 
 def _looked_at(context: SparkContext) -> dict[str, Any]:
-    """What the workers' Python has. Raises if it is another one, or none."""
+    """Returns the facts of the workers' Python. Raises if it is another one, or none."""
     facts = _asked(context.pythonExec) if is_local(context) else _asked_by_a_task(context)
     ours = list(sys.version_info[:2])
     if facts is None:
@@ -81,7 +81,7 @@ def _looked_at(context: SparkContext) -> dict[str, Any]:
 
 
 def _asked(python: str) -> dict[str, Any] | None:
-    """On this machine the interpreter can be asked without Spark, which would log what goes wrong at length."""
+    """Asks an interpreter on this machine without Spark, which would log what goes wrong at length."""
     program = f"{inspect.getsource(worker_probe)}\nimport json\nprint(json.dumps(look(None)))"
     try:
         done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
