@@ -28,6 +28,7 @@ from benchmarks.averages import Windows
 from benchmarks.checkpoint_cost import POLICY, checkpoint_cost, records_per_touched_key
 from benchmarks.harness import CORES, KEYS, Input, batch_seconds, generate, rounds, say, spread, workspace
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.running.state.state_folders import FOLDER_VARIABLE
 
@@ -173,7 +174,7 @@ def _measure(spark: SparkSession, data: Input, folder: Path, repeat: int, *, wit
 
 def _log_bytes(path: Path, data: Input) -> float:
     """Bytes of blocks for each input tuple, in the second half of the batches: at first every key opens a window."""
-    commits = [m for m in Log.open(LocalStorage(path)).since(-1) if m.kind == "append"]
+    commits = [m for m in Log.open(LocalStorage(path)).since(-1) if isinstance(m, AppendCommit)]
     size = sum(block.size_bytes for m in commits[data.batches // 2 :] for block in m.blocks)
     return round(size / (data.rows_per_batch * (len(commits) - data.batches // 2)), 2)
 

@@ -27,8 +27,8 @@ from benchmarks.harness import CORES, rounds, say, spread
 from benchmarks.input_failures import SHORT_OF, TICK_S, Contender
 from benchmarks.sensors import WRITE_S, Sensors, join_of, meets, sleep_until
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,5 +197,5 @@ def _opened(path: Path) -> Log:
     return Log.open(LocalStorage(path))
 
 
-def _appends(path: Path) -> Sequence[Manifest]:
-    return [m for m in _opened(path).since(-1) if m.kind == "append"]
+def _appends(path: Path) -> Sequence[AppendCommit]:
+    return [m for m in _opened(path).since(-1) if isinstance(m, AppendCommit)]

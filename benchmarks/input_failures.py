@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.bounded_operator import BoundedOperator, calm_results, delays, same_results
 from benchmarks.sensors import WRITE_S, Sensors, join_of, sleep_until
 from strandline.clock import ManualClock
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.running.promise import Mode, Promise, Reconcile
 
@@ -161,7 +162,10 @@ class _Chain:
         ended = [
             m.outage.since_us / 1e6
             for m in stage.output.since(-1)
-            if m.kind == "append" and m.outage and m.outage.state == "STABLE" and m.outage.since_us / 1e6 >= healed_s
+            if isinstance(m, AppendCommit)
+            and m.outage
+            and m.outage.state == "STABLE"
+            and m.outage.since_us / 1e6 >= healed_s
         ]
         return {
             "combination": contender.name,

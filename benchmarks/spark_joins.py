@@ -33,8 +33,8 @@ from benchmarks.harness import CORES, Input, rounds, say, spread
 from benchmarks.orders import BAND_US, Ids, Matches, apart_us, orders
 from strandline.inputs.next_bounds import reachable
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,8 +206,8 @@ def _await_all(query: sl.Query, folder: Path, tuples: int) -> None:
         time.sleep(_LOOK_EVERY_S)
 
 
-def _appends(folder: Path) -> list[Manifest]:
-    return [m for m in Log.open(LocalStorage(folder)).since(-1) if m.kind == "append"]
+def _appends(folder: Path) -> list[AppendCommit]:
+    return [m for m in Log.open(LocalStorage(folder)).since(-1) if isinstance(m, AppendCommit)]
 
 
 def _spark(spark: SparkSession, folder: Path, store: str, sides: _Sides) -> float:

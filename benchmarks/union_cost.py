@@ -20,6 +20,7 @@ from benchmarks.harness import CORES, rounds, say, spread
 from benchmarks.orders import EVERY_US, ORDERS, Side
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _write(folder: Path, keys: int, commit: int, commits: int) -> None:
 
 
 def _seconds_per_tuple(output: Log) -> float:
-    commits = [m for m in output.since(-1) if m.kind == "append"]
+    commits = [m for m in output.since(-1) if isinstance(m, AppendCommit)]
     taken = [sum(s.input for s in m.standings) for m in (commits[0], commits[-1])]
     return (commits[-1].published_us - commits[0].published_us) / 1e6 / (taken[1] - taken[0])
 

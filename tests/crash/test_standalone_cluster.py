@@ -22,6 +22,7 @@ import pytest
 
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.testing.items import append_items, item_spec
 from tests.crash.conftest import finish, kill, output_of, processes
@@ -113,7 +114,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def standings(stream: Path) -> list[tuple[Standing, ...]]:
     """Where the operator stood after each of its batches."""
     with contextlib.suppress(Exception):  # it may be about to begin
-        return [m.standings for m in Log.open(LocalStorage(stream)).since(-1) if m.kind == "append"]
+        return [m.standings for m in Log.open(LocalStorage(stream)).since(-1) if isinstance(m, AppendCommit)]
     return []
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from tests.crash.lives import Life, Program, results
 
@@ -79,5 +80,6 @@ class Deaths:
 
     def deaths_survived(self, name: str) -> int:
         """How many recoveries the manifests of a stream speak of."""
-        standings = [enumerate(m.standings) for m in Log.open(LocalStorage(self.root / name)).since(-1)]
+        appends = (m for m in Log.open(LocalStorage(self.root / name)).since(-1) if isinstance(m, AppendCommit))
+        standings = [enumerate(m.standings) for m in appends]
         return len({(p, s.recovered["at_input"]) for found in standings for p, s in found if s.recovered is not None})

@@ -14,7 +14,7 @@ import pytest
 
 from strandline.log.index.index import ROOT_KEY, Snapshot, load_snapshot
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
@@ -48,7 +48,7 @@ def stream(tmp_path: Path, request: pytest.FixtureRequest) -> Log:
 
 @every_version
 def test_the_golden_stream_has_every_kind_of_file_and_commit(version: int) -> None:
-    assert {manifest.decode(golden(version, c), c).kind for c in files(version, "commits/")} == {
+    assert {commit_kinds.decode(golden(version, c), c).kind for c in files(version, "commits/")} == {
         "append",
         "compact",
         "truncate",
@@ -99,7 +99,7 @@ def test_a_stream_can_be_read_without_strandline(version: int) -> None:
 @pytest.mark.parametrize(("version", "commit"), COMMITS)
 def test_a_manifest_is_encoded_to_the_same_bytes(version: int, commit: str) -> None:
     data = golden(version, commit)
-    assert manifest.encode(manifest.decode(data, commit)) == data
+    assert commit_kinds.encode(commit_kinds.decode(data, commit)) == data
 
 
 @every_version

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds
 from strandline.log.stream.log import Log
 from tests.golden import make, plain_reader
 from tests.golden.test_golden import masked
@@ -33,7 +33,7 @@ def test_it_can_be_read_without_strandline() -> None:
 @pytest.mark.parametrize("commit", COMMITS)
 def test_a_manifest_is_encoded_to_the_same_bytes(commit: str) -> None:
     data = (make.CUT / commit).read_bytes()
-    assert manifest.encode(manifest.decode(data, commit)) == data
+    assert commit_kinds.encode(commit_kinds.decode(data, commit)) == data
 
 
 def test_only_commits_with_several_blocks_of_a_partition_have_format_2() -> None:

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from strandline.errors import CorruptionError
 from strandline.log.index.index import Child, Snapshot
 from strandline.log.index.leaf import Leaf
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CollectCommit, CompactCommit, ConsumerCommit, TruncateCommit
 from strandline.log.stream.log_state import LogState, Registration
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 from strandline.testing.items import item_spec
 from strandline.testing.plain_codec import PlainLeaf
@@ -52,7 +55,7 @@ def blocks(draw: st.DrawFn, published_us: int, partition: int | None = None) -> 
 
 
 @st.composite
-def manifests(draw: st.DrawFn) -> Manifest:
+def manifests(draw: st.DrawFn) -> Commit:
     common: dict[str, Any] = {"seq": draw(offsets), "stream": draw(texts), "published_us": draw(offsets)}
     kind = draw(st.sampled_from(["append", "compact", "truncate", "collect", "consumer"]))
     block = blocks(common["published_us"])
@@ -61,8 +64,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         ends = draw(st.lists(offsets, min_size=PARTITIONS + 1, max_size=PARTITIONS + 1))
         for b in chosen:
             ends[b.partition] = b.end
-        return Manifest(
-            kind="append",
+        return AppendCommit(
             blocks=tuple(chosen),
             ends=tuple(ends),
             boundaries=tuple(draw(st.none() | integers) for _ in range(PARTITIONS)),
@@ -72,41 +74,41 @@ def manifests(draw: st.DrawFn) -> Manifest:
             **common,
         )
     if kind == "compact":
-        return Manifest(kind="compact", blocks=tuple(draw(st.lists(block, min_size=1, max_size=2))), **common)
+        return CompactCommit(blocks=tuple(draw(st.lists(block, min_size=1, max_size=2))), **common)
     if kind == "truncate":
-        return Manifest(kind="truncate", starts=tuple(draw(st.lists(offsets, max_size=3))), **common)
+        return TruncateCommit(starts=tuple(draw(st.lists(offsets, max_size=3))), **common)
     if kind == "collect":
         files = tuple(draw(st.lists(texts, max_size=3)))
-        return Manifest(kind="collect", files=files, deleted_through=draw(integers), **common)
+        return CollectCommit(files=files, deleted_through=draw(integers), **common)
     needs = draw(st.none() | st.lists(offsets, max_size=3).map(tuple))
-    return Manifest(kind="consumer", consumer=draw(texts), needs=needs, **common)
+    return ConsumerCommit(consumer=draw(texts), needs=needs, **common)
 
 
 @given(manifests())
-def test_a_manifest_comes_back_from_its_bytes(m: Manifest) -> None:
-    assert manifest.decode(manifest.encode(m), "here") == m
+def test_a_manifest_comes_back_from_its_bytes(m: Commit) -> None:
+    assert commit_kinds.decode(commit_kinds.encode(m), "here") == m
 
 
 @settings(max_examples=30, deadline=None)
 @given(manifests(), st.randoms(use_true_random=False))
-def test_every_changed_byte_of_a_manifest_is_noticed(m: Manifest, rng: Random) -> None:
-    data = manifest.encode(m)
+def test_every_changed_byte_of_a_manifest_is_noticed(m: Commit, rng: Random) -> None:
+    data = commit_kinds.encode(m)
     for position in range(len(data)):
         rotten = bytearray(data)
         rotten[position] ^= rng.randint(1, 255)
         with pytest.raises(CorruptionError):
-            manifest.decode(bytes(rotten), "here")
+            commit_kinds.decode(bytes(rotten), "here")
     for shorter in range(len(data)):
         with pytest.raises(CorruptionError):
-            manifest.decode(data[:shorter], "here")
+            commit_kinds.decode(data[:shorter], "here")
     with pytest.raises(CorruptionError):
-        manifest.decode(data + b" ", "here")
+        commit_kinds.decode(data + b" ", "here")
 
 
 @given(st.binary(max_size=60))
 def test_bytes_of_somebody_else_are_no_manifest(data: bytes) -> None:
     with pytest.raises(CorruptionError):
-        manifest.decode(data, "here")
+        commit_kinds.decode(data, "here")
 
 
 numbers = st.lists(offsets, min_size=PARTITIONS + 1, max_size=PARTITIONS + 1).map(tuple)

@@ -11,10 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from strandline.clock import ManualClock
 from strandline.log.index import index
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import TruncateCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.retention import collect, truncate
@@ -53,7 +54,7 @@ class LogMachine(RuleBasedStateMachine):
         super().__init__()
         self.clock = ManualClock(1_000_000)
         self.storage = Remembering(self.clock)
-        self.manifests: list[Manifest] = []
+        self.manifests: list[Commit] = []
         self.names = 0
 
     @initialize(
@@ -205,9 +206,9 @@ class LogMachine(RuleBasedStateMachine):
             and (time_until is None or b.time_min < time_until)
         ]
 
-    def history(self) -> list[Manifest]:
+    def history(self) -> list[Commit]:
         """Every manifest there ever was, dropped or not."""
-        self.manifests += [manifest.decode(data, "kept by the test") for data in self.storage.take_created()]
+        self.manifests += [commit_kinds.decode(data, "kept by the test") for data in self.storage.take_created()]
         return self.manifests
 
     def check(self, log: Log) -> None:
@@ -218,7 +219,7 @@ class LogMachine(RuleBasedStateMachine):
             assert [item for table in log.read(p) for item in items_of(table)] == self.model.read(p)
 
 
-def live_blocks(history: Iterable[Manifest], partition: int) -> list[Block]:
+def live_blocks(history: Iterable[Commit], partition: int) -> list[Block]:
     """The blocks of a partition from the manifests alone, without any index."""
     live: list[Block] = []
     start = 0
@@ -226,7 +227,7 @@ def live_blocks(history: Iterable[Manifest], partition: int) -> list[Block]:
         for b in m.blocks:
             if b.partition == partition:
                 live = [old for old in live if not (b.first <= old.first and old.end <= b.end)] + [b]
-        if m.kind == "truncate":
+        if isinstance(m, TruncateCommit):
             start = m.starts[partition]
     return sorted((b for b in live if b.end > start), key=lambda b: b.first)
 

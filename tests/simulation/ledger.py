@@ -13,11 +13,19 @@ from random import Random
 
 from strandline.clock import ManualClock
 from strandline.log.index.index import Index, Snapshot
-from strandline.log.stream import commits, manifest
+from strandline.log.stream import commit_kinds, commits, manifest
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block, checksum
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import (
+    CollectCommit,
+    CompactCommit,
+    ConsumerCommit,
+    MilestoneCommit,
+    TruncateCommit,
+)
 from strandline.log.stream.log import END
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.milestone import Milestone, is_mark, mark_key
 from strandline.testing import MemoryStorage
 from strandline.testing.items import Item, item_spec
@@ -73,6 +81,11 @@ class Batches:
         return batch
 
 
+def milestone_of(commit: Commit) -> Milestone | None:
+    """Returns the milestone that this commit makes; None if it makes none."""
+    return commit.milestone if isinstance(commit, MilestoneCommit) else None
+
+
 @dataclass
 class Ledger:
     """The history so far, as plain lists."""
@@ -88,7 +101,7 @@ class Ledger:
     """After each commit: starts, ends, live blocks."""
     promises: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """What each consumer was told that it may rely on."""
-    commits: list[Manifest] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
     """Every commit there ever was, dropped or not."""
     marks: list[Milestone] = field(default_factory=list)
     seen_seq: int = -1
@@ -96,7 +109,7 @@ class Ledger:
     acknowledged: int = -1
     """The newest batch that a writer was told is published."""
 
-    def take(self, m: Manifest, holds: Callable[[Block], bool]) -> None:
+    def take(self, m: Commit, holds: Callable[[Block], bool]) -> None:
         """One more commit; `holds` tells whether the disk has the bytes of a block."""
         require(m.seq == len(self.moments), "commit", m.seq, "after", len(self.moments) - 1)
         for b in m.blocks:
@@ -107,7 +120,7 @@ class Ledger:
         live = tuple(tuple(blocks) for blocks in self.live)
         self.moments.append((tuple(self.starts), tuple(len(rows) for rows in self.rows), live))
 
-    def _take_append(self, m: Manifest) -> None:
+    def _take_append(self, m: AppendCommit) -> None:
         if not m.blocks and (m.writer.batch if m.writer else -1) == self.batch:
             known = (None,) * PARTITIONS if self.boundaries is None else self.boundaries
             require(m.boundaries != known, "batch", m.writer, "is there twice")  # else it is a heartbeat
@@ -127,7 +140,7 @@ class Ledger:
             self.live[b.partition].append(b)
         require(not any(expected.values()), "batch", self.batch, "has more tuples than its blocks:", expected)
 
-    def _take_compact(self, m: Manifest) -> None:
+    def _take_compact(self, m: CompactCommit) -> None:
         for b in m.blocks:
             live = self.live[b.partition]
             inside = [old for old in live if b.first < old.end and old.first < b.end]
@@ -135,7 +148,7 @@ class Ledger:
             at = live.index(inside[0])
             live[at : at + len(inside)] = [b]
 
-    def _take_truncate(self, m: Manifest) -> None:
+    def _take_truncate(self, m: TruncateCommit) -> None:
         for p, start in enumerate(m.starts):
             if start == self.starts[p]:
                 continue
@@ -146,22 +159,22 @@ class Ledger:
             require(all(b.end <= start for b in self.live[p] if b not in kept), "a block is cut at", start)
             self.live[p], self.starts[p] = kept, start
 
-    def _take_collect(self, m: Manifest) -> None:
+    def _take_collect(self, m: CollectCommit) -> None:
         hit = self.live_files.intersection(m.files)
         require(not hit, "live files were announced", hit)
         self.announced.update(m.files)
 
-    def _take_consumer(self, m: Manifest) -> None:
+    def _take_consumer(self, m: ConsumerCommit) -> None:
         pass
 
-    def _take_milestone(self, m: Manifest) -> None:
+    def _take_milestone(self, m: MilestoneCommit) -> None:
         pass  # the disk has looked at its files
 
     def mark(self, milestone: Milestone) -> None:
         """From here on the commits before `milestone.kept` may be deleted."""
         require(milestone.number == len(self.marks), "milestone", milestone, "is marked after", self.marks)
         require(milestone.kept >= self.kept, milestone, "goes back behind", self.kept)
-        require(any(m.milestone == milestone for m in self.commits), milestone, "is marked and was never committed")
+        require(milestone in map(milestone_of, self.commits), milestone, "is marked and was never committed")
         self.marks.append(milestone)
 
     @property
@@ -183,16 +196,16 @@ class Ledger:
         require((state.starts, state.ends) == (starts, ends), state, "is not what commit", state.seq, "left")
         self.seen_seq = max(self.seen_seq, state.seq)
 
-    def was_published(self, m: Manifest) -> None:
+    def was_published(self, m: Commit) -> None:
         """A publisher was told that this commit is part of the history."""
         require(m.seq < len(self.commits) and self.commits[m.seq] == m, m, "is not what is published", m.seq)
 
-    def saw_appends(self, state: LogState, done: int, found: Sequence[Manifest]) -> None:
+    def saw_appends(self, state: LogState, done: int, found: Sequence[AppendCommit]) -> None:
         """A handle in this state has listed the appends after a commit; some of the dropped ones may be missing."""
-        appends = [m for m in self.commits[done + 1 : state.seq + 1] if m.kind == "append"]
+        appends = [m for m in self.commits[done + 1 : state.seq + 1] if isinstance(m, AppendCommit)]
         shown = {m.seq: (m.ends, m.boundaries) for m in found}
         require([m.seq for m in found] == sorted(shown), "appends are not in order", found)
-        kept = max((m.milestone.kept for m in self.commits if m.milestone), default=0)
+        kept = max((made.kept for made in map(milestone_of, self.commits) if made), default=0)
         for m in appends:
             require(m.seq in shown or m.seq < kept, "append", m.seq, "after", done, "is not in", sorted(shown))
             if m.seq in shown:
@@ -237,9 +250,9 @@ class Disk(MemoryStorage):
         if is_mark(key):
             self.ledger.mark(commits.read_mark(data, STREAM, key))
         elif key.startswith("commits/") and number_of(key) >= self.ledger.kept:  # else nobody is to believe it
-            m = manifest.decode(data, key)
-            if m.milestone is not None:
-                self._check_milestone(m.milestone)
+            m = commit_kinds.decode(data, key)
+            if (made := milestone_of(m)) is not None:
+                self._check_milestone(made)
             self.ledger.take(m, self._holds)
 
     def put(self, key: str, data: bytes) -> None:
@@ -259,7 +272,7 @@ class Disk(MemoryStorage):
         return self.exists(block.file) and checksum(self.read(block.file)) == block.checksum
 
     def _milestone_files(self) -> set[str]:
-        newest = next((m.milestone for m in reversed(self.ledger.commits) if m.milestone), None)
+        newest = next(filter(None, map(milestone_of, reversed(self.ledger.commits))), None)
         return commits.Commits(self, STREAM).files(newest)
 
     def _check_milestone(self, milestone: Milestone) -> None:
@@ -288,7 +301,7 @@ class Disk(MemoryStorage):
         while len(new.moments) < kept or self.exists(key := manifest.commit_key(len(new.moments))):
             # A file that is deleted by now may have been there when its commit was made: the old ledger has seen it.
             dropped = len(new.moments) < kept
-            m = old.commits[len(new.moments)] if dropped else manifest.decode(self.read(key), key)
+            m = old.commits[len(new.moments)] if dropped else commit_kinds.decode(self.read(key), key)
             new.take(m, lambda _block: True)
         for mark in marks:
             new.mark(mark)

@@ -53,11 +53,12 @@ from strandline.log.index import cuts, index
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
-from strandline.log.stream import block_sequence, block_slice, manifest
+from strandline.log.stream import block_sequence, block_slice, commit_kinds
 from strandline.log.stream import log as log_module
+from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 from strandline.log.stream.share import Share
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry
@@ -141,7 +142,7 @@ def small_index(rng: Random) -> Iterator[None]:
     with (
         mock.patch.multiple(index, **sizes),
         mock.patch.multiple(cuts, TUPLES_MAX=rng.choice([5, 50]), TUPLES_MAX_PER_PARTITION=0),
-        mock.patch.object(manifest, "decode", _decode),
+        mock.patch.object(commit_kinds, "decode", _decode),
         mock.patch.object(StreamSpec, "from_json", _spec),
     ):
         yield
@@ -189,11 +190,11 @@ def small_state(rng: Random) -> Iterator[None]:
 
 
 # Every process reads the same files, and to decode one depends on its bytes alone; where they lie is said in errors.
-_decoded = lru_cache(maxsize=2_000)(manifest.decode)
+_decoded = lru_cache(maxsize=2_000)(commit_kinds.decode)
 _spec = lru_cache(maxsize=100)(StreamSpec.from_json)
 
 
-def _decode(data: bytes, _where: str) -> Manifest:
+def _decode(data: bytes, _where: str) -> Commit:
     return _decoded(data, "the simulation")
 
 
@@ -427,7 +428,7 @@ class World:
         else:
             self.late.append(run)
 
-    def _publish(self, output: Log, base: LogState, done: Sequence[Done], writer: Writer, **what: Any) -> Manifest:
+    def _publish(self, output: Log, base: LogState, done: Sequence[Done], writer: Writer, **what: Any) -> Commit:
         """Publishes, or freezes right before; whoever starts meanwhile does not know of it."""
         if self.may_freeze and self.rng.random() < 0.03:
             self.frozen.append(lambda: self._publish_late(base, done, **what))

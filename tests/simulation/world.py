@@ -8,7 +8,7 @@ from unittest import mock
 
 from strandline.clock import ManualClock
 from strandline.log.index import cuts, index
-from strandline.log.stream import commits, manifest, milestone
+from strandline.log.stream import commit_kinds, commits, milestone
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
@@ -42,12 +42,12 @@ def small_index(rng: Random) -> Iterator[None]:
     }
     few = mock.patch.multiple(cuts, TUPLES_MAX=3, TUPLES_MAX_PER_PARTITION=0, _NUMBERS_MAX=40)
     near = mock.patch.object(commits, "PROBES", (1, 2))  # each is a turn, of which a run has some hundred
-    with mock.patch.multiple(index, **sizes), few, near, mock.patch.object(manifest, "decode", _decode):
+    with mock.patch.multiple(index, **sizes), few, near, mock.patch.object(commit_kinds, "decode", _decode):
         yield
 
 
 # Every process reads the same manifests, and to decode one depends on its bytes alone.
-_decode = lru_cache(maxsize=10_000)(manifest.decode)
+_decode = lru_cache(maxsize=10_000)(commit_kinds.decode)
 
 
 class World:

@@ -7,8 +7,8 @@ import pytest
 import strandline as sl
 from strandline.log.index import index
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.commit_kinds import CollectCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
@@ -126,7 +126,7 @@ def test_retention_is_applied_although_others_commit_in_between(feed, drain, ite
     def append_after_another_commit(log, blocks, **arguments):
         other = Log.open(log.storage)  # so that all appends have odd numbers
         seq = other.state.seq
-        other.publish(lambda _state, _seen: Manifest(seq + 1, "collect", other.spec.id, published_us=0), since=seq)
+        other.publish(lambda _state, _seen: CollectCommit(seq + 1, other.spec.id, published_us=0), since=seq)
         return append(log, blocks, **arguments)
 
     monkeypatch.setattr(Log, "append", append_after_another_commit)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from strandline.log.index.index import Snapshot
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.recent_commits import Tail
 from strandline.log.stream.spec import StreamSpec
 
@@ -20,5 +20,5 @@ def handle_on(storage: Storage, stream: StreamSpec, state: LogState, blocks: Seq
     log.state = state
     log._snapshot = Snapshot(stream.id, state)
     log.commits.note(state.milestone)
-    log._tail = Tail([Manifest(state.seq, "append", stream.id, state.published_us, blocks=tuple(blocks))])
+    log._tail = Tail([AppendCommit(state.seq, stream.id, state.published_us, blocks=tuple(blocks))])
     return log

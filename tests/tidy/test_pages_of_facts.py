@@ -8,8 +8,8 @@ import pytest
 
 from strandline.log.operator_state.outage import State
 from strandline.log.stream import reason
+from strandline.log.stream.commit_kinds import KINDS
 from strandline.log.stream.kinds import Kind
-from strandline.log.stream.manifest import CommitKind
 from strandline.operators.barrier import barrier_aside
 from strandline.operators.join import join_aside
 from strandline.operators.keyed import keyed_aside
@@ -43,7 +43,7 @@ def test_the_glossary_has_each_reason_of_the_side_log(why: str) -> None:
     assert f"`{why}`" in row("set aside, reason")
 
 
-@pytest.mark.parametrize("kind", get_args(CommitKind))
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_glossary_has_each_kind_of_commit(kind: str) -> None:
     assert f"`{kind}`" in row("kinds of commit")
 

@@ -18,6 +18,7 @@ from strandline.log.index.index import ROOT_KEY
 from strandline.log.storage import durable_file
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import milestone, quiet
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.appends import appends_after
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer, commit_key
@@ -300,7 +301,7 @@ def test_an_operator_takes_in_dropped_commits_in_steps_of_bounded_size(
 ) -> None:
     monkeypatch.setattr(cuts, "TUPLES_MAX", 10)
     monkeypatch.setattr(cuts, "TUPLES_MAX_PER_PARTITION", 0)
-    every = {m.seq: (m.ends, m.boundaries) for m in log.after(-1) if m.kind == "append"}
+    every = {m.seq: (m.ends, m.boundaries) for m in log.after(-1) if isinstance(m, AppendCommit)}
     drop(log)
     write(log, 3)
     found = list(appends_after(log, -1))

@@ -11,8 +11,9 @@ from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, OptionError, TruncatedError
 from strandline.inputs.intake import StreamIntake
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import TruncateCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
@@ -169,10 +170,10 @@ def test_output_that_was_truncated_too_far_is_reported_as_such(plan: AggregateDe
     case.run(cec(extent="2x"))
     end = case.output.state.ends[0]
 
-    def drop(state: Any, _seen: Any) -> Manifest:
+    def drop(state: Any, _seen: Any) -> Commit:
         # By hand: `truncate` itself leaves alone what the operator needs.
         starts = (end - 1, 0)
-        return Manifest(state.seq + 1, "truncate", case.output.spec.id, 0, starts=starts)
+        return TruncateCommit(state.seq + 1, case.output.spec.id, 0, starts=starts)
 
     case.output.publish(drop, since=case.output.state.seq)
     with pytest.raises(TruncatedError, match="was dropped"):

@@ -11,8 +11,10 @@ from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
 from strandline.inputs import intake
 from strandline.inputs.intake import pieces
+from strandline.log.stream import commit_kinds
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest, commit_key, encode
+from strandline.log.stream.manifest import commit_key
 from strandline.operators.aggregate import aggregate_operator
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 from strandline.operators.aggregate.definition import AggregateDefinition
@@ -213,9 +215,8 @@ def test_a_stream_whose_standing_went_back_under_an_early_version_can_be_read() 
     back = replace(base.standings[0], oldest=base.standings[0].oldest - 1, replay=1)
     with pytest.raises(CorruptManifestError, match="would need its input from"):
         case.output.append([], base=base, standings=[back], boundaries=base.boundaries)
-    commit = Manifest(
+    commit = AppendCommit(
         seq=base.seq + 1,
-        kind="append",
         stream="output",
         published_us=1,
         ends=base.ends,
@@ -223,5 +224,5 @@ def test_a_stream_whose_standing_went_back_under_an_early_version_can_be_read() 
         standings=(back,),
         time_max=base.time_max,
     )
-    case.output_storage.create(commit_key(commit.seq), encode(commit))
+    case.output_storage.create(commit_key(commit.seq), commit_kinds.encode(commit))
     assert Log.open(case.output_storage).state.standings == (back,)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import ConflictError
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 from strandline.log.upkeep import compaction
 from strandline.running.step import Step
 from strandline.spark.operator.operator_inputs import OperatorInputs
@@ -46,7 +46,7 @@ def log_with_a_tail(partitions: int) -> Log:
     for seq in range(COMMITS):
         blocks = tuple(block(p, seq) for p in range(partitions))
         ends = (*(seq + 1 for _ in range(partitions)), 0)
-        log._apply(Manifest(seq, "append", spec.id, 1, blocks, ends=ends, boundaries=(None,) * partitions, time_max=0))
+        log._apply(AppendCommit(seq, spec.id, 1, blocks, ends=ends, boundaries=(None,) * partitions, time_max=0))
     return log
 
 

@@ -8,8 +8,9 @@ from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, SecondWriterError, StreamFinishedError
 from strandline.log.audit.stream_audit import verify
 from strandline.log.stream import manifest, quiet
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import truncate
@@ -145,18 +146,14 @@ def test_a_finished_stream_is_looked_after_as_ever(log: Log) -> None:
 )
 def test_a_manifest_cannot_follow_the_end(log: Log, change: dict[str, object], says: str) -> None:
     quiet.finish(log, "run")
-    m = Manifest(
-        seq=1, kind="append", stream=log.spec.id, published_us=1, ends=(0, 0, 0), boundaries=(END_OF_TIME,) * 2
-    )
+    m = AppendCommit(seq=1, stream=log.spec.id, published_us=1, ends=(0, 0, 0), boundaries=(END_OF_TIME,) * 2)
     with pytest.raises(CorruptManifestError) as refused:
         log.state.apply(replace(m, **change))  # type: ignore[arg-type]
     assert says in refused.value.what
 
 
 def test_a_manifest_that_finishes_has_the_end_of_time_as_its_boundary(log: Log) -> None:
-    m = Manifest(
-        seq=0, kind="append", stream=log.spec.id, published_us=1, ends=(0, 0, 0), boundaries=(5, 5), finished=True
-    )
+    m = AppendCommit(seq=0, stream=log.spec.id, published_us=1, ends=(0, 0, 0), boundaries=(5, 5), finished=True)
     with pytest.raises(CorruptManifestError, match="not the end of time"):
         log.state.apply(m)
 

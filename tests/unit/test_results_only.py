@@ -19,6 +19,7 @@ from strandline.log.index.index import FOLD_EVERY, ROOT_KEY, Index
 from strandline.log.reading.summary import summary
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import seal, unseal
@@ -109,7 +110,7 @@ def test_the_newest_time_of_a_stream_of_before_is_no_end_of_an_open_window(tmp_p
 def test_rates_are_of_results(streams: Streams) -> None:
     log = streams.output
     s = summary(log)
-    first = next(m for m in log.since(-1) if m.kind == "append")
+    first = next(m for m in log.since(-1) if isinstance(m, AppendCommit))
     later = len(results(log)) - sum(b.results for b in first.blocks)
     assert s.rate_seconds is not None
     assert s.rate == pytest.approx(later / s.rate_seconds)

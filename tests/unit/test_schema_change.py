@@ -23,9 +23,9 @@ from strandline.inputs.intake import pieces
 from strandline.log.audit.stream_audit import verify
 from strandline.log.index.index import Snapshot
 from strandline.log.storage.storage import Storage
-from strandline.log.stream import manifest, quiet, schema_change
+from strandline.log.stream import commit_kinds, manifest, quiet, schema_change
+from strandline.log.stream.commit_kinds import SchemaCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.share import Share
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep.compaction import compact
@@ -211,7 +211,7 @@ def test_a_library_that_knows_of_no_added_columns_stops(
     root = storage.read("snapshots/root.json")
     monkeypatch.setattr(manifest, "_READABLE", (1, 2))
     with pytest.raises(FormatVersionError):
-        manifest.decode(storage.read(manifest.commit_key(3)), "here")
+        commit_kinds.decode(storage.read(manifest.commit_key(3)), "here")
     with pytest.raises(FormatVersionError):
         Snapshot.decode(root, "here")
     with pytest.raises(FormatVersionError):
@@ -220,7 +220,7 @@ def test_a_library_that_knows_of_no_added_columns_stops(
 
 def test_a_commit_that_adds_what_is_there_cannot_follow(storage: MemoryStorage) -> None:
     log = evolved(storage)
-    again = Manifest(log.state.seq + 1, "schema", log.spec.id, 0, columns=({"name": "Note", "type": "string"},))
+    again = SchemaCommit(log.state.seq + 1, log.spec.id, 0, columns=({"name": "Note", "type": "string"},))
     with pytest.raises(CorruptManifestError, match="one of that name twice"):
         log.state.apply(again)
     with pytest.raises(CorruptManifestError, match="adds 'v' as string"):

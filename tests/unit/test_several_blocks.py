@@ -12,8 +12,10 @@ from strandline.log.index import index
 from strandline.log.index.seek import offsets_at
 from strandline.log.reading.merge import merged
 from strandline.log.reading.summary import summary
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds, manifest
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import collect, truncate
@@ -38,7 +40,7 @@ def write_cut(log: Log, partition: int, rows: list[Item], cuts: int, name: str) 
     ]
 
 
-def append_cut(log: Log, rows: dict[int, list[Item]], cuts: int = 2) -> manifest.Manifest:
+def append_cut(log: Log, rows: dict[int, list[Item]], cuts: int = 2) -> Commit:
     name = f"commit{log.state.seq + 1}"
     # Backwards: whoever appends need not know in which order tasks answer.
     return log.append([b for p, r in rows.items() for b in reversed(write_cut(log, p, r, cuts, name))])
@@ -105,16 +107,15 @@ def test_an_older_strandline_refuses_such_a_commit_and_reads_all_others(log: Log
 def test_a_commit_of_either_format_is_encoded_to_the_same_bytes(log: Log) -> None:
     append_cut(log, {0: ITEMS, 2: ITEMS[:3]})
     data = log.storage.read(manifest.commit_key(0))
-    assert manifest.encode(manifest.decode(data, "here")) == data
+    assert commit_kinds.encode(commit_kinds.decode(data, "here")) == data
 
 
 @pytest.mark.parametrize("keep", [(0, 2), (1, 2), (0, 0, 1), (0,)])
 def test_blocks_of_one_partition_that_are_not_dense_are_refused(log: Log, keep: tuple[int, ...]) -> None:
     blocks = write_cut(log, 0, ITEMS[:6], 2, "a")
     # Of three blocks some are lost, one is there twice, or the ends do not fit.
-    m = manifest.Manifest(
+    m = AppendCommit(
         seq=0,
-        kind="append",
         stream=log.spec.id,
         published_us=0,
         blocks=tuple(blocks[i] for i in keep),

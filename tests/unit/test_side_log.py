@@ -5,8 +5,8 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.log.audit.stream_audit import verify
 from strandline.log.reading.summary import summary
-from strandline.log.stream import manifest
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME, reason_of
 from strandline.log.upkeep.compaction import compact
@@ -79,9 +79,7 @@ def test_a_compaction_that_mixes_reasons_is_found(log: Log) -> None:
     append_items(log, {0: [(0, 0, 90 * SECOND)]})
     set_aside(log, (LATE, [(0, 0, 1)]), (AHEAD, [(1, 1, FAR)]))
     joined = write_items(log.storage, log.spec, SIDE, 0, [(0, 0, 1), (1, 1, FAR)], "joined")
-    log.publish(
-        lambda state, _seen: manifest.Manifest(state.seq + 1, "compact", log.spec.id, 0, blocks=(joined,)), since=-1
-    )
+    log.publish(lambda state, _seen: CompactCommit(state.seq + 1, log.spec.id, 0, blocks=(joined,)), since=-1)
     (problem,) = verify(log).problems
     assert problem.what.endswith("in the side log for other reasons, too")
 

@@ -7,8 +7,9 @@ import pytest
 
 from strandline.errors import CorruptManifestError
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import KINDS
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 
 
 def block(first: int, end: int, partition: int = 0, time: int = 100, rows: int | None = None) -> Block:
@@ -16,11 +17,11 @@ def block(first: int, end: int, partition: int = 0, time: int = 100, rows: int |
     return Block(partition, "file", first, end, {"result": many}, time, time, 1, "x")
 
 
-def manifest(kind: str, **fields: Any) -> Manifest:
-    return Manifest(**({"seq": 0, "kind": kind, "stream": "s", "published_us": 7} | fields))
+def manifest(kind: str, **fields: Any) -> Commit:
+    return KINDS[kind](**({"seq": 0, "stream": "s", "published_us": 7} | fields))
 
 
-def append(**fields: Any) -> Manifest:
+def append(**fields: Any) -> Commit:
     usual = {"blocks": (block(0, 2),), "ends": (2, 0, 0), "boundaries": (90, 90), "time_max": 100}
     return manifest("append", **(usual | fields))
 
@@ -41,7 +42,7 @@ def test_commits_add_up() -> None:
     state = state.apply(manifest("consumer", seq=5, consumer="c", needs=(2, 0)))
     state = state.apply(manifest("consumer", seq=6, consumer="c", needs=(3, 0)))
     assert [(c.name, c.needs, c.seq) for c in state.consumers] == [("c", (3, 0), 6)]
-    assert state.apply(manifest("consumer", seq=7, consumer="c")).consumers == ()
+    assert state.apply(manifest("consumer", seq=7, consumer="c", needs=None)).consumers == ()
 
 
 def test_what_is_dropped_stays_dropped() -> None:
@@ -84,7 +85,7 @@ TRUNCATED = FILLED.apply(manifest("truncate", seq=1, starts=(2, 0, 0)))
         (TRUNCATED, manifest("consumer", seq=2, consumer="c", needs=(1, 0)), "'c' needs tuples that were dropped"),
     ],
 )
-def test_a_manifest_that_cannot_follow_is_refused_and_says_why(state: LogState, m: Manifest, says: str) -> None:
+def test_a_manifest_that_cannot_follow_is_refused_and_says_why(state: LogState, m: Commit, says: str) -> None:
     with pytest.raises(CorruptManifestError) as refused:
         state.apply(m)
     assert says in refused.value.what

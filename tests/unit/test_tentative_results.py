@@ -16,7 +16,7 @@ from strandline.log.operator_state.outage import ForkStanding, Outage
 from strandline.log.operator_state.standing import Standing
 from strandline.log.reading import result_ordinals
 from strandline.log.reading.result_ordinals import offset_of_result
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds, manifest
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -84,7 +84,7 @@ def test_versions_that_know_no_outages_are_told_to_keep_away() -> None:
     assert data.startswith(b'{"format":5,')
     body = manifest.unseal(data, "here")
     with pytest.raises(FormatVersionError):
-        manifest.decode(manifest.seal({**body, "format": 6}), "here")
+        commit_kinds.decode(manifest.seal({**body, "format": 6}), "here")
 
 
 def test_streams_without_a_bound_keep_their_format() -> None:

@@ -17,9 +17,11 @@ from strandline.log.audit.problem import Problem
 from strandline.log.audit.stream_audit import VerifyReport, open_unread, verify
 from strandline.log.index.index import ROOT_KEY, Index, Snapshot, load_snapshot
 from strandline.log.stream import block as blocks_
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key, seal
 from strandline.log.upkeep.compaction import compact
@@ -408,7 +410,7 @@ def test_one_lost_commit_is_one_problem_whatever_happened_after_it(
 
 def test_blocks_that_a_lost_compaction_replaced_are_no_problems_of_their_own(clock: ManualClock) -> None:
     log = long_lived(clock, 1)
-    storage, compaction = log.storage, next(m for m in log.before(log.state.seq + 1) if m.kind == "compact")
+    storage, compaction = log.storage, next(m for m in log.before(log.state.seq + 1) if isinstance(m, CompactCommit))
     assert isinstance(storage, MemoryStorage)
     for key in [commit_key(compaction.seq), *(listed.key for listed in storage.list("snapshots"))]:
         storage.delete(key)
@@ -457,7 +459,7 @@ def test_manifests_that_are_gone_at_the_end_are_missed_if_the_index_knows_them(
 def test_a_manifest_that_breaks_an_invariant_is_named(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
     last = log.commit(COMMITS - 1)
     wrong = replace(last, blocks=(replace(last.blocks[0], first=last.blocks[0].first - 1), *last.blocks[1:]))
-    storage.put(commit_key(COMMITS - 1), manifest.encode(wrong))
+    storage.put(commit_key(COMMITS - 1), commit_kinds.encode(wrong))
     assert "not dense" in only_problem(storage, clock).what
 
 
@@ -467,7 +469,7 @@ def test_a_manifest_in_the_place_of_another_is_named(log: Log, storage: MemorySt
 
 
 def test_a_manifest_of_another_stream_is_named(log: Log, storage: MemoryStorage, clock: ManualClock) -> None:
-    storage.put(commit_key(COMMITS - 1), manifest.encode(replace(log.commit(COMMITS - 1), stream="other")))
+    storage.put(commit_key(COMMITS - 1), commit_kinds.encode(replace(log.commit(COMMITS - 1), stream="other")))
     assert "another stream" in only_problem(storage, clock).what
 
 
@@ -476,9 +478,8 @@ def test_a_manifest_that_names_an_announced_file_is_named(log: Log, storage: Mem
     clock.advance(2 * GRACE_S)
     collect(log)
     state = log.state
-    m = manifest.Manifest(
+    m = AppendCommit(
         seq=state.seq + 1,
-        kind="append",
         stream=log.spec.id,
         published_us=clock.now_us(),
         blocks=(orphan,),
@@ -486,7 +487,7 @@ def test_a_manifest_that_names_an_announced_file_is_named(log: Log, storage: Mem
         boundaries=state.boundaries,
         time_max=60_000,
     )
-    storage.create(commit_key(m.seq), manifest.encode(m))
+    storage.create(commit_key(m.seq), commit_kinds.encode(m))
     problem = only_problem(storage, clock)
     assert orphan.file in problem.what
     assert "announced" in problem.what
@@ -496,8 +497,8 @@ def test_a_compaction_that_does_not_stand_for_whole_blocks_is_named(
     log: Log, storage: MemoryStorage, clock: ManualClock
 ) -> None:
     odd = write_items(storage, log.spec, 0, 2, [(1, 1, 50), (1, 1, 60)], "odd")
-    m = manifest.Manifest(seq=COMMITS, kind="compact", stream=log.spec.id, published_us=clock.now_us(), blocks=(odd,))
-    storage.create(commit_key(COMMITS), manifest.encode(m))
+    m = CompactCommit(seq=COMMITS, stream=log.spec.id, published_us=clock.now_us(), blocks=(odd,))
+    storage.create(commit_key(COMMITS), commit_kinds.encode(m))
     assert "whole blocks" in only_problem(storage, clock).what
 
 

@@ -26,6 +26,7 @@ def collect(
     while writers and readers run. Commits go when a milestone has taken their place; those of a day are kept, and the
     newest 4,096 in any case.
     """
+    from strandline.log.stream.commit_kinds import CollectCommit
     from strandline.log.upkeep.dropping import drop_commits
     from strandline.log.upkeep.retention import collect as collect_files
     from strandline.units import duration_us
@@ -39,7 +40,9 @@ def collect(
 
         dropped = drop_commits(log).commits
         deleted = collect_files(log, grace_us=grace_us, progress=progress)
-    announced = [file for m in log.commits.some(log.state.announced) for file in m.files]
+    announced = [
+        file for m in log.commits.some(log.state.announced) if isinstance(m, CollectCommit) for file in m.files
+    ]
     if as_json:
         print_json({"deleted": deleted, "announced": announced, "dropped_commits": dropped, "grace_us": grace_us})
         return

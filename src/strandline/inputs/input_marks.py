@@ -11,6 +11,7 @@ from strandline.inputs.put_back import require_reached, require_seen
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.reading.result_ordinals import first_kept_result, offset_of_result, results_between
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.units import END_OF_TIME
 
@@ -29,7 +30,7 @@ class Seen:
 def last_seen(log: Log) -> Seen:
     """The last append of the input as of its last refresh."""
     for m in log.before(log.state.seq + 1):
-        if m.kind == "append":
+        if isinstance(m, AppendCommit):
             return Seen(m.seq, m.checksum)
     return Seen(-1, "")  # dropped, or there is none
 

@@ -21,6 +21,7 @@ from strandline.log.operator_state.beginning import Beginning
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.loss import Loss
 from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.operators.operator import Definition, OnError, Operator, version_in
@@ -200,7 +201,7 @@ def _older_checkpoint(
     """
     partition, tried, rotten = stand.partition, {_place(stand)}, [*_rotten(problem)]
     for m in output.before(output.state.seq + 1):
-        if m.kind != "append" or not m.standings:
+        if not isinstance(m, AppendCommit) or not m.standings:
             continue
         older = Stand(partition, m.standings[partition], m.ends[partition])
         if older.standing.input > stand.standing.input or older.end > stand.end:

@@ -22,6 +22,7 @@ from strandline.log.operator_state.beginning import Beginning, firsts_of
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import are_serialised
 from strandline.log.storage.storage import Durability, create_once
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.appends import appends_after, before_append_at
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
@@ -30,7 +31,7 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.operator import version_in
 from strandline.running.element import Element
@@ -135,7 +136,7 @@ def publish(
     finished: bool = False,
     outage: Outage | None = None,
     durability: Durability = "fsync",
-) -> Manifest:
+) -> AppendCommit:
     """Publishes what the steps made of one batch; the results are `finished` if the input is.
 
     `revised` is what a later version of the operator has changed of it. `outage` is how an operator with a bound is;

@@ -6,13 +6,13 @@ import uuid
 
 from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage import Durability
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.control_tuples import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 
 
-def end_outage(output: Log, durability: Durability = "fsync") -> Manifest | None:
+def end_outage(output: Log, durability: Durability = "fsync") -> AppendCommit | None:
     """Publishes that all is well and nothing tentative counts; None, and nothing published, if it is so.
 
     The append speaks for the batch before it. Nothing is corrected yet: that comes when the inputs are there.

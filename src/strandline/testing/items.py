@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import KIND, OFFSET, block_schema
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 
 Item: TypeAlias = tuple[int, int, int]
@@ -72,7 +73,7 @@ def append_items(
     attempt: str | None = None,
     writer: Writer | None = None,
     rows_max: int | None = None,
-) -> Manifest:
+) -> AppendCommit:
     """Writes and publishes one batch; `attempt` makes the names of its files, `rows_max` cuts it into several."""
     base = log.state
     blocks = [

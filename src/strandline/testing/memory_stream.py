@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from strandline.errors import OptionError
 from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.column_types import REASON
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
@@ -66,7 +67,7 @@ class MemoryStream(OperatorInput):
         tables = [
             _results(self._log.read_block(block)).select(names)
             for m in self._log.after(seq)
-            if m.kind == "append"
+            if isinstance(m, AppendCommit)
             for block in m.blocks
             if block.partition != self._log.spec.late
         ]

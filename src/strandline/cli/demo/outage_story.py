@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.log.operator_state.outage import State
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -78,7 +79,7 @@ def outage_story(inputs: Mapping[str, Log], output: Log, began_us: int, now_us: 
 
 def _arrivals(log: Log, began_us: int) -> Iterator[InputCommit]:
     for m in log.after(log.kept - 1):
-        tuples = sum(b.tuples for b in m.blocks) if m.kind == "append" else 0
+        tuples = sum(b.tuples for b in m.blocks) if isinstance(m, AppendCommit) else 0
         if tuples and m.published_us >= began_us:
             yield InputCommit((m.published_us - began_us) / _S, tuples)
 
@@ -87,7 +88,7 @@ def _moments(log: Log, began_us: int) -> Iterator[OutputCommit]:
     """Yields the stream's commits; the first one that counts has the state of the beginning."""
     state: State = "STABLE"
     for m in log.after(log.kept - 1):
-        if m.kind != "append":
+        if not isinstance(m, AppendCommit):
             continue
         state = m.outage.state if m.outage else state
         if m.published_us < began_us:
@@ -115,7 +116,7 @@ def told(output: Log, began_us: int) -> list[Told]:
 
 def _publications(output: Log) -> tuple[list[list[int]], np.ndarray]:
     """Returns the end of each partition after each append, and when it was published."""
-    appends = [m for m in output.after(output.kept - 1) if m.kind == "append"]
+    appends = [m for m in output.after(output.kept - 1) if isinstance(m, AppendCommit)]
     ends = [[m.ends[p] for m in appends] for p in range(output.spec.partitions)]
     return ends, np.array([m.published_us for m in appends], np.int64)
 

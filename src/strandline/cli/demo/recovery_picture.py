@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.cli.chart import bars
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 
 
@@ -30,7 +31,7 @@ def history(log: Log) -> list[CommitPoint]:
     """Returns the kept commits of an operator's stream, in order."""
     found: list[CommitPoint] = []
     for m in log.after(log.kept - 1):
-        if m.kind != "append" or not m.standings:
+        if not isinstance(m, AppendCommit) or not m.standings:
             continue
         seconds = m.published_us / 1e6
         found.append(

@@ -14,9 +14,11 @@ import numpy as np
 
 from strandline.errors import CorruptManifestError
 from strandline.log.index.leaf import Leaf
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CompactCommit, TruncateCommit, announced
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.spec import StreamSpec
 
 _SEAL_AT = 4_096
@@ -138,33 +140,33 @@ class History:
         self._announced: set[str] = set()
         self._is_behind = False
 
-    def take(self, m: Manifest) -> None:
+    def take(self, m: Commit) -> None:
         """Applies the next manifest; raises `CorruptManifestError` if it cannot stand here."""
         state = self.state
-        if not self.is_certain and m.kind in ("truncate", "compact"):
+        if not self.is_certain and isinstance(m, TruncateCommit | CompactCommit):
             self._take_what_fits(m)
             return
-        if self._is_behind and m.kind == "append":
+        if self._is_behind and isinstance(m, AppendCommit):
             state = _caught_up(state, m)
             self._note_holes(state.ends)
         state = state.apply(m)
-        if m.kind == "compact":
+        if isinstance(m, CompactCommit):
             for b in m.blocks:
                 self.live[b.partition].replace(b)
                 self.compacted.add(b.file)
-        elif m.kind == "append":
+        elif isinstance(m, AppendCommit):
             for b in m.blocks:
                 self.live[b.partition].append(b)
             self._is_behind = False
-        elif m.kind == "truncate":
+        elif isinstance(m, TruncateCommit):
             self._drop_before(state.starts)
-        self._announced.update(m.files)
+        self._announced |= announced([m])
         self.state = state
 
-    def _take_what_fits(self, m: Manifest) -> None:
+    def _take_what_fits(self, m: TruncateCommit | CompactCommit) -> None:
         """What a commit says of tuples that may be those of a lost one cannot be judged, only followed."""
         starts, ends = self.state.starts, list(self.state.ends)
-        if len(m.starts) == len(starts):
+        if isinstance(m, TruncateCommit) and len(m.starts) == len(starts):
             starts = tuple(max(pair) for pair in zip(starts, m.starts, strict=True))
             self._drop_before(starts)
         for b in m.blocks:
@@ -208,7 +210,7 @@ class History:
         self.state = replace(self.state, seq=seq - 1)
         self.skip()
 
-    def check(self, m: Manifest) -> None:
+    def check(self, m: Commit) -> None:
         """Raises `CorruptManifestError` if the manifest cannot stand here, whatever was before it."""
         if m.stream != self.spec.id:
             raise _unusable(f"it belongs to another stream, {m.stream}")
@@ -224,7 +226,7 @@ class History:
                 )
 
 
-def _caught_up(state: LogState, m: Manifest) -> LogState:
+def _caught_up(state: LogState, m: AppendCommit) -> LogState:
     """The state right before an append, from what the append says, never behind what is known."""
     firsts = {b.partition: b.first for b in reversed(m.blocks)}  # of several blocks of one partition, the first
     if len(m.ends) != len(state.ends):

@@ -27,8 +27,10 @@ from strandline.log.operator_state import loss_record
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import milestone, spec
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CompactCommit, TruncateCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest, commit_key
+from strandline.log.stream.manifest import commit_key
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
 from strandline.wording import plural
@@ -167,7 +169,7 @@ class _Verification:
                 history.skip()
         self._report_missing(missing)
 
-    def _take(self, m: Manifest) -> None:
+    def _take(self, m: Commit) -> None:
         """Applies a manifest; one that does not fit behind others that could not be used is no problem of its own."""
         try:
             self._history.take(m)
@@ -317,9 +319,9 @@ class _Verification:
                 m = self._log.commit(seq)
             except StrandlineError:
                 return False
-            if m.kind == "truncate" and m.starts[block.partition] >= block.end:
+            if isinstance(m, TruncateCommit) and m.starts[block.partition] >= block.end:
                 return True
-            if m.kind == "compact" and any(covers(b, block) for b in m.blocks):
+            if isinstance(m, CompactCommit) and any(covers(b, block) for b in m.blocks):
                 return True
 
     # ------------------------------------------------------------------ files

@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from strandline.errors import CorruptManifestError
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import checksum
-from strandline.log.stream.manifest import Manifest
+from strandline.log.stream.commit import Commit
 
 TUPLES_MAX = 100_000
 TUPLES_MAX_PER_PARTITION = 1_000
@@ -64,7 +65,7 @@ class CutFile:
         return self.rows * 2 * len(self.ends) >= _NUMBERS_MAX
 
 
-def encode(cuts: Sequence[Manifest]) -> bytes:
+def encode(cuts: Sequence[AppendCommit]) -> bytes:
     """The bytes of a file with these cuts."""
     columns = {name: [getattr(m, name) for m in cuts] for name in _SCHEMA.names}
     sink = io.BytesIO()
@@ -72,7 +73,7 @@ def encode(cuts: Sequence[Manifest]) -> bytes:
     return sink.getvalue()
 
 
-def read(storage: Storage, file: CutFile, stream: str) -> list[Manifest]:
+def read(storage: Storage, file: CutFile, stream: str) -> list[AppendCommit]:
     """The cuts of a file, as appends without blocks."""
     data = storage.read(file.file)
     if checksum(data) != file.checksum:
@@ -84,9 +85,8 @@ def read(storage: Storage, file: CutFile, stream: str) -> list[Manifest]:
         )
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     return [
-        Manifest(
+        AppendCommit(
             seq=row["seq"],
-            kind="append",
             stream=stream,
             published_us=row["published_us"],
             ends=tuple(row["ends"]),
@@ -99,7 +99,7 @@ def read(storage: Storage, file: CutFile, stream: str) -> list[Manifest]:
     ]
 
 
-def chosen(commit: Callable[[int], Manifest], seqs: range, before: int, partitions: int) -> Iterator[Manifest]:
+def chosen(commit: Callable[[int], Commit], seqs: range, before: int, partitions: int) -> Iterator[AppendCommit]:
     """Of the appends among some commits the last one, and so many others that not too many tuples lie between them.
 
     `before` is the number of tuples that were there before the first of these commits. Reads about two commits for
@@ -112,8 +112,8 @@ def chosen(commit: Callable[[int], Manifest], seqs: range, before: int, partitio
 
 
 def _split(
-    commit: Callable[[int], Manifest], first: int, last: Manifest, before: int, tuples_max: int
-) -> Iterator[Manifest]:
+    commit: Callable[[int], Commit], first: int, last: AppendCommit, before: int, tuples_max: int
+) -> Iterator[AppendCommit]:
     """Cuts among the commits from `first` up to `last`, which is the last of them."""
     if sum(last.ends) - before > tuples_max:
         half = (first + last.seq) // 2
@@ -126,5 +126,5 @@ def _split(
     yield last
 
 
-def _append(commit: Callable[[int], Manifest], seqs: Iterable[int]) -> Manifest | None:
-    return next((m for seq in seqs if (m := commit(seq)).kind == "append"), None)
+def _append(commit: Callable[[int], Commit], seqs: Iterable[int]) -> AppendCommit | None:
+    return next((m for seq in seqs if isinstance(m := commit(seq), AppendCommit)), None)

@@ -17,6 +17,8 @@ from strandline.errors import CorruptionError, KeyMissingError
 from strandline.log.index.index import Child, Index, outermost
 from strandline.log.index.leaf import Ints, Leaf
 from strandline.log.index.profile import Spans, profiles_of
+from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log import END, Log
 from strandline.log.stream.log_state import LogState
 
@@ -138,7 +140,7 @@ def tuples_kept(log: Log) -> int:
     starts, ends = np.asarray(log.state.starts), np.asarray(log.state.ends)
     if log.spec.operator is None:
         return int((ends - starts)[:-1].sum())
-    appended = (b for m in log.tail if m.kind == "append" for b in m.blocks)
+    appended = (b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
     index = Index(log.storage)
 
     def below(children: Sequence[Child]) -> int:
@@ -163,8 +165,8 @@ def tuples_kept(log: Log) -> int:
 
 def _live_leaves(log: Log) -> Iterator[Leaf]:
     """The entries of the index, less what later commits replaced, plus what they added."""
-    replacements = outermost(b for m in log.tail if m.kind == "compact" for b in m.blocks)
-    appended = Leaf.of(b for m in log.tail if m.kind == "append" for b in m.blocks)
+    replacements = outermost(b for m in log.tail if isinstance(m, CompactCommit) for b in m.blocks)
+    appended = Leaf.of(b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
     for leaf in itertools.chain(_leaves(Index(log.storage), log.snapshot.children), [appended]):
         drop = leaf.covered_by(replacements)
         yield leaf.edited(drop, ()) if drop.any() else leaf

@@ -23,9 +23,12 @@ import numpy as np
 from strandline.errors import CorruptManifestError, KeyMissingError, concerning
 from strandline.log.index.leaf import Leaf
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block, checksum
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import FORMAT, Manifest, commit_key, seal, unseal
+from strandline.log.stream.manifest import FORMAT, commit_key, seal, unseal
 
 FOLD_EVERY = 64
 FANOUT = 64
@@ -192,7 +195,7 @@ class Index:
 
     # ------------------------------------------------------------------ folding
 
-    def fold(self, snapshot: Snapshot, tail: Sequence[Manifest]) -> Snapshot:
+    def fold(self, snapshot: Snapshot, tail: Sequence[Commit]) -> Snapshot:
         """The snapshot after the commits of `tail`, its new files written; the root itself is the caller's to put."""
         state = snapshot.state
         before = state
@@ -200,9 +203,9 @@ class Index:
         edits = _Edits()
         for manifest in tail:
             state = state.apply(manifest)
-            if manifest.kind == "append":
+            if isinstance(manifest, AppendCommit):
                 added += manifest.blocks
-            elif manifest.kind == "compact":
+            elif isinstance(manifest, CompactCommit):
                 edits.replacements += manifest.blocks
         edits.replacements = outermost(edits.replacements)
         edits.starts = state.starts

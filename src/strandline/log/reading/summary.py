@@ -29,9 +29,11 @@ from strandline.log.operator_state.outage_words import outage_report
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.reading.field_lines import field_lines
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.column_types import fields_of, type_name
+from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import END, Log
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep.consumer_registry import Consumer, consumers
 from strandline.operator_texts import aggregate_texts, shape_text, shapes_text
 
@@ -219,7 +221,7 @@ def _operator(log: Log, open_input: Callable[[str], Log], words_of: WordsOf) -> 
     if operator is None:
         return None
     words = words_of(log.spec)
-    last = next((m for m in reversed(log.tail) if m.kind == "append"), None)
+    last = next((m for m in reversed(log.tail) if isinstance(m, AppendCommit)), None)
     kinds = ("g_open", "g_check")
     inputs = opened_inputs(log, open_input)
     is_timestamp = any(isinstance(one, Log) and one.spec.time_is_timestamp for one in inputs)
@@ -300,7 +302,7 @@ def _lag(consumer: Consumer, entries: Entries, log: Log) -> tuple[int, ...]:
 # ---------------------------------------------------------------------- rates
 
 
-def _rate(log: Log, entries: Entries, older: Manifest | None) -> tuple[float | None, float | None]:
+def _rate(log: Log, entries: Entries, older: AppendCommit | None) -> tuple[float | None, float | None]:
     """Tuples a second from an append to the last one, and the seconds between them."""
     state = log.state
     if older is None or state.published_us <= older.published_us:
@@ -315,19 +317,19 @@ def _rate(log: Log, entries: Entries, older: Manifest | None) -> tuple[float | N
     return tuples / seconds, seconds
 
 
-def _older(log: Log, find: Callable[[Log], Manifest | None]) -> Manifest | None:
+def _older(log: Log, find: Callable[[Log], AppendCommit | None]) -> AppendCommit | None:
     try:
         return find(log)
     except DroppedError:  # while we looked; a rate is not worth another try
         return None
 
 
-def _beginning(log: Log) -> Manifest | None:
+def _beginning(log: Log) -> AppendCommit | None:
     """The first append, or the first one of which there is a trace."""
     return next(log.commits.cuts(-1), None) or _first_append(log, range(log.kept, log.state.seq + 1))
 
 
-def _window_start(log: Log) -> Manifest | None:
+def _window_start(log: Log) -> AppendCommit | None:
     """The last append that is at least a window older than the newest, or else the first one."""
     wanted_us = log.state.published_us - RATE_WINDOW_US
     kept = log.kept
@@ -348,12 +350,12 @@ def _window_start(log: Log) -> Manifest | None:
     return older or _first_append(log, range(low + 1, log.state.seq + 1))
 
 
-def _first_append(log: Log, seqs: range) -> Manifest | None:
+def _first_append(log: Log, seqs: range) -> AppendCommit | None:
     """The first of these commits that is an append; a long row of others is not worth the reading."""
-    return next((m for seq in seqs[:_COMMITS_TRIED] if (m := _commit(log, seq)).kind == "append"), None)
+    return next((m for seq in seqs[:_COMMITS_TRIED] if isinstance(m := _commit(log, seq), AppendCommit)), None)
 
 
-def _commit(log: Log, seq: int) -> Manifest:
+def _commit(log: Log, seq: int) -> Commit:
     """From memory if the log holds it."""
     tail = log.tail
     if tail and tail[0].seq <= seq <= tail[-1].seq:

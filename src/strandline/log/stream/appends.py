@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from strandline.errors import DroppedError
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 
 
-def appends_after(log: Log, seq: int) -> Iterator[Manifest]:
+def appends_after(log: Log, seq: int) -> Iterator[AppendCommit]:
     """The appends after `seq`, up to the last refresh. Of dropped ones only some, without their blocks (`cuts`)."""
     while True:
         try:
             if seq + 1 < log.kept:
-                for m in log.commits.cuts(seq):
-                    if m.seq > log.state.seq:
+                for cut in log.commits.cuts(seq):
+                    if cut.seq > log.state.seq:
                         return
-                    yield m
-                    seq = m.seq
+                    yield cut
+                    seq = cut.seq
                 seq = max(seq, log.kept - 1)
             for m in log.after(seq):
-                if m.kind == "append":
+                if isinstance(m, AppendCommit):
                     yield m
                 seq = m.seq
             return
@@ -37,13 +37,15 @@ def before_append_at(log: Log, offsets: Sequence[int]) -> int:
     low, high, found = log.kept, log.state.seq, -1
     while low <= high:
         middle = (low + high) // 2
-        last = next((m for m in log.before(middle + 1) if m.kind == "append" or m.seq <= low), None)
+        last = next((m for m in log.before(middle + 1) if isinstance(m, AppendCommit) or m.seq <= low), None)
         if last is None:
             return found  # dropped in this instant
-        if last.kind == "append" and any(end > offset for end, offset in zip(last.ends, offsets, strict=False)):
+        if isinstance(last, AppendCommit) and any(
+            end > offset for end, offset in zip(last.ends, offsets, strict=False)
+        ):
             high = last.seq - 1
             continue
-        if last.kind == "append":
+        if isinstance(last, AppendCommit):
             found = last.seq - 1
         low = middle + 1
     return found

@@ -18,9 +18,11 @@ from strandline.log.index import cuts
 from strandline.log.index.cuts import CutFile
 from strandline.log.index.index import Index, Snapshot
 from strandline.log.storage.storage import Storage
-from strandline.log.stream import manifest
+from strandline.log.stream import commit_kinds, manifest
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import checksum
-from strandline.log.stream.manifest import FORMAT_2, Manifest, commit_key
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.manifest import FORMAT_2, commit_key
 from strandline.log.stream.milestone import FOLDER, Milestone, mark_key
 
 PROBES = tuple(1 << power for power in range(11))
@@ -88,9 +90,9 @@ class Commits:
 
     # ------------------------------------------------------------------ reading commits
 
-    def from_(self, seq: int, many: int) -> list[Manifest]:
+    def from_(self, seq: int, many: int) -> list[Commit]:
         """Up to so many commits from `seq` on; `DroppedError` if that one is dropped."""
-        found: list[Manifest] = []
+        found: list[Commit] = []
         try:
             with contextlib.suppress(KeyMissingError):
                 while len(found) < many:
@@ -105,7 +107,7 @@ class Commits:
             self.has_later(seq)
         return found
 
-    def some(self, seqs: Sequence[int]) -> list[Manifest]:
+    def some(self, seqs: Sequence[int]) -> list[Commit]:
         """These commits, which are there unless they were dropped; `DroppedError` then."""
         try:
             found = [self._read(seq) for seq in seqs]
@@ -147,10 +149,10 @@ class Commits:
                 )
         return True
 
-    def _read(self, seq: int) -> Manifest:
+    def _read(self, seq: int) -> Commit:
         key = commit_key(seq)
         with concerning(self._storage.url):
-            return manifest.decode(self._storage.read(key), f"{self._storage.url}/{key}")
+            return commit_kinds.decode(self._storage.read(key), f"{self._storage.url}/{key}")
 
     # ------------------------------------------------------------------ reading the milestone
 
@@ -164,7 +166,7 @@ class Commits:
         body = self._body()
         return [] if body is None else [CutFile.from_json(file) for file in body["cuts"]]
 
-    def cuts(self, seq: int) -> Iterator[Manifest]:
+    def cuts(self, seq: int) -> Iterator[AppendCommit]:
         """Some of the appends after `seq` that were dropped."""
         for file in self.cut_files():
             if file.last > seq:

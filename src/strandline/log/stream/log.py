@@ -11,7 +11,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -34,16 +34,20 @@ from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Durability, Storage, create_once, is_temporary
 from strandline.log.stream import block as blocks_
-from strandline.log.stream import log_errors, manifest, spec
+from strandline.log.stream import commit_kinds, log_errors, spec
+from strandline.log.stream.append_commit import AppendCommit, require_forward
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import MilestoneCommit, SchemaCommit, announced
 from strandline.log.stream.commits import Commits
-from strandline.log.stream.log_state import LogState, require_forward
-from strandline.log.stream.manifest import Manifest, Writer, commit_key
+from strandline.log.stream.log_state import LogState
+from strandline.log.stream.manifest import Writer, commit_key
 from strandline.log.stream.recent_commits import Tail
 from strandline.log.stream.spec import StreamSpec
 from strandline.units import END_OF_TIME, earlier
 
 END = (1 << 63) - 1
+C = TypeVar("C", bound=Commit)
 
 
 class Log:
@@ -136,11 +140,11 @@ class Log:
         """The first commit that is kept, as far as this handle knows."""
         return self.commits.kept
 
-    def commit(self, seq: int) -> Manifest:
+    def commit(self, seq: int) -> Commit:
         """The manifest of one commit; `DroppedError` if it is no longer kept."""
         return self.commits.some([seq])[0]
 
-    def after(self, seq: int) -> Iterator[Manifest]:
+    def after(self, seq: int) -> Iterator[Commit]:
         """The commits after `seq`, up to the last refresh, some read at a time; `DroppedError` if one is dropped."""
         in_tail = self._tail.after(seq)
         first = in_tail[0].seq if in_tail else self.state.seq + 1
@@ -148,14 +152,14 @@ class Log:
             yield from self.commits.some(range(start, min(start + index.FOLD_EVERY, first)))
         yield from in_tail
 
-    def before(self, seq: int) -> Iterator[Manifest]:
+    def before(self, seq: int) -> Iterator[Commit]:
         """The commits before `seq`, newest first, each read when it is asked for, as far back as they are kept."""
         in_tail = {m.seq: m for m in self._tail.commits}
         with contextlib.suppress(KeyMissingError, DroppedError):
             for s in range(seq - 1, -1, -1):
                 yield in_tail.get(s) or self.commit(s)
 
-    def since(self, seq: int) -> list[Manifest]:
+    def since(self, seq: int) -> list[Commit]:
         """The same at once."""
         return list(self.after(seq))
 
@@ -177,13 +181,14 @@ class Log:
             self.state = snapshot.state
         self._snapshot, self._tail = snapshot, Tail(later)
 
-    def _apply(self, m: Manifest, after: LogState | None = None) -> None:
+    def _apply(self, m: Commit, after: LogState | None = None) -> None:
         if m.stream != self.spec.id:
             raise log_errors.another_stream(m.seq, m.stream, self.storage.url)
         with concerning(self.storage.url):
             self.state = after or self.state.apply(m)
         self._tail.append(m)
-        self.commits.note(m.milestone)
+        if isinstance(m, MilestoneCommit):
+            self.commits.note(m.milestone)
 
     # ------------------------------------------------------------------ finding and reading
 
@@ -283,7 +288,7 @@ class Log:
         return self._snapshot
 
     @property
-    def tail(self) -> Sequence[Manifest]:
+    def tail(self) -> Sequence[Commit]:
         """The commits since that snapshot."""
         return self._tail.commits
 
@@ -309,7 +314,7 @@ class Log:
         finished: bool = False,
         outage: Outage | None = None,
         durability: Durability = "fsync",
-    ) -> Manifest:
+    ) -> AppendCommit:
         """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
 
         The blocks were made for the state `base` (by default the newest seen): if another writer has published since,
@@ -318,21 +323,21 @@ class Log:
         base = base or self.state
         known = (END_OF_TIME,) * self.spec.partitions if finished else boundaries
 
-        def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+        def make(state: LogState, seen: Sequence[Commit]) -> AppendCommit:
             if base.finished:
                 raise log_errors.finished(self.storage.url)
             for m in seen:
-                if m.kind in ("append", "schema"):
-                    raise log_errors.second_writer(m.seq, m.writer, self.storage.url)
+                if isinstance(m, AppendCommit | SchemaCommit):
+                    other = m.writer if isinstance(m, AppendCommit) else None
+                    raise log_errors.second_writer(m.seq, other, self.storage.url)
             ends = list(base.ends)
             for b in blocks:
                 ends[b.partition] = max(ends[b.partition], b.end)
             times = [b.time_max for b in blocks if b.partition != self.spec.late and b.has_results]
             time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
             boundary = None if time_max is None or (late := self.spec.lateness) is None else earlier(time_max, late)
-            appended = Manifest(
+            appended = AppendCommit(
                 seq=state.seq + 1,
-                kind="append",
                 stream=self.spec.id,
                 published_us=self.clock.now_us(),
                 blocks=tuple(sorted(blocks, key=lambda b: (b.partition, b.first))),
@@ -348,7 +353,7 @@ class Log:
                 outage=outage,
                 retention=None if self.retention == self.spec.retention else self.retention,
             )
-            if gone := appended.named.intersection(file for m in seen for file in m.files):
+            if gone := appended.named & announced(seen):
                 raise log_errors.collected(gone, self.storage.url)
             return require_forward(base, appended)
 
@@ -357,17 +362,19 @@ class Log:
         failpoint("after-manifest")
         return published
 
-    def publish(self, make: Callable[[LogState, Sequence[Manifest]], Manifest], since: int) -> Manifest:
+    def publish(self, make: Callable[[LogState, Sequence[Commit]], C], since: int) -> C:
         """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
         while True:
             while self.commits.has_later(self.state.seq + 1, is_near=self._published == self.state.seq):
                 self.refresh()  # a lost commit would be taken for the next one, and filled
             state = self.state
-            data = manifest.encode(replace(make(state, self.since(since)), before=state.tip))
+            made = make(state, self.since(since))
+            data = commit_kinds.encode(replace(made, before=state.tip))
             if self.state is not state:
                 continue  # to make it the index had to be mended, which brought in newer commits
-            m = manifest.decode(data, f"{self.storage.url}, about to be published")
+            m = commit_kinds.decode(data, f"{self.storage.url}, about to be published")
             after = state.apply(m)  # never write what could not be read back
+            assert isinstance(m, type(made))
             try:
                 create_once(self.storage, commit_key(m.seq), data)
             except (KeyExistsError, KeyMissingError):  # somebody else's commit, which may even be dropped by now

@@ -7,12 +7,13 @@ checkpoint with the newest manifest finds there what it would have found without
 from __future__ import annotations
 
 from strandline.log.storage.storage import Durability
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest, Writer
+from strandline.log.stream.manifest import Writer
 
 
-def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> Manifest | None:
+def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync") -> AppendCommit | None:
     """Publishes that no tuple before `boundary` will follow; None, and nothing published, if that was known."""
     base = log.state
     boundaries = base.boundaries_until(boundary)
@@ -22,7 +23,7 @@ def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync
     return log.append([], base=base, writer=who, source=base.source, boundaries=boundaries, durability=durability)
 
 
-def finish(log: Log, run: str, durability: Durability = "fsync") -> Manifest | None:
+def finish(log: Log, run: str, durability: Durability = "fsync") -> AppendCommit | None:
     """Publishes that no tuple will follow at all; None, and nothing published, if that was known."""
     base = log.state
     if base.finished:

@@ -10,15 +10,17 @@ import bisect
 from collections.abc import Iterable, Iterator, Sequence
 
 from strandline.log.index.index import covers
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
-from strandline.log.stream.manifest import Manifest
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CompactCommit
 
 
 class Tail:
     """Some commits that follow each other, and their blocks by partition."""
 
-    def __init__(self, commits: Iterable[Manifest] = ()) -> None:
-        self._commits: list[Manifest] = []
+    def __init__(self, commits: Iterable[Commit] = ()) -> None:
+        self._commits: list[Commit] = []
         self._appended: dict[int, list[Block]] = {}
         self._compacted: dict[int, list[Block]] = {}
         for m in commits:
@@ -28,23 +30,23 @@ class Tail:
         return len(self._commits)
 
     @property
-    def commits(self) -> Sequence[Manifest]:
+    def commits(self) -> Sequence[Commit]:
         """The commits, in order."""
         return self._commits
 
-    def append(self, m: Manifest) -> None:
+    def append(self, m: Commit) -> None:
         """Adds the next commit."""
         self._commits.append(m)
-        if m.kind == "append":
+        if isinstance(m, AppendCommit):
             for b in m.blocks:
                 self._appended.setdefault(b.partition, []).append(b)
-        elif m.kind == "compact":
+        elif isinstance(m, CompactCommit):
             for b in m.blocks:
                 # A newer one may cover older ones; those that are left do not overlap.
                 others = (old for old in self._compacted.get(b.partition, ()) if not covers(b, old))
                 self._compacted[b.partition] = sorted([*others, b], key=lambda block: block.first)
 
-    def after(self, seq: int) -> list[Manifest]:
+    def after(self, seq: int) -> list[Commit]:
         """The commits of the tail after `seq`."""
         return self._commits[bisect.bisect_right(self._commits, seq, key=lambda m: m.seq) :]
 

@@ -14,9 +14,10 @@ from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import ConflictError, OptionError, StreamNotFoundError
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import log_errors
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import SchemaCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.spec import StreamSpec
 
 
@@ -37,19 +38,19 @@ def created(storage: Storage, stream: StreamSpec, evolution: str | None, clock: 
     return Log.create(storage, stream, clock)
 
 
-def add_columns(log: Log, asked: StreamSpec) -> Manifest | None:
+def add_columns(log: Log, asked: StreamSpec) -> SchemaCommit | None:
     """Adds what `asked` has more at its end, and nothing if it differs otherwise; None if there is nothing to add."""
     if asked.operator is not None or not log.spec.additions(asked):
         return None
     log.spec.with_added(log.spec.additions(asked)).require_same(asked, log.storage.url)
 
-    def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+    def make(state: LogState, seen: Sequence[Commit]) -> SchemaCommit:
         columns = tuple(log.spec.additions(asked))
         if not columns:
             raise _OvertakenError("somebody else has added columns in the meantime")
         if state.finished:
             raise log_errors.finished(log.storage.url)
-        return Manifest(state.seq + 1, "schema", log.spec.id, log.clock.now_us(), columns=columns)
+        return SchemaCommit(state.seq + 1, log.spec.id, log.clock.now_us(), columns=columns)
 
     try:
         return log.publish(make, since=log.state.seq)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import log_errors
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.recent_commits import Tail
 from strandline.log.stream.spec import StreamSpec
 
@@ -28,7 +28,7 @@ class Share(Log):
             starts, ends = list(self.state.starts), list(self.state.ends)
             starts[partition], ends[partition] = first, end
             self.state = replace(self.state, starts=tuple(starts), ends=tuple(ends))
-            self._tail = Tail([Manifest(self.state.seq, "append", stream.id, 0, blocks=tuple(blocks))])
+            self._tail = Tail([AppendCommit(self.state.seq, stream.id, 0, blocks=tuple(blocks))])
 
     def refresh(self) -> bool:
         """Takes in the whole log: on what a share knows, the commits since cannot be built.

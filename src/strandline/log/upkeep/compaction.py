@@ -21,11 +21,12 @@ from strandline.log.storage.storage import create_once
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import KIND
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CompactCommit, announced
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import lost_block
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 
 TARGET_BYTES = 128 << 20
 BLOCKS_MIN = 8
@@ -178,13 +179,12 @@ def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
     """
     kept: list[Block] = []
 
-    def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+    def make(state: LogState, seen: Sequence[Commit]) -> CompactCommit:
         kept[:] = [b for b in joined if not _is_superseded(b, state, seen)]
         if not kept:
             raise _CompactedMeanwhileError("compacted or dropped by somebody else")
-        return Manifest(
+        return CompactCommit(
             seq=state.seq + 1,
-            kind="compact",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
             blocks=tuple(kept),
@@ -197,12 +197,12 @@ def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
     return kept
 
 
-def _is_superseded(joined: Block, state: LogState, seen: Sequence[Manifest]) -> bool:
+def _is_superseded(joined: Block, state: LogState, seen: Sequence[Commit]) -> bool:
     overlapped = any(
         b.partition == joined.partition and b.first < joined.end and joined.first < b.end
         for m in seen
-        if m.kind == "compact"
+        if isinstance(m, CompactCommit)
         for b in m.blocks
     )
-    collected = any(joined.file in m.files for m in seen)
+    collected = joined.file in announced(seen)
     return overlapped or collected or state.starts[joined.partition] > joined.first

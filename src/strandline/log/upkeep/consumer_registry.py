@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from strandline.errors import CorruptManifestError, KeyMissingError, OptionError
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import ConsumerCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState, Registration
-from strandline.log.stream.manifest import FORMAT, Manifest, seal, unseal
+from strandline.log.stream.manifest import FORMAT, seal, unseal
 from strandline.wording import plural
 
 OPERATOR_PREFIX = "operator-"
@@ -94,12 +96,11 @@ def consumers(log: Log) -> Iterator[Consumer]:
 
 
 def _publish(log: Log, name: str, needs: Sequence[int] | None) -> None:
-    def make(state: LogState, _seen: Sequence[Manifest]) -> Manifest:
+    def make(state: LogState, _seen: Sequence[Commit]) -> ConsumerCommit:
         for partition, offset in enumerate(needs or ()):
             log.require_kept(partition, offset)
-        return Manifest(
+        return ConsumerCommit(
             seq=state.seq + 1,
-            kind="consumer",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
             consumer=name,

@@ -29,10 +29,12 @@ from strandline.log.index.index import Child, Index, children_json
 from strandline.log.storage.power_loss import make_durable
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.block import checksum
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import MilestoneCommit, announced
 from strandline.log.stream.commits import write_mark
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import FORMAT_2, Manifest, commit_key, seal
+from strandline.log.stream.manifest import FORMAT_2, commit_key, seal
 from strandline.log.stream.milestone import FOLDER, Milestone, mark_key
 
 KEEP_COMMITS = 4_096
@@ -103,12 +105,11 @@ def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone
     )
     milestone = Milestone(number, snapshot.state.seq, kept, written.create("json", body), checksum(body))
 
-    def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
-        if state.milestone != previous or any(written.names.intersection(m.files) for m in seen):
+    def make(state: LogState, seen: Sequence[Commit]) -> MilestoneCommit:
+        if state.milestone != previous or written.names & announced(seen):
             raise _MilestoneMadeError("another milestone was made, or the files of this one were collected")
-        return Manifest(
+        return MilestoneCommit(
             seq=state.seq + 1,
-            kind="milestone",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
             milestone=milestone,

@@ -17,9 +17,10 @@ from strandline.errors import ConsumerError, OptionError
 from strandline.log.operator_state import loss_record
 from strandline.log.stream import milestone
 from strandline.log.stream.block import Block
+from strandline.log.stream.commit import Commit
+from strandline.log.stream.commit_kinds import CollectCommit, MilestoneCommit, TruncateCommit, announced
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Manifest
 from strandline.log.stream.reason import AHEAD, TIME
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.grace import GRACE_US
@@ -49,15 +50,14 @@ def truncate(
     """
     log.refresh()
 
-    def make(state: LogState, _seen: Sequence[Manifest]) -> Manifest:
+    def make(state: LogState, _seen: Sequence[Commit]) -> TruncateCommit:
         plan = planned(
             log, before_time=before_time, before_offset=before_offset, published_before_us=published_before_us
         )
         if plan.refusal is not None and not yield_to_consumers:
             raise plan.refusal
-        return Manifest(
+        return TruncateCommit(
             seq=state.seq + 1,
-            kind="truncate",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
             starts=plan.free if yield_to_consumers else plan.starts,
@@ -242,13 +242,13 @@ def collect(log: Log, *, grace_us: int = GRACE_US, commits: bool = True, progres
     """
     log.reload()  # an older snapshot's index would take the newer one's files for unreferenced
     base_seq = log.state.seq
-    announced = {file for m in log.commits.some(log.state.announced) for file in m.files}
+    known = announced(log.commits.some(log.state.announced))
     cutoff_us = log.clock.now_us() - grace_us
     fresh: list[str] = []
     referred = _Referred(log)
     for listed in unreferenced(log.storage, referred.is_live_in, commits=commits):
         is_due = listed.modified_us <= cutoff_us or not referred.can_be_published(listed.key)
-        if is_due and listed.key not in announced:
+        if is_due and listed.key not in known:
             fresh.append(listed.key)
         if len(fresh) == _FILES_PER_COMMIT:
             _announce(log, fresh, base_seq)
@@ -267,7 +267,7 @@ def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> li
     for announcement in log.commits.some(log.state.announced):
         if announcement.published_us > cutoff_us:
             break
-        for file in announcement.files:
+        for file in sorted(announced([announcement])):
             if file in revived:
                 continue
             log.storage.delete(file)
@@ -330,14 +330,13 @@ def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: in
     """Publishes a collect commit; nothing before `base_seq` names any of the files."""
     doomed = set(files)
 
-    def make(state: LogState, seen: Sequence[Manifest]) -> Manifest:
+    def make(state: LogState, seen: Sequence[Commit]) -> CollectCommit:
         # Whatever was published since we looked is referenced now.
         named = {file for m in seen for file in m.named}
-        if any(m.kind == "milestone" for m in seen):
+        if any(isinstance(m, MilestoneCommit) for m in seen):
             named |= {file for file in doomed if file.startswith(f"{milestone.FOLDER}/")}
-        return Manifest(
+        return CollectCommit(
             seq=state.seq + 1,
-            kind="collect",
             stream=log.spec.id,
             published_us=log.clock.now_us(),
             files=tuple(sorted(doomed - named)),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.errors import KeyMissingError, SparkCheckpointError
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 
@@ -194,7 +195,12 @@ class SparkCheckpoint:
         """The offsets of the batch before; Spark wants them in its log, although it does not use them."""
         for seq in range(log.state.seq, max(log.kept - 1, log.state.seq - _LOOK_BACK_COMMITS), -1):
             m = log.commit(seq)
-            if m.writer and m.writer.query == published.query and m.writer.batch == published.batch - 1:
+            if (
+                isinstance(m, AppendCommit)
+                and m.writer
+                and m.writer.query == published.query
+                and m.writer.batch == published.batch - 1
+            ):
                 return m.source
         return None
 
