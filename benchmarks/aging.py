@@ -19,6 +19,7 @@ from benchmarks.files_over_time import files_over_time
 from benchmarks.harness import CORES, rounds, say, spread, stopwatch, workspace
 from strandline.log.index.index import FOLD_EVERY
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block, describe, encode_parts
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -126,7 +127,7 @@ def _write(path: str, commits: int, tuples: int, after: Callable[[int], None] = 
 
     def append_all() -> None:
         for n in range(commits):
-            log.append([_block(log, p, n, n * tuples, tuples) for p in range(_PARTITIONS)])
+            log.append(Append([_block(log, p, n, n * tuples, tuples) for p in range(_PARTITIONS)]))
             after(n)
 
     return stopwatch(append_all)

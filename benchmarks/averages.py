@@ -15,6 +15,7 @@ import strandline as sl
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -60,7 +61,7 @@ class Items:
         data = blocks_.encode_parts([(Kind.RESULT, columns)], spec, first)
         file = spec.file(0, first, "items")
         self.log.storage.create(file, data)
-        self.log.append([blocks_.describe(data, spec, 0, first, file)])
+        self.log.append(Append([blocks_.describe(data, spec, 0, first, file)]))
 
 
 class Averages:

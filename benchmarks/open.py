@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.harness import say, stopwatch, workspace
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -53,7 +54,7 @@ def _write(path: Path, commits: int) -> None:
     log = Log.create(LocalStorage(path, durability="os"), spec)
     for n in range(commits):
         first = log.state.ends[0]
-        log.append([_block(log.spec, p, n, first) for p in range(2)])
+        log.append(Append([_block(log.spec, p, n, first) for p in range(2)]))
         if (n + 1) % 10_000 == 0:
             say(f"open: {n + 1:,} of {commits:,} commits")
 

@@ -21,6 +21,7 @@ from strandline.inputs.edges import edges_and_others
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -97,7 +98,7 @@ class Side:
             file = spec.file(p, first, f"batch{log.state.seq + 1}")
             log.storage.create(file, data)
             blocks.append(blocks_.describe(data, spec, p, first, file))
-        log.append(blocks)
+        log.append(Append(blocks))
 
 
 class Joined:

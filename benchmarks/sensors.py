@@ -27,6 +27,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage import Durability
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import quiet
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -160,7 +161,9 @@ class Sensors:
                 log.storage.create(file, data)
                 blocks.append(blocks_.describe(data, spec, p, ends[p], file))
                 ends[p] += len(mine)
-        done = log.append(blocks, boundaries=log.state.boundaries_until(boundary_us), durability=self._durability)
+        done = log.append(
+            Append(blocks, boundaries=log.state.boundaries_until(boundary_us), durability=self._durability)
+        )
         is_new = len(made) == 1
         self._published += [(table.column("number").to_numpy(), done.published_us, is_new) for table in made]
         made.clear()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from strandline.clock import ManualClock
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -120,7 +121,7 @@ def append(log: Log, batch: int, rows: dict[int, Sequence[Row]], rows_max: int =
         for p, tuples in rows.items()
         for at in range(0, len(tuples), rows_max)
     ]
-    log.append(blocks, writer=Writer("golden-query", "golden-run", batch), source={"offset": 10 * batch})
+    log.append(Append(blocks, writer=Writer("golden-query", "golden-run", batch), source={"offset": 10 * batch}))
 
 
 def write(log: Log, partition: int, first: int, rows: Sequence[Row], name: str) -> Block:

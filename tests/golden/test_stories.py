@@ -14,6 +14,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.log.index.index import ROOT_KEY, Snapshot
 from strandline.log.stream import commit_kinds, log_state, manifest, quiet, schema_change
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.column_types import fields_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -37,7 +38,7 @@ def new_log(name: str) -> Log:
 def finished(log: Log) -> None:
     """Heartbeats before and after the first batch, and the end."""
     quiet.pass_time(log, 100, "golden-run")
-    log.append([], writer=Writer("golden-query", "golden-run", 0), source={"offset": 0})
+    log.append(Append(writer=Writer("golden-query", "golden-run", 0), source={"offset": 0}))
     quiet.pass_time(log, 120, "another-run")
     quiet.finish(log, "another-run")
 
@@ -45,9 +46,9 @@ def finished(log: Log) -> None:
 def added(log: Log) -> None:
     """An append, two columns, an append, a third column."""
     spec = log.spec
-    log.append([], writer=Writer("golden-query", "golden-run", 0), source={"offset": 0})
+    log.append(Append(writer=Writer("golden-query", "golden-run", 0), source={"offset": 0}))
     schema_change.add_columns(log, more(spec, *NEW))
-    log.append([], writer=Writer("golden-query", "another-run", 1), source={"offset": 1})
+    log.append(Append(writer=Writer("golden-query", "another-run", 1), source={"offset": 1}))
     schema_change.add_columns(log, more(spec, *NEW, {"name": "price", "type": "decimal(10,2)"}))
 
 
@@ -59,7 +60,7 @@ def linked(log: Log) -> None:
     """Commits that name the checksum of the one before."""
     with mock.patch.object(log_state, "link_to", lambda m: m.checksum):
         for batch in range(4):
-            log.append([], writer=Writer("golden-query", "golden-run", batch), source={"offset": batch})
+            log.append(Append(writer=Writer("golden-query", "golden-run", batch), source={"offset": batch}))
         log.fold()
 
 

@@ -16,6 +16,7 @@ from strandline.inputs.next_bounds import next_bounds
 from strandline.inputs.serialised_input import pieces, replayed
 from strandline.log.reading.results import result_blocks
 from strandline.log.storage.storage import create_once
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.kinds import Kind, is_closed
 from strandline.log.stream.log import Log
@@ -83,7 +84,7 @@ class Element:
         create = partial(create_once, self.output.storage)
         filled = [(kind, columns) for kind, columns in parts if len(columns[0])]
         blocks = list(BlockSequence(self.output.spec, 0, end, f"b{self.batches}", create).write(filled))
-        self.output.append(blocks, boundaries=[stands.bound], finished=stands.bound == END_OF_TIME)
+        self.output.append(Append(blocks, boundaries=[stands.bound], finished=stands.bound == END_OF_TIME))
         extent = operator.extent(self.output.state.ends[0])
         assert extent.oldest_input >= self.extent.oldest_input, "what was let go may not be needed again"
         assert extent.oldest_output >= self.extent.oldest_output

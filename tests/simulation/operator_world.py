@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -55,6 +56,7 @@ from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import block_sequence, block_slice, commit_kinds
 from strandline.log.stream import log as log_module
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -428,21 +430,21 @@ class World:
         else:
             self.late.append(run)
 
-    def _publish(self, output: Log, base: LogState, done: Sequence[Done], writer: Writer, **what: Any) -> Commit:
+    def _publish(self, output: Log, base: LogState, done: Sequence[Done], said: Append) -> Commit:
         """Publishes, or freezes right before; whoever starts meanwhile does not know of it."""
         if self.may_freeze and self.rng.random() < 0.03:
-            self.frozen.append(lambda: self._publish_late(base, done, **what))
+            self.frozen.append(lambda: self._publish_late(base, done, said))
             self.process.crashed = True
             raise Crash("frozen")
-        return publish(output, base, done, writer, **what)
+        return publish(output, base, done, said)
 
-    def _publish_late(self, base: LogState, done: Sequence[Done], **what: Any) -> None:
+    def _publish_late(self, base: LogState, done: Sequence[Done], said: Append) -> None:
         """A driver that was frozen wakes up. It may only succeed if nobody has published since."""
         live = Log.open(Folder(self.faulty.other_process(), "output"), self.clock)
         awake = handle_on(live.storage, live.spec, base)
         nobody = live.state.standings == awake.state.standings
         try:
-            publish(awake, base, done, Writer("query", "frozen", 0), **what)
+            publish(awake, base, done, replace(said, writer=Writer("query", "frozen", 0)))
         except (CollectedError, DroppedError):
             pass
         except ConflictError:

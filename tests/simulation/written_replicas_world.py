@@ -14,6 +14,7 @@ from strandline.inputs.replicas.replica_place import ReplicaPlace
 from strandline.inputs.replicas.replica_reader import ReplicaReader
 from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.log.operator_state.outage import Outage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
@@ -69,7 +70,7 @@ class Player:
         """All is well, and nothing will follow."""
         self._commit(there, "end", all_of_it=True)
         state = self.written.log.state
-        self.written.log.append([], standings=state.standings, outage=Outage("STABLE", 9), finished=True)
+        self.written.log.append(Append(standings=state.standings, outage=Outage("STABLE", 9), finished=True))
 
     def _commit(self, there: int, what: str, *, all_of_it: bool = False) -> None:
         rng, outage = self._rng, self.written.log.state.outage

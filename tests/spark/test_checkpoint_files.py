@@ -5,6 +5,7 @@ import json
 import pytest
 
 from strandline.errors import SparkCheckpointError
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.spark.entry.spark_checkpoint import SourcePlan, SparkCheckpoint
@@ -79,7 +80,7 @@ def log(checkpoint):
 
 def publish(log, checkpoint, batch):
     source = SparkCheckpoint(checkpoint, KAFKA).source(batch)
-    log.append([], writer=Writer("our query", "a run", batch), source=source)
+    log.append(Append(writer=Writer("our query", "a run", batch), source=source))
 
 
 def files(storage):

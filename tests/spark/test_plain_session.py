@@ -125,6 +125,7 @@ while query.progress.get("results", None) is None:
 print("running", flush=True)
 """
 RIVAL = """
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.storage.storage_url import open_storage
@@ -132,7 +133,7 @@ from strandline.log.storage.storage_url import open_storage
 other, published = Log.open(open_storage(sys.argv[1])), False
 while not published:
     try:
-        published = bool(other.append([], writer=Writer("another query", "its run", 7)))
+        published = bool(other.append(Append(writer=Writer("another query", "its run", 7))))
     except sl.SecondWriterError:
         other.refresh()
 """

@@ -12,6 +12,7 @@ import pytest
 import strandline as sl
 from strandline.clock import ManualClock
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.spark.entry.heartbeat import Heartbeat
 from strandline.spark.query.batch_handler import BatchHandler
@@ -142,7 +143,7 @@ def test_a_heartbeat_that_fails_ends_the_query(feed: Any, tmp_path: Path, eventu
     eventually(lambda: query.progress.get("tuples") == 1)
     other = sl.stream(str(items))
     other._log.refresh()
-    other._log.append([], writer=None, source=None)  # a second writer
+    other._log.append(Append(writer=None, source=None))  # a second writer
     eventually(lambda: not query.is_active, seconds=20)
     with pytest.raises(sl.SecondWriterError):
         query.await_termination(patience(10))

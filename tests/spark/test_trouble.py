@@ -9,6 +9,7 @@ import pytest
 
 import strandline as sl
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from tests.support.machine import patience
@@ -37,7 +38,7 @@ def test_a_writer_stops_when_another_has_published(spark, eventually, tmp_path):
     other = Log.open(open_storage(str(path)))
     while True:  # between two batches of the query
         try:
-            other.append([], writer=Writer("another query", "its run", 7))
+            other.append(Append(writer=Writer("another query", "its run", 7)))
             break
         except sl.SecondWriterError:
             other.refresh()

@@ -15,6 +15,7 @@ from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import Clock, ManualClock
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import arrow_schema
 from strandline.log.stream.kinds import Kind, only_results
@@ -223,7 +224,7 @@ def append_rows(log: Log, batch: Mapping[int, Sequence[Row]], boundary: int | No
     blocks = [
         write_rows(log, p, base.ends[p], rows, f"commit{base.seq + 1}") for p, rows in sorted(batch.items()) if rows
     ]
-    log.append(blocks, base=base, boundaries=None if boundary is None else base.boundaries_until(boundary))
+    log.append(Append(blocks, boundaries=None if boundary is None else base.boundaries_until(boundary)), base=base)
 
 
 class Streams:

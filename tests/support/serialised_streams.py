@@ -14,6 +14,7 @@ from strandline.inputs.next_bounds import next_bounds
 from strandline.inputs.serialised_input import pieces, replayed
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.storage.storage import Storage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry, retention
 from strandline.log.upkeep.compaction import compact
@@ -55,11 +56,11 @@ class Feed:
         """A commit without tuples: time goes on."""
         self.now += self._rng.random() * 20
         base = self.log.state
-        self.log.append([], boundaries=base.boundaries_until(int(self.now) - self.lateness))
+        self.log.append(Append(boundaries=base.boundaries_until(int(self.now) - self.lateness)))
 
     def finish(self) -> None:
         """Nothing will follow."""
-        self.log.append([], finished=True)
+        self.log.append(Append(finished=True))
 
     def tidy(self) -> None:
         """Compacts, and deletes what nobody refers to."""

@@ -14,6 +14,7 @@ from strandline.log.reading.bounds import Bounds
 from strandline.log.reading.results import Results
 from strandline.log.reading.tentative_results import changes, with_tentative
 from strandline.log.storage.storage import Storage, create_once
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.control_tuples import control_block
@@ -58,7 +59,7 @@ class Output:
         new = sum(kind is Kind.RESULT for kind, _ in story)
         known = (before or 0) + new if results == 0 else results
         standing = Standing(0, -1, 0, 0, 0, 0, results=known)
-        self.log.append(blocks, standings=[standing], boundaries=[boundary], outage=outage)
+        self.log.append(Append(blocks, standings=[standing], boundaries=[boundary], outage=outage))
 
     def read(self) -> list[tuple[int, bool]]:
         """What readers of tentative results get."""

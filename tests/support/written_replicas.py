@@ -14,6 +14,7 @@ from strandline.errors import StorageError
 from strandline.log.operator_state.outage import ForkStanding, Outage, State
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage, create_once
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.control_tuples import control_block
 from strandline.log.stream.kinds import Kind
@@ -74,5 +75,7 @@ class Written:
             tuples = counts if undone or fork is None else fork.tuples + counts
             forks = (ForkStanding(boundary, 0, None, start, tuples, 1 << 20),)
         standing = Standing(0, -1, 0, 0, 0, 0, **{"results": results, **said})
-        self.log.append(blocks, standings=[standing], boundaries=[boundary], outage=Outage(state, 5, forks=forks))
+        self.log.append(
+            Append(blocks, standings=[standing], boundaries=[boundary], outage=Outage(state, 5, forks=forks))
+        )
         return self

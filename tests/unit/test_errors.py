@@ -10,6 +10,7 @@ from strandline.errors import CorruptBlockError, CorruptManifestError, StorageEr
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
 from strandline.testing.items import append_items, item_spec
@@ -63,7 +64,7 @@ def test_an_error_of_a_disk_names_its_stream(tmp_path: Path) -> None:
 def test_errors_of_a_log_name_its_stream(tmp_path: Path) -> None:
     log = Log.create(LocalStorage(tmp_path / "stream", "os"), item_spec(1))
     append_items(log, {0: [(1, 1, 0)]})
-    log.append([])
+    log.append(Append())
     (block,) = log.blocks(0)
     (tmp_path / "stream" / block.file).write_bytes(b"rotten")
     with pytest.raises(CorruptBlockError) as rotten:

@@ -12,7 +12,7 @@ from strandline.errors import CorruptManifestError
 from strandline.inputs import intake
 from strandline.inputs.intake import pieces
 from strandline.log.stream import commit_kinds
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
 from strandline.operators.aggregate import aggregate_operator
@@ -214,7 +214,7 @@ def test_a_stream_whose_standing_went_back_under_an_early_version_can_be_read() 
     base = case.output.state
     back = replace(base.standings[0], oldest=base.standings[0].oldest - 1, replay=1)
     with pytest.raises(CorruptManifestError, match="would need its input from"):
-        case.output.append([], base=base, standings=[back], boundaries=base.boundaries)
+        case.output.append(Append(standings=[back], boundaries=base.boundaries), base=base)
     commit = AppendCommit(
         seq=base.seq + 1,
         stream="output",

@@ -11,6 +11,7 @@ from strandline.errors import CorruptBlockError
 from strandline.log.audit.stream_audit import verify
 from strandline.log.index import index
 from strandline.log.stream import log as log_module
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.levels import Levels
 from strandline.log.upkeep.retention import collect, truncate
@@ -231,7 +232,7 @@ def test_tuples_set_aside_for_different_reasons_stay_apart(log: Log, clock: Manu
         block = write_items(log.storage, log.spec, late, base.ends[late], [(0, n, n)], f"batch{n}")
         renamed = log.spec.file(late, block.first, f"named{n}", reason)
         log.storage.create(renamed, log.storage.read(block.file))
-        log.append([replace(block, file=renamed)], base=base)
+        log.append(Append([replace(block, file=renamed)]), base=base)
     levels = Levels(Log.open(log.storage, clock))
     while levels.step().blocks_after:
         pass

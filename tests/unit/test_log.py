@@ -23,6 +23,7 @@ from strandline.errors import (
 )
 from strandline.log.index import index
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer, commit_key, seal
 from strandline.log.upkeep.compaction import compact
@@ -152,7 +153,7 @@ def test_compaction_and_truncation_do_not_stop_a_writer(log: Log, storage: Memor
     block = write_items(storage, log.spec, 0, 2, [C], "slow")
     compact(other, blocks_min=2)
     truncate(other, before_offset={0: 2})
-    log.append([block], base=base)
+    log.append(Append([block]), base=base)
     assert read_items(log, 0) == [(2, C)]
 
 
@@ -163,7 +164,7 @@ def test_a_batch_whose_files_were_collected_cannot_be_published(
     clock.advance(10)
     collect(Log.open(storage, clock), grace_us=1_000_000)
     with pytest.raises(CollectedError, match=r"slow\.parquet"):
-        log.append([block])
+        log.append(Append([block]))
     assert log.state.ends == (0, 0, 0)
 
 
@@ -190,7 +191,7 @@ def test_a_repeated_request_that_finds_its_own_bytes_has_published_them() -> Non
 def test_a_block_that_does_not_follow_is_never_published(log: Log, storage: MemoryStorage) -> None:
     block = write_items(storage, log.spec, 0, 5, [A], "gap")
     with pytest.raises(CorruptManifestError, match="not dense"):
-        log.append([block])
+        log.append(Append([block]))
     assert not storage.exists(commit_key(0))
 
 

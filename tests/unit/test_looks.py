@@ -29,6 +29,7 @@ from strandline.log.operator_state.standing import Standing
 from strandline.log.reading.summary import summary
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer, commit_key
@@ -85,7 +86,9 @@ def operator_stream(folder: Path, window: Window, partitions: int = 2, commits: 
         input_ = 1_000 * (commit + 1)
         recovered = {"extent": 1_234, "load_s": 0.5, "replayed": 12_345, "replay_s": 0.25}
         standing = Standing(input_, commit, 400, input_ - 10, 5, 10, recovered=recovered)
-        log.append(blocks, writer=Writer(UUID, UUID, commit), standings=[standing] * partitions, boundaries=last)
+        log.append(
+            Append(blocks, writer=Writer(UUID, UUID, commit), standings=[standing] * partitions, boundaries=last)
+        )
     return log
 
 

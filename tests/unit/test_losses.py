@@ -20,6 +20,7 @@ from strandline.log.operator_state.loss import Loss
 from strandline.log.operator_state.loss_table import loss_table
 from strandline.log.reading.summary import summary
 from strandline.log.stream import block_sequence
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
@@ -315,7 +316,7 @@ def test_a_step_whose_record_of_losses_was_collected_is_not_published() -> None:
     collect(Log.open(case.output.storage, case.clock), grace_us=0)
     assert not case.output.storage.exists(slow.record)
     with pytest.raises(CollectedError, match=slow.record):
-        case.output.append([], base=base, standings=[replace(standing, losses=slow)], boundaries=base.boundaries)
+        case.output.append(Append(standings=[replace(standing, losses=slow)], boundaries=base.boundaries), base=base)
 
 
 def test_a_record_of_losses_that_is_published_while_the_collector_looks_is_kept() -> None:
@@ -328,7 +329,7 @@ def test_a_record_of_losses_that_is_published_while_the_collector_looks_is_kept(
     def publish_late(*args: Any, **options: Any) -> Any:
         collector.publish = publish  # type: ignore[method-assign]
         state = case.output.state
-        case.output.append([], standings=[replace(standing, losses=slow)], boundaries=state.boundaries)
+        case.output.append(Append(standings=[replace(standing, losses=slow)], boundaries=state.boundaries))
         return publish(*args, **options)
 
     collector.publish = publish_late  # type: ignore[method-assign]

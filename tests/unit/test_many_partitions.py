@@ -14,6 +14,7 @@ import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
 from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.log import Log
@@ -82,7 +83,7 @@ class Driver:
         """One more commit of the input, a block in every partition, and the operator's batch."""
         partitions = range(self.writer.spec.partitions)
         writer = Writer("query", "run", number)
-        self.writer.append([block(p, 10 * number, f"batch{number}") for p in partitions], writer=writer)
+        self.writer.append(Append([block(p, 10 * number, f"batch{number}") for p in partitions], writer=writer))
         told: list[Mapping[str, Any]] = []
         self.job.catch_up(writer, lambda: True, told.append)
         assert [report["input_tuples"] for report in told] == [10 * len(partitions)]

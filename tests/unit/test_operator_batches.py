@@ -9,6 +9,7 @@ from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, SecondWriterError
 from strandline.log.stream import quiet
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep.compaction import compact
@@ -150,7 +151,7 @@ def test_commits_of_the_input_that_bring_no_tuples_are_passed_over(make: Any) ->
     streams.append(rows(3))
     streams.drain()
     compact(streams.input, blocks_min=2)
-    streams.input.append([])
+    streams.input.append(Append())
     done = streams.batch()
     assert [(d.tuples, d.blocks) for d in done] == [(0, ())]
     assert streams.output.state.standings[0].commit == streams.input.state.seq
@@ -170,7 +171,7 @@ def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
         batches_.steps_of(taken, Element(streams.plan, cec(), tuples_max=1), streams.input, other, 0, "late"), cec()
     )
     with pytest.raises(SecondWriterError):
-        batches_.publish(other, other.state, done, Writer("query", "other", 1))
+        batches_.publish(other, other.state, done, Append(writer=Writer("query", "other", 1)))
     assert [d.tuples for d in done] == [5]
     assert streams.output.state.standings == Log.open(streams.output_storage).state.standings
 

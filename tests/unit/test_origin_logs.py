@@ -13,6 +13,7 @@ from strandline.log.operator_state.origin_logs import is_of, opened_origins
 from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.standing import Standing
 from strandline.log.operator_state.upstream import Origin, origins_of, upstream_of
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import REPLICAS_FORMAT
@@ -37,7 +38,7 @@ def output_over(origin: Origin, stream: str = "") -> Log:
     log = Log.create(MemoryStorage(ManualClock(1)), spec, ManualClock(1))
     if stream:
         marks = Marks(BEGIN, BEGIN, (InputMark(0, 0, replica=ReplicaMark(stream, 0, 0)),))
-        log.append([], standings=[Standing(0, -1, 0, 0, 0, 0, marks=marks)])
+        log.append(Append(standings=[Standing(0, -1, 0, 0, 0, 0, marks=marks)]))
     return Log.open(log.storage, ManualClock(1))
 
 

@@ -12,6 +12,7 @@ from strandline.cli.app import app
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.recovery.stream_definition import output_spec
 from strandline.running import fork as forks
@@ -66,7 +67,7 @@ def test_inspect_shows_the_state_since_when_who_is_missing_and_what_is_tentative
 def test_inspect_says_that_a_join_is_blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(tmp_path, monkeypatch, lambda a, b: a.join(b, within=3))
     linked(case)
-    Log.open(case.place.storage()).append([], outage=Outage("UP_FAILURE", 5, missing=(1,)))
+    Log.open(case.place.storage()).append(Append(outage=Outage("UP_FAILURE", 5, missing=(1,))))
     told = inspected(case.place.url)
     assert "without south an inner join has only what it kept to match: it is blocked until south" in told
 

@@ -20,6 +20,7 @@ from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import Standing
 from strandline.log.reading.result_ordinals import first_kept_result
 from strandline.log.stream import spec as spec_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -102,7 +103,9 @@ def test_an_operator_that_went_on_with_another_version_has_no_replicas() -> None
     older = replace(body, operator={**(body.operator or {}), "version": 1})
     changed.storage.put(spec_.KEY, older.to_json())
     changed.log = Log.open(changed.storage)
-    changed.log.append([], standings=[Standing(0, -1, 0, 0, 0, 0, results=0)], boundaries=[0], revised={"version": 2})
+    changed.log.append(
+        Append(standings=[Standing(0, -1, 0, 0, 0, 0, results=0)], boundaries=[0], revised={"version": 2})
+    )
     good.storage.put(spec_.KEY, replace(older, id="a", operator={**(body.operator or {}), "version": 2}).to_json())
     with pytest.raises(StreamMismatchError, match="has gone on with version 2"):
         replicas(good, changed)
@@ -334,7 +337,7 @@ def test_following_ends_with_the_stream() -> None:
 
 
 def _finish(one: Written) -> None:
-    one.log.append([], standings=one.log.state.standings, outage=Outage("STABLE", 5), finished=True)
+    one.log.append(Append(standings=one.log.state.standings, outage=Outage("STABLE", 5), finished=True))
 
 
 class _Acting(ManualClock):

@@ -20,6 +20,7 @@ from strandline.errors import OptionError, StorageError, StreamMismatchError
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import create_once
 from strandline.log.storage.storage_url import open_storage
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -35,7 +36,7 @@ def written(path: Path, ends: Sequence[int], **changed: Any) -> str:
     columns = [pa.array(ends, f.type) if f.name == "window_end" else pa.nulls(len(ends), f.type) for f in spec.arrow]
     blocks = BlockSequence(spec, 0, 0, "first", partial(create_once, log.storage)).write([(Kind.RESULT, columns)])
     standing = Standing(0, -1, 0, 0, 0, 0, results=len(ends))
-    log.append(list(blocks) if ends else [], standings=[standing], finished=True)
+    log.append(Append(list(blocks) if ends else [], standings=[standing], finished=True))
     return str(path)
 
 

@@ -14,6 +14,7 @@ import strandline as sl
 from strandline.clock import ManualClock
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import block as blocks_
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -161,7 +162,7 @@ def test_a_rotten_block_is_no_result(stream: sl.Stream, log: Log) -> None:
 def test_the_side_log_has_its_reasons(stream: sl.Stream, log: Log) -> None:
     from strandline.testing.items import write_items
 
-    log.append([write_items(log.storage, log.spec, log.spec.late, 0, [(1, 7, 0), (1, 8, HOUR_US)], "late")])
+    log.append(Append([write_items(log.storage, log.spec, log.spec.late, 0, [(1, 7, 0), (1, 8, HOUR_US)], "late")]))
     table = stream.to_arrow(late=True, positions=True)
     assert table.select(["v", "_partition", "_offset", "_reason"]).to_pylist() == [
         {"v": 7, "_partition": None, "_offset": 0, "_reason": "late"},
@@ -210,7 +211,7 @@ def append_table(log: Log, table: pa.Table) -> Block:
     file = log.spec.file(0, log.state.ends[0], f"block{log.state.seq + 1}")
     log.storage.create(file, data)
     block = blocks_.describe(data, log.spec, 0, log.state.ends[0], file)
-    log.append([block])
+    log.append(Append([block]))
     return block
 
 

@@ -19,7 +19,7 @@ from strandline.log.index.index import FOLD_EVERY, ROOT_KEY, Index
 from strandline.log.reading.summary import summary
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import block as blocks_
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import seal, unseal
@@ -103,7 +103,7 @@ def test_the_newest_time_of_a_stream_of_before_is_no_end_of_an_open_window(tmp_p
     log.storage.create(file, data)
     block = replace(blocks_.describe(data, log.spec, 0, first, file), time_max=10**9)
     of_before = [replace(standing, results=None) for standing in log.state.standings]
-    log.append([block], standings=of_before, boundaries=log.state.boundaries)
+    log.append(Append([block], standings=of_before, boundaries=log.state.boundaries))
     assert summary(log).time_max == boundary
 
 
@@ -164,7 +164,7 @@ def test_input_tuples_are_results_of_the_operator_before(tmp_path: Path) -> None
     data = blocks_.encode_parts([(Kind.RESULT, columns), (Kind.G_OPEN, [c.slice(0, 30) for c in columns])], spec, 0)
     file = spec.file(0, 0, "block")
     streams.input.storage.create(file, data)
-    streams.input.append([blocks_.describe(data, spec, 0, 0, file)])
+    streams.input.append(Append([blocks_.describe(data, spec, 0, 0, file)]))
     (done,) = streams.batch(tuples_max=AT_ONCE)
     assert (done.standing.input, done.taken) == (80, 50)
 
@@ -190,7 +190,7 @@ def long_stream(tmp_path: Path, commits: int) -> Log:
             file = spec.file(2, first, f"c{c}")
             log.storage.create(file, data)
             made.append(blocks_.describe(data, spec, 2, first, file))
-        log.append(made)
+        log.append(Append(made))
     return log
 
 

@@ -11,6 +11,7 @@ from strandline.cli.collect import collect as collect_command
 from strandline.clock import ManualClock
 from strandline.errors import ConsumerError, OptionError
 from strandline.log.audit.stream_audit import verify
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
 from strandline.log.stream.spec import StreamSpec
@@ -261,7 +262,7 @@ def test_what_is_published_while_the_collector_looks_is_not_announced(log: Log, 
     def slow_list(prefix: str) -> Iterator[object]:
         found = list(listing(prefix))
         if prefix == "late":
-            writer.append([block])
+            writer.append(Append([block]))
         return iter(found)
 
     storage.list = slow_list  # type: ignore[method-assign,assignment]

@@ -24,6 +24,7 @@ from strandline.log.audit.stream_audit import verify
 from strandline.log.index.index import Snapshot
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import commit_kinds, manifest, quiet, schema_change
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.commit_kinds import SchemaCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.share import Share
@@ -92,9 +93,9 @@ def test_compaction_joins_old_and_new_blocks(storage: MemoryStorage) -> None:
 
 def test_tuples_of_the_side_log_have_the_new_columns_too(storage: MemoryStorage) -> None:
     log = created(storage, COLUMNS)
-    log.append([write_rows(log, 1, 0, [row(1)], "late")])
+    log.append(Append([write_rows(log, 1, 0, [row(1)], "late")]))
     log = created(storage, MORE)
-    log.append([write_rows(log, 1, 1, [row(2, note="late", w=None)], "later")])
+    log.append(Append([write_rows(log, 1, 1, [row(2, note="late", w=None)], "later")]))
     assert [r["note"] for table in log.read(1) for r in table.to_pylist()] == [None, "late"]
 
 
@@ -189,7 +190,7 @@ def test_a_writer_with_the_old_columns_is_a_second_writer(storage: MemoryStorage
     block = write_rows(old, 0, 1, [row(1)], "old")
     created(storage, MORE)
     with pytest.raises(SecondWriterError):
-        old.append([block])
+        old.append(Append([block]))
     assert notes(Log.open(storage)) == [None]
 
 
@@ -248,7 +249,7 @@ def test_a_crash_at_any_storage_call_leaves_the_old_columns_or_the_new_ones(afte
         log = created(storage.other_process(), MORE)
         if log.state.ends[0] == 1:
             block = write_rows(log, 0, 1, [row(1, note="new", w=None)], "again")
-            log.append([block])
+            log.append(Append([block]))
         assert notes(Log.open(storage.other_process(), CLOCK)) == [None, "new"]
         assert len(list(storage.other_process().list("commits"))) == 3
         if has_ended:

@@ -24,6 +24,7 @@ from strandline.inputs.serialised_input import pieces, replayed
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream import block_slice
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block_slice import OpenBlock, RowGroup
 from strandline.log.stream.log import Log
 from strandline.log.stream.share import Share
@@ -123,7 +124,7 @@ def test_tuples_at_the_last_time_there_is_are_taken_at_the_end_and_all_together(
 def test_blocks_in_order_are_read_once_or_twice_in_all() -> None:
     logs = [stream([range(i * 50, i * 50 + 50) for i in range(40)], f"s{n}") for n in range(3)]
     for log in logs:
-        log.append([], finished=True)
+        log.append(Append(finished=True))
     reader = Reader(Random(1), logs)
     while reader.batch(600):
         pass

@@ -6,6 +6,7 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import AggregateOverflowError, InputError
+from strandline.log.stream.append_commit import Append
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate import aside
@@ -153,7 +154,7 @@ def _append(case: Case, commit: list[Row]) -> None:
     base = case.input.state
     block = write_rows(case.input, 0, base.ends[0], commit, f"commit{base.seq + 1}")
     boundary = max(r["t"] for r in commit if abs(r["t"]) < 1 << 60) - LATENESS
-    case.input.append([block], base=base, boundaries=[boundary])
+    case.input.append(Append([block], boundaries=[boundary]), base=base)
 
 
 @pytest.mark.parametrize(("change", "reason", "p"), POISON.values(), ids=POISON)

@@ -13,7 +13,7 @@ from strandline.log.index.seek import offsets_at
 from strandline.log.reading.merge import merged
 from strandline.log.reading.summary import summary
 from strandline.log.stream import commit_kinds, manifest
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import Log
@@ -43,7 +43,7 @@ def write_cut(log: Log, partition: int, rows: list[Item], cuts: int, name: str) 
 def append_cut(log: Log, rows: dict[int, list[Item]], cuts: int = 2) -> Commit:
     name = f"commit{log.state.seq + 1}"
     # Backwards: whoever appends need not know in which order tasks answer.
-    return log.append([b for p, r in rows.items() for b in reversed(write_cut(log, p, r, cuts, name))])
+    return log.append(Append([b for p, r in rows.items() for b in reversed(write_cut(log, p, r, cuts, name))]))
 
 
 def test_a_batch_of_several_blocks_a_partition_reads_as_one(log: Log) -> None:

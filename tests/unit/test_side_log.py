@@ -5,6 +5,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.log.audit.stream_audit import verify
 from strandline.log.reading.summary import summary
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log import Log
@@ -38,7 +39,7 @@ def set_aside(log: Log, *groups: tuple[str, list[Item]]) -> None:
         blocks.append(write_items(log.storage, log.spec, SIDE, first, rows, unique))
         assert blocks[-1].file == name
         first = blocks[-1].end
-    log.append(blocks)
+    log.append(Append(blocks))
 
 
 def test_the_name_of_a_block_says_why_its_tuples_are_there(log: Log) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.spark.read.read_options import ReadOptions
@@ -18,10 +19,12 @@ def test_reasons_are_known_of_tuples_that_were_compacted_and_collected_since(tmp
     log = Log.create(place.storage(), item_spec(2, lateness=10))
     append_items(log, {0: [(0, 0, 1_000)]})
     many = [(i, i * 7_919 % 1_000_003, 500) for i in range(20_000)]
-    log.append([write_items(log.storage, log.spec, SIDE, 0, many, "large")])
+    log.append(Append([write_items(log.storage, log.spec, SIDE, 0, many, "large")]))
     for i in range(16):  # every second one is outside of the time range, and not planned
         time = 600 if i % 2 else 1
-        log.append([write_items(log.storage, log.spec, SIDE, log.state.ends[SIDE], [(0, i, time)], f"small{i}")])
+        log.append(
+            Append([write_items(log.storage, log.spec, SIDE, log.state.ends[SIDE], [(0, i, time)], f"small{i}")])
+        )
     planned = list(log.blocks(SIDE, time_from=400))
     part = Slice(log.spec.to_json(), SIDE, 0, log.state.ends[SIDE], planned, times=(400, None))
     old = {b.file for b in log.blocks(SIDE)}

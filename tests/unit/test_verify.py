@@ -18,7 +18,7 @@ from strandline.log.audit.stream_audit import VerifyReport, open_unread, verify
 from strandline.log.index.index import ROOT_KEY, Index, Snapshot, load_snapshot
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import KIND, OFFSET, block_schema
 from strandline.log.stream.commit_kinds import CompactCommit
@@ -254,7 +254,7 @@ def published_block(log: Log, table: pa.Table, **claims: object) -> Block:
     )
     log.storage.create(block.file, data)
     block = replace(block, **claims)  # type: ignore[arg-type]
-    log.append([block])
+    log.append(Append([block]))
     return block
 
 

@@ -6,7 +6,7 @@ Spark's driver uses the same parts; there the steps run as tasks. Tests and simu
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -19,10 +19,9 @@ from strandline.failpoint import failpoint
 from strandline.inputs import input_marks
 from strandline.inputs.put_back import require_reached, require_seen
 from strandline.log.operator_state.beginning import Beginning, firsts_of
-from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import are_serialised
-from strandline.log.storage.storage import Durability, create_once
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.storage.storage import create_once
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.appends import appends_after, before_append_at
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
@@ -126,21 +125,10 @@ def require_same_input(input_: Log, output: LogState) -> None:
     require_seen(input_, standings[0].seen, standings[0].seen_checksum)  # an early version has noted none
 
 
-def publish(
-    output: Log,
-    base: LogState,
-    done: Sequence[Done],
-    writer: Writer,
-    *,
-    revised: Mapping[str, Any] | None = None,
-    finished: bool = False,
-    outage: Outage | None = None,
-    durability: Durability = "fsync",
-) -> AppendCommit:
-    """Publishes what the steps made of one batch; the results are `finished` if the input is.
+def publish(output: Log, base: LogState, done: Sequence[Done], said: Append) -> AppendCommit:
+    """Publishes what the steps made of one batch; `said` is the rest of the commit, without blocks and standings.
 
-    `revised` is what a later version of the operator has changed of it. `outage` is how an operator with a bound is;
-    where it had one once, and nothing is tentative, it stays as it was.
+    Where the operator had an outage once, and nothing is tentative, that outage stays on record.
     """
     failpoint("before-output")
     if base.writer is not None and output.state.writer != base.writer:
@@ -149,17 +137,14 @@ def publish(
         d.boundary if b is None else b if d.boundary is None else max(b, d.boundary)
         for d, b in zip(done, base.boundaries, strict=True)
     ]
-    return output.append(
-        [*(b for d in done for b in d.blocks), *_set_aside(output, base, done)],
-        base=base,
-        writer=writer,
+    batch = replace(
+        said,
+        blocks=[*(b for d in done for b in d.blocks), *_set_aside(output, base, done)],
         standings=[d.standing for d in done],
         boundaries=boundaries,
-        revised=revised,
-        finished=finished,
-        outage=outage or (base.outage if base.outage and base.outage.state == "STABLE" else None),
-        durability=durability,
+        outage=said.outage or (base.outage if base.outage and base.outage.state == "STABLE" else None),
     )
+    return output.append(batch, base)
 
 
 _PADDED_ROWS = 1 << 14
@@ -265,6 +250,6 @@ def run_batch(
     idle = {s.partition: d for s in resting if (d := unchanged(s, element)) is not None}
     ran = iter(run_steps([s for s in steps if s.partition not in idle]))
     done = batch.noted([idle[s.partition] if s.partition in idle else next(ran) for s in steps], steps)
-    is_last = batch.is_last(done)
-    publish(output, base, done, writer, revised=revised, finished=is_last, durability=element.durability)
+    said = Append(writer=writer, revised=revised, finished=batch.is_last(done), durability=element.durability)
+    publish(output, base, done, said)
     return done

@@ -6,7 +6,7 @@ import uuid
 
 from strandline.log.operator_state.outage import Outage
 from strandline.log.storage.storage import Durability
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.control_tuples import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -25,9 +25,8 @@ def end_outage(output: Log, durability: Durability = "fsync") -> AppendCommit | 
         if fork.tuples:
             blocks.append(control_block(output, p, state.ends[p], [Kind.UNDO], f"{name}-undo-{p}"))
             standings[p] = standings[p].behind(1)
-    return output.append(
+    batch = Append(
         blocks,
-        base=state,
         writer=state.writer,
         source=state.source,
         standings=standings,
@@ -36,3 +35,4 @@ def end_outage(output: Log, durability: Durability = "fsync") -> AppendCommit | 
         outage=Outage("STABLE", output.clock.now_us()),
         durability=durability,
     )
+    return output.append(batch, state)

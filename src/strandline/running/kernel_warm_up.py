@@ -31,6 +31,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream import block as blocks
 from strandline.log.stream import quiet
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.column_types import arrow_type, fields_of
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -204,7 +205,7 @@ def _append(log: Log, keys: range, later: int) -> None:
     data = blocks.encode_parts([(Kind.RESULT, columns)], spec, first)
     file = spec.file(0, first, "warm-up")
     log.storage.create(file, data)
-    log.append([blocks.describe(data, spec, 0, first, file)])
+    log.append(Append([blocks.describe(data, spec, 0, first, file)]))
 
 
 def _values(kind: Any, keys: range, later: int) -> pa.Array:

@@ -18,6 +18,7 @@ from strandline.log.operator_state.input_lag import taken_in_until
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.outage import ForkStanding, Outage
 from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.control_tuples import control_block
 from strandline.log.stream.kinds import Kind
@@ -311,11 +312,13 @@ class Tick:
             self._output,
             self._base,
             done,
-            writer,
-            revised=self._base.revised if self._batch is None else self._element.definition.revised,
-            finished=self._batch is not None and self._batch.is_last(done),
-            outage=outage,
-            durability=self._element.durability,
+            Append(
+                writer=writer,
+                revised=self._base.revised if self._batch is None else self._element.definition.revised,
+                finished=self._batch is not None and self._batch.is_last(done),
+                outage=outage,
+                durability=self._element.durability,
+            ),
         )
         failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
         return tuple(done), self.forked

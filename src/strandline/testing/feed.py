@@ -17,6 +17,7 @@ import pyarrow as pa
 from strandline.errors import NullTimeError, OptionError, SchemaError
 from strandline.log.storage.storage import create_once
 from strandline.log.stream import quiet
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
 from strandline.log.stream.column_types import fields_of, type_name
@@ -78,7 +79,7 @@ class Feed(MemoryStream):
             written = BlockSequence(spec, p, firsts[p], unique, create, reason=reason)
             blocks += written.write([(Kind.RESULT, columns)])
             firsts[p] += len(chosen)
-        log.append(blocks, base=base, writer=Writer("feed", "feed", self._batches))
+        log.append(Append(blocks, writer=Writer("feed", "feed", self._batches)), base=base)
         self._batches += 1
 
     def pass_time(self) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream import block as blocks_
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import KIND, OFFSET, block_schema
 from strandline.log.stream.kinds import Kind
@@ -84,7 +84,7 @@ def append_items(
         for step in [rows_max or max(len(rows), 1)]
         for at in range(0, len(rows), step)
     ]
-    return log.append(blocks, base=base, writer=writer)
+    return log.append(Append(blocks, writer=writer), base=base)
 
 
 def read_items(log: Log, partition: int, first: int | None = None) -> list[tuple[int, Item]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import CorruptManifestError
@@ -22,11 +22,56 @@ from strandline.log.stream.manifest import (
     block_from_json,
     block_json,
 )
-from strandline.units import END_OF_TIME
+from strandline.log.stream.spec import StreamSpec
+from strandline.units import END_OF_TIME, earlier
 from strandline.wording import plural
 
 if TYPE_CHECKING:
     from strandline.log.stream.log_state import LogState
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A batch as its writer hands it to the log."""
+
+    blocks: Sequence[Block] = ()
+    """Of all partitions; a partition may have several."""
+    _: KW_ONLY
+    writer: Writer | None = None
+    source: Mapping[str, Any] | None = None
+    standings: Sequence[Standing] = ()
+    boundaries: Sequence[int | None] | None = None
+    """The boundaries that the writer knows; None: as far as lateness allows."""
+    revised: Mapping[str, Any] | None = None
+    finished: bool = False
+    outage: Outage | None = None
+    durability: Durability = "fsync"
+
+    def commit(self, seq: int, base: LogState, spec: StreamSpec, published_us: int) -> AppendCommit:
+        """Returns the commit of this batch, whose blocks were made for the state `base`."""
+        ends = list(base.ends)
+        for b in self.blocks:
+            ends[b.partition] = max(ends[b.partition], b.end)
+        times = [b.time_max for b in self.blocks if b.partition != spec.late and b.has_results]
+        time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
+        boundary = None if time_max is None or (late := spec.lateness) is None else earlier(time_max, late)
+        known = (END_OF_TIME,) * spec.partitions if self.finished else self.boundaries
+        return AppendCommit(
+            seq,
+            spec.id,
+            published_us,
+            blocks=tuple(sorted(self.blocks, key=lambda b: (b.partition, b.first))),
+            ends=tuple(ends),
+            boundaries=base.boundaries_until(boundary) if known is None else tuple(known),
+            standings=tuple(self.standings),
+            time_max=time_max,
+            writer=self.writer,
+            durability=self.durability,
+            source=self.source,
+            finished=self.finished,
+            revised=self.revised or None,
+            outage=self.outage,
+        )
 
 
 @dataclass(frozen=True, slots=True)

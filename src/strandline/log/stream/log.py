@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -30,21 +30,18 @@ from strandline.failpoint import failpoint
 from strandline.log.index import index
 from strandline.log.index.index import Index, Snapshot
 from strandline.log.index.rebuild import rebuilt
-from strandline.log.operator_state.outage import Outage
-from strandline.log.operator_state.standing import Standing
-from strandline.log.storage.storage import Durability, Storage, create_once, is_temporary
+from strandline.log.storage.storage import Storage, create_once, is_temporary
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds, log_errors, spec
-from strandline.log.stream.append_commit import AppendCommit, require_forward
+from strandline.log.stream.append_commit import Append, AppendCommit, require_forward
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import MilestoneCommit, SchemaCommit, announced
 from strandline.log.stream.commits import Commits
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Writer, commit_key
+from strandline.log.stream.manifest import commit_key
 from strandline.log.stream.recent_commits import Tail
 from strandline.log.stream.spec import StreamSpec
-from strandline.units import END_OF_TIME, earlier
 
 END = (1 << 63) - 1
 C = TypeVar("C", bound=Commit)
@@ -301,27 +298,13 @@ class Log:
 
     # ------------------------------------------------------------------ publishing
 
-    def append(
-        self,
-        blocks: Sequence[Block],
-        *,
-        base: LogState | None = None,
-        writer: Writer | None = None,
-        source: Mapping[str, Any] | None = None,
-        standings: Sequence[Standing] = (),
-        boundaries: Sequence[int | None] | None = None,
-        revised: Mapping[str, Any] | None = None,
-        finished: bool = False,
-        outage: Outage | None = None,
-        durability: Durability = "fsync",
-    ) -> AppendCommit:
-        """Publishes the blocks of one batch, over all partitions at once; a partition may have several.
+    def append(self, batch: Append, base: LogState | None = None) -> AppendCommit:
+        """Publishes the blocks of one batch, over all partitions at once.
 
         The blocks were made for the state `base` (by default the newest seen): if another writer has published since,
-        this raises and publishes nothing. `boundaries` come from who knows better than lateness.
+        this raises and publishes nothing.
         """
         base = base or self.state
-        known = (END_OF_TIME,) * self.spec.partitions if finished else boundaries
 
         def make(state: LogState, seen: Sequence[Commit]) -> AppendCommit:
             if base.finished:
@@ -330,32 +313,12 @@ class Log:
                 if isinstance(m, AppendCommit | SchemaCommit):
                     other = m.writer if isinstance(m, AppendCommit) else None
                     raise log_errors.second_writer(m.seq, other, self.storage.url)
-            ends = list(base.ends)
-            for b in blocks:
-                ends[b.partition] = max(ends[b.partition], b.end)
-            times = [b.time_max for b in blocks if b.partition != self.spec.late and b.has_results]
-            time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
-            boundary = None if time_max is None or (late := self.spec.lateness) is None else earlier(time_max, late)
-            appended = AppendCommit(
-                seq=state.seq + 1,
-                stream=self.spec.id,
-                published_us=self.clock.now_us(),
-                blocks=tuple(sorted(blocks, key=lambda b: (b.partition, b.first))),
-                ends=tuple(ends),
-                boundaries=base.boundaries_until(boundary) if known is None else tuple(known),
-                standings=tuple(standings),
-                time_max=time_max,
-                writer=writer,
-                durability=durability,
-                source=source,
-                finished=finished,
-                revised=revised or None,
-                outage=outage,
-                retention=None if self.retention == self.spec.retention else self.retention,
-            )
-            if gone := appended.named & announced(seen):
+            made = batch.commit(state.seq + 1, base, self.spec, self.clock.now_us())
+            if self.retention != self.spec.retention:
+                made = replace(made, retention=self.retention)
+            if gone := made.named & announced(seen):
                 raise log_errors.collected(gone, self.storage.url)
-            return require_forward(base, appended)
+            return require_forward(base, made)
 
         failpoint("before-manifest")
         published = self.publish(make, since=base.seq)

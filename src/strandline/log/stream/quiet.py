@@ -7,7 +7,7 @@ checkpoint with the newest manifest finds there what it would have found without
 from __future__ import annotations
 
 from strandline.log.storage.storage import Durability
-from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
@@ -20,7 +20,7 @@ def pass_time(log: Log, boundary: int, run: str, durability: Durability = "fsync
     if boundaries == base.boundaries:
         return None
     who = _writer(base, run)
-    return log.append([], base=base, writer=who, source=base.source, boundaries=boundaries, durability=durability)
+    return log.append(Append(writer=who, source=base.source, boundaries=boundaries, durability=durability), base=base)
 
 
 def finish(log: Log, run: str, durability: Durability = "fsync") -> AppendCommit | None:
@@ -29,7 +29,7 @@ def finish(log: Log, run: str, durability: Durability = "fsync") -> AppendCommit
     if base.finished:
         return None
     who = _writer(base, run)
-    return log.append([], base=base, writer=who, source=base.source, finished=True, durability=durability)
+    return log.append(Append(writer=who, source=base.source, finished=True, durability=durability), base=base)
 
 
 def _writer(base: LogState, run: str) -> Writer | None:

@@ -11,6 +11,7 @@ from strandline.errors import OptionError
 from strandline.failpoint import failpoint
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
+from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import finished, second_writer
@@ -96,7 +97,7 @@ class BatchWriter(BatchHandler):
         written_s = stopwatch_s()
         writer = Writer(self._query, self._run, batch)
         source = self._checkpoint.source(batch)
-        log.append(blocks, base=base, writer=writer, source=source, durability=self.place.durability)
+        log.append(Append(blocks, writer=writer, source=source, durability=self.place.durability), base=base)
         self._follows = writer
         PUBLICATIONS.published(log.spec.id)
         self._watch.saw(blocks, now_us)
