@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from unittest import mock
 
+from strandline.control_columns import KIND
 from strandline.errors import StorageError
 from strandline.inputs.replicas.replica_check import require_still_there
 from strandline.inputs.replicas.replica_set import MISSING
@@ -19,7 +20,6 @@ from strandline.inputs.replicas.replica_watch import results_of
 from strandline.log.operator_state.guesses import guessed_until, guesses_of, undone_until
 from strandline.log.operator_state.outage import Outage
 from strandline.log.reading.result_ordinals import first_kept_result
-from strandline.log.stream.column_types import KIND
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from strandline.control_columns import KIND
 from strandline.log.operator_state.guesses import guessed_until, guesses_of, undone_until
-from strandline.log.stream.column_types import KIND
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec

@@ -61,7 +61,7 @@ from strandline.log.stream.commit import Commit
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.compaction import compact
@@ -400,11 +400,11 @@ class World:
     def _run_step(self, s: Step, policy: Policy, output: Log, inputs: tuple[Log, ...]) -> Done:
         cache = self.machines[s.partition].cache()
         chosen = OperatorInputs((), inputs).blocks(s)
-        shares = tuple(Share(log.storage, log.spec, blocks) for log, blocks in zip(inputs, chosen, strict=True))
+        shares = tuple(PartialLog(log.storage, log.spec, blocks) for log, blocks in zip(inputs, chosen, strict=True))
         if self.rng.random() < 0.02:
             self._compact_away()
         try:
-            logs = Logs(Share(output.storage, output.spec), shares, lambda: (output, inputs))
+            logs = Logs(PartialLog(output.storage, output.spec), shares, lambda: (output, inputs))
             return step.run(s, Element(self.definition, policy, "set_aside"), logs, cache, self.clock)
         finally:
             cache.close()

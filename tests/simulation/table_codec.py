@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.inputs import input_stream
 from strandline.log.index import index
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block, checksum
 from strandline.log.stream.block_slice import RowGroup
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind, only_results
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec

@@ -20,7 +20,7 @@ from strandline.log.storage.storage import Storage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.log.upkeep import consumer_registry, retention
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.operator import Definition, OnError
@@ -110,7 +110,7 @@ class UnionStreams:
         """As a task does: with nothing but the blocks of this step."""
         cache = self.cache_of(s.partition)
         try:
-            output = Share(self.output.storage, self.output.spec)
+            output = PartialLog(self.output.storage, self.output.spec)
             logs = Logs(output, self._shares(s), lambda: (self.output, self.inputs))
             return step.run(s, element, logs, cache, self.clock)
         finally:
@@ -124,7 +124,7 @@ class UnionStreams:
             blocks = (
                 blocks_between(log, s.partition, mark.first, s.marks.stands.bound, until) if s.until is not None else []
             )
-            found.append(Share(log.storage, log.spec, blocks))
+            found.append(PartialLog(log.storage, log.spec, blocks))
         return tuple(found)
 
     @property

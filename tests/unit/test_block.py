@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.column_types import block_schema
 from strandline.log.stream.spec import StreamSpec
 from strandline.testing.items import encode, item_spec, item_table
 

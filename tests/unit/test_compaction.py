@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from strandline.clock import ManualClock
+from strandline.control_columns import KIND, OFFSET
 from strandline.errors import OptionError
 from strandline.log.stream import block as blocks_
-from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.column_types import block_schema
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import compaction
 from strandline.log.upkeep.compaction import Compacted, compact

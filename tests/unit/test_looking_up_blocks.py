@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import ConflictError
+from strandline.inputs.input_marks import first_needed
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
@@ -104,4 +105,19 @@ def test_blocks_that_are_compacted_while_they_are_listed_are_listed_again(monkey
     monkeypatch.setattr(log, "blocks", compacted_once)
     step = Step(0, None, 0, None, 0, 1, 1, None, "a", 0)
     assert OperatorInputs((), (log,)).blocks(step) == [found]
+    assert len(asked) == 2
+
+
+def test_blocks_that_are_compacted_each_time_they_are_looked_through_end_the_search() -> None:
+    asked = []
+
+    def compacted(*_: Any, **__: Any) -> Iterator[Block]:
+        asked.append(1)
+        raise ConflictError("compacted", where="here", todo="ask again")
+
+    log = Log.create(MemoryStorage(), item_spec())
+    append_items(log, {0: [(1, 2, 3)]}, "a")
+    log.blocks = compacted  # type: ignore[method-assign]
+    with pytest.raises(ConflictError):
+        first_needed(log, 0, 2, 0)
     assert len(asked) == 2

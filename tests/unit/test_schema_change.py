@@ -27,7 +27,7 @@ from strandline.log.stream import commit_kinds, manifest, quiet, schema_change
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.commit_kinds import SchemaCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
@@ -117,9 +117,9 @@ def test_a_task_that_gets_the_stream_as_text_reads_old_and_new_blocks(storage: M
     log = evolved(storage)
     sent = StreamSpec.from_json(log.spec.to_json(), "here")
     assert sent == log.spec
-    assert notes(Share(storage, sent, list(log.blocks(0)))) == NOTES
+    assert notes(PartialLog(storage, sent, list(log.blocks(0)))) == NOTES
     # One that was told before reads what it knows of.
-    before = Share(storage, spec(COLUMNS), list(log.blocks(0)))
+    before = PartialLog(storage, spec(COLUMNS), list(log.blocks(0)))
     assert [r["v"] for table in before.read(0) for r in table.to_pylist()] == [0, 10, 20, 30, 40]
 
 

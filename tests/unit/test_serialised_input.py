@@ -27,7 +27,7 @@ from strandline.log.stream import block_slice
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block_slice import OpenBlock, RowGroup
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.log.upkeep import retention
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.one_table import one_table
@@ -182,7 +182,7 @@ def test_a_share_that_knows_only_some_blocks_is_enough() -> None:
     for log in logs:
         found = blocks_between(log, 0, 0, 420, 530)
         assert len(found) == 3
-        shares.append(InputStream(Share(log.storage, log.spec, found), ("v",), found[0].first))
+        shares.append(InputStream(PartialLog(log.storage, log.spec, found), ("v",), found[0].first))
     tables = [piece.tables for piece in pieces(shares, 0, Position(840, 420), 530, 1000)]
     assert [t.column("v").to_pylist() for t in tables[0]] == [list(range(420, 530))] * 2
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.clock import ManualClock
+from strandline.control_columns import KIND, OFFSET
 from strandline.errors import NotAStreamError, StreamNotFoundError
 from strandline.log.audit import history
 from strandline.log.audit.problem import Problem
@@ -20,7 +21,7 @@ from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.column_types import block_schema
 from strandline.log.stream.commit_kinds import CompactCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key, seal

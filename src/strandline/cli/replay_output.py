@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 
 from strandline.cli.terminal import out
 from strandline.cli.tuple_lines import RowPrinter, json_lines
+from strandline.control_columns import OFFSET, PARTITION
 from strandline.errors import OptionError, StorageError
-from strandline.log.reading.merge import PARTITION
-from strandline.log.stream.column_types import OFFSET
 from strandline.log.stream.spec import StreamSpec
 
 _ROWS_PER_GROUP = 1 << 18

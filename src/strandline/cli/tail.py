@@ -44,8 +44,8 @@ def tail(
     state it is in. Tentative rows that are void by now are struck out, and called so. With --follow, rows that an undo
     voids are shown once more, struck out, N of each partition at most.
     """
-    from strandline.log.reading.merge import PARTITION, merged
-    from strandline.log.stream.column_types import OFFSET
+    from strandline.control_columns import OFFSET, PARTITION
+    from strandline.log.reading.merge import merged
 
     log = open_log(path)
     if late and partition is not None:

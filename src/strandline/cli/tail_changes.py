@@ -14,10 +14,9 @@ from rich.console import Console
 
 from strandline.cli.terminal import QUIET, moment
 from strandline.cli.tuple_lines import RowPrinter, json_lines
+from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.log.operator_state.upstream import origins_of
-from strandline.log.reading.merge import PARTITION
 from strandline.log.reading.tentative_results import changes
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.upkeep.consumer_registry import folder_name
 from strandline.wording import plural
 

@@ -18,8 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from strandline.cli.terminal import QUIET, has_width
-from strandline.log.reading.merge import PARTITION
-from strandline.log.stream.column_types import OFFSET
+from strandline.control_columns import OFFSET, PARTITION
 
 _PLACES = (PARTITION, OFFSET)
 _ROWS_AT_ONCE = 10_000

@@ -6,12 +6,12 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
-from strandline.errors import ConflictError
 from strandline.inputs.put_back import require_reached, require_seen
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.reading.result_ordinals import first_kept_result, offset_of_result, results_between
 from strandline.log.stream.append_commit import AppendCommit
+from strandline.log.stream.listing import undisturbed
 from strandline.log.stream.log import Log
 from strandline.units import END_OF_TIME
 
@@ -136,13 +136,12 @@ def first_needed(log: Log, partition: int, bound: int | None, at_least: int) -> 
         return at_least
     if bound == END_OF_TIME:
         return log.state.ends[partition]
-    while True:
-        try:
-            blocks = log.blocks(partition, at_least, time_from=bound)
-            found = next((b.first for b in blocks if b.has_results), log.state.ends[partition])
-            return max(at_least, found)
-        except ConflictError:
-            continue  # compacted in this instant
+
+    def first_offset() -> int:
+        blocks = log.blocks(partition, at_least, time_from=bound)
+        return next((b.first for b in blocks if b.has_results), log.state.ends[partition])
+
+    return max(at_least, undisturbed(first_offset))
 
 
 def needs(marks: Sequence[Marks], number: int) -> list[int]:

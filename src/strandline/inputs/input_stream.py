@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.arrow_rows import in_order
+from strandline.control_columns import OFFSET
 from strandline.errors import KeyMissingError
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.guesses import Guesses
 from strandline.log.stream import log_errors
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_slice import OpenBlock, RowGroup
-from strandline.log.stream.column_types import OFFSET
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.listing import listed
 from strandline.log.stream.log import END, Log

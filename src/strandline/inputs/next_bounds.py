@@ -9,9 +9,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 
-from strandline.errors import ConflictError
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.stream.block import Block
+from strandline.log.stream.listing import undisturbed
 from strandline.log.stream.log import END, Log
 from strandline.units import END_OF_TIME
 
@@ -31,7 +31,9 @@ def next_bounds(inputs: Sequence[Log], marks: Sequence[Marks], tuples_max: int) 
     """
     reach = [reachable(inputs, p) for p in range(len(marks))]
     ahead = [p for p, mark in enumerate(marks) if _is_before(mark.stands.bound, reach[p])]
-    common = _common([w for p in ahead for w in _waiting(inputs, p, marks[p], reach[p])], tuples_max)
+    common = undisturbed(
+        lambda: _common([w for p in ahead for w in _waiting(inputs, p, marks[p], reach[p])], tuples_max)
+    )
     found: list[int | None] = [None] * len(marks)
     for p in ahead:
         until = reach[p]
@@ -55,10 +57,7 @@ class _Ahead:
 
     def next(self) -> tuple[int, int] | None:
         """Of the next block the least time that is not taken in, and about how many tuples that are not."""
-        try:
-            block = next((b for b in self._blocks if b.has_results), None)
-        except ConflictError:  # compacted while it was listed: what is known by now will do
-            return None
+        block = next((b for b in self._blocks if b.has_results), None)
         if block is None:
             return None
         least = block.time_min if self._since is None else max(block.time_min, self._since)

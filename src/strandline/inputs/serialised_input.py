@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.arrow_rows import rows_of, sizes_at
+from strandline.control_columns import OFFSET
 from strandline.errors import CorruptManifestError
 from strandline.inputs import intake
 from strandline.inputs.input_stream import Horizon, InputStream, WaitingTuples, total
 from strandline.inputs.intake import Piece, piece_rows
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.input_mark import Position
-from strandline.log.stream.column_types import OFFSET
 from strandline.units import END_OF_TIME
 from strandline.wording import plural
 

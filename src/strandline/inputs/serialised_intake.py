@@ -15,7 +15,7 @@ from strandline.log.operator_state.guesses import Guesses
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.standing import Standing, are_serialised
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.operators.operator import Definition
 
 
@@ -75,4 +75,4 @@ class EdgeKeeping:
 
 def _known(log: Log, partition: int, first: int) -> int:
     """The first offset to look at: a share knows no block before those that the driver has chosen."""
-    return max(first, log.state.starts[partition]) if isinstance(log, Share) else first
+    return max(first, log.state.starts[partition]) if isinstance(log, PartialLog) else first

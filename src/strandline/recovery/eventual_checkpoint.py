@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import OFFSET
 from strandline.errors import CorruptBlockError, CorruptManifestError, KeyMissingError
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import is_closed, is_footprint
 from strandline.log.stream.log import Log
-from strandline.operators.operator import OFFSET, TAKEN_IN, Definition, OnError, Operator, Saved
+from strandline.operators.operator import TAKEN_IN, Definition, OnError, Operator, Saved
 from strandline.operators.unsound_footprint import UnsoundFootprintError, require_sound, require_values
 from strandline.wording import plural
 

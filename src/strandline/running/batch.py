@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from strandline.clock import Clock
+from strandline.control_columns import KIND, OFFSET
 from strandline.errors import StrandlineError
 from strandline.failpoint import failpoint
 from strandline.inputs import input_marks
@@ -25,7 +26,6 @@ from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.appends import appends_after, before_append_at
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import second_writer

@@ -21,7 +21,7 @@ from strandline.log.operator_state.outage import ForkStanding
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.operators.operator import Definition, Operator
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
@@ -69,7 +69,8 @@ class ForkStep:
     def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
         """The inputs, without a tuple where they cannot be read."""
         return tuple(
-            Share(log.storage, log.spec) if number in self.unreachable else log for number, log in enumerate(inputs)
+            PartialLog(log.storage, log.spec) if number in self.unreachable else log
+            for number, log in enumerate(inputs)
         )
 
 

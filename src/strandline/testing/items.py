@@ -9,11 +9,12 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import KIND, OFFSET, block_schema
+from strandline.log.stream.column_types import block_schema
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer

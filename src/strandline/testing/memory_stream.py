@@ -6,10 +6,10 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from strandline.control_columns import REASON
 from strandline.errors import OptionError
 from strandline.log.operator_state.loss_table import loss_table
 from strandline.log.stream.append_commit import AppendCommit
-from strandline.log.stream.column_types import REASON
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec

@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.operator import OFFSET, Definition, Operator, Saved
+from strandline.control_columns import OFFSET
+from strandline.operators.operator import Definition, Operator, Saved
 
 Happening = Literal["cut", "advance", "save", "crash", "stranger"]
 """A table ends; time is told to have passed; the state is saved; the object is lost, restored from what was saved last,

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.log.operator_state.outage import State
 from strandline.log.stream.append_commit import AppendCommit
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 

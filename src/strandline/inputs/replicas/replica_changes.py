@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from strandline.control_columns import PARTITION
 from strandline.inputs.replicas.numbered_results import NumberedResults
 from strandline.inputs.replicas.replica_place import ReplicaPlace
 from strandline.inputs.replicas.replica_reader import ReplicaReader
 from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.inputs.replicas.replica_story import Heard, Story
 from strandline.inputs.replicas.result_span import ResultSpan
-from strandline.log.stream.column_types import PARTITION
 
 ROWS_MAX = 1 << 18
 """A batch that has so many rows ends: they pass through the driver."""

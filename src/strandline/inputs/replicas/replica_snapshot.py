@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import KIND, PARTITION
 from strandline.inputs.replicas.replica_reader import ReplicaReader
 from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.inputs.replicas.replica_story import RESULT
 from strandline.log.reading.tentative_results import CHANGES, TENTATIVE
-from strandline.log.stream.column_types import KIND, PARTITION
 from strandline.log.stream.kinds import Kind
 
 

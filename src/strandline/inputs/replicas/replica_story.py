@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.inputs.replicas.replica_check import row_checksum
 from strandline.inputs.replicas.replica_place import ResultPlace
 from strandline.log.reading.tentative_results import CHANGES
-from strandline.log.stream.column_types import KIND, OFFSET, PARTITION
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import END
 from strandline.log.stream.log_state import LogState

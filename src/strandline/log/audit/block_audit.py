@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.log.audit.problem import Problem
 from strandline.log.stream.block import Block, checksum, decode
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.spec import StreamSpec
 from strandline.wording import plural

@@ -10,8 +10,7 @@ from strandline.log.audit.problem import Problem
 from strandline.log.storage.storage import Storage, is_temporary
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import unseal
-
-_FOLDER = "consumers"
+from strandline.log.upkeep import consumer_registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +25,10 @@ def words(storage: Storage) -> tuple[dict[str, Word], dict[str, Problem]]:
     """What the files of the consumers say, by name, and which of them cannot be read."""
     found: dict[str, Word] = {}
     rotten: dict[str, Problem] = {}
-    for listed in storage.list(_FOLDER):
+    for listed in storage.list(consumer_registry.FOLDER):
         if is_temporary(listed.key):
             continue
-        name = listed.key.removeprefix(f"{_FOLDER}/").removesuffix(".json")
+        name = listed.key.removeprefix(f"{consumer_registry.FOLDER}/").removesuffix(".json")
         try:
             body = unseal(storage.read(listed.key), listed.key)
             found[name] = Word(tuple(int(need) for need in body["needs"]), int(body["seq"]))
@@ -54,7 +53,7 @@ def contradictions(state: LogState, before: Mapping[str, Word], after: Mapping[s
     """
     for registered in state.consumers:
         name = registered.name
-        file = f"{_FOLDER}/{name}.json"
+        file = f"{consumer_registry.FOLDER}/{name}.json"
         word = before.get(name)
         read = word.needs if word and word.seq == registered.seq else ()
         for p, (need, end) in enumerate(zip(read, state.ends, strict=False)):

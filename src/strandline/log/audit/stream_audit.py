@@ -32,6 +32,7 @@ from strandline.log.stream.commit_kinds import CompactCommit, TruncateCommit
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
 from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
 from strandline.wording import plural
 
@@ -340,7 +341,7 @@ class _Verification:
         return Unreferenced(files, size_bytes, tuple(names))
 
     def _is_live_in(self, folder: str) -> IsLive:
-        if folder == "consumers":
+        if folder == consumer_registry.FOLDER:
             return always
         if folder == "commits":
             return self._is_live_commit

@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from strandline.arrow_rows import in_order
+from strandline.control_columns import OFFSET, PARTITION
 from strandline.log.index.leaf import Ints
 from strandline.log.reading.results import result_blocks
-from strandline.log.stream.column_types import OFFSET
 from strandline.log.stream.log import Log
-
-PARTITION = "_partition"
 
 
 @dataclass(frozen=True, slots=True)

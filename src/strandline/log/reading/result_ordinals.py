@@ -5,8 +5,8 @@ Offsets differ from replica to replica, because footprints and tentative tuples 
 
 from __future__ import annotations
 
+from strandline.control_columns import OFFSET
 from strandline.errors import CorruptManifestError, KeyMissingError, StreamMismatchError
-from strandline.log.stream.column_types import OFFSET
 from strandline.log.stream.kinds import is_result
 from strandline.log.stream.listing import listed
 from strandline.log.stream.log import Log

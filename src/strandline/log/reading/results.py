@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import OFFSET, PARTITION, REASON
 from strandline.errors import KeyMissingError, OptionError
 from strandline.log.reading.bounds import Bounds
 from strandline.log.stream import log_errors
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import OFFSET, PARTITION, REASON
 from strandline.log.stream.kinds import is_result
 from strandline.log.stream.log import END, Log
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.log.operator_state.guesses import Guesses, guesses_of
 from strandline.log.reading.results import result_blocks
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind, is_result, is_tentative
 from strandline.log.stream.log import END, Log
 

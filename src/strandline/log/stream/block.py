@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.errors import CorruptBlockError, NullTimeError, StorageError
-from strandline.log.stream.column_types import CONTROL_FIELDS, KIND, OFFSET
+from strandline.log.stream.column_types import CONTROL_FIELDS
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.reason import reason_of
 from strandline.log.stream.spec import StreamSpec

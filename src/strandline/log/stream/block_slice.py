@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.control_columns import KIND, OFFSET
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block, checksum
-from strandline.log.stream.column_types import KIND, OFFSET
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import rotten_part

@@ -8,14 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.arrow_types import simple_type
+from strandline.control_columns import KIND, OFFSET
 from strandline.errors import SchemaError
-
-OFFSET = "_offset"
-KIND = "_kind"
-PARTITION = "_partition"
-"""Stored nowhere: readers that ask for positions get it beside the offset."""
-REASON = "_reason"
-"""The same, of tuples of the side log: why they are there."""
 
 CONTROL_FIELDS = [pa.field(OFFSET, pa.int64()), pa.field(KIND, pa.int8())]
 

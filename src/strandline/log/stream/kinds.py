@@ -7,7 +7,7 @@ import enum
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.log.stream.column_types import KIND
+from strandline.control_columns import KIND
 
 
 class Kind(enum.IntEnum):

@@ -1,10 +1,27 @@
-"""Blocks of a stretch as a list, while others compact."""
+"""Looking through the blocks of a stream while others compact them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 from strandline.errors import ConflictError
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import END, Log
+
+T = TypeVar("T")
+
+
+def undisturbed(look: Callable[[], T]) -> T:
+    """Returns what `look` finds in `Log.blocks`; looks a second time if blocks were compacted during the first.
+
+    `Log.blocks` cannot go on by itself: it has shown blocks that the compacted one overlaps. The first look has taken
+    in the new index, so only another compaction in the same instant can disturb the second, which then raises.
+    """
+    try:
+        return look()
+    except ConflictError:
+        return look()
 
 
 def listed(
@@ -15,8 +32,5 @@ def listed(
     time_from: int | None = None,
     time_until: int | None = None,
 ) -> list[Block]:
-    """What `Log.blocks` gives, whole: it is asked once more if blocks were compacted in this instant."""
-    try:
-        return list(log.blocks(partition, first, end, time_from, time_until))
-    except ConflictError:
-        return list(log.blocks(partition, first, end, time_from, time_until))
+    """Returns the blocks of `Log.blocks` as a list."""
+    return undisturbed(lambda: list(log.blocks(partition, first, end, time_from, time_until)))

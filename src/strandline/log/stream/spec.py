@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
+from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.errors import (
     CorruptManifestError,
     FormatVersionError,
@@ -29,7 +30,7 @@ from strandline.log.operator_state.operator_words import (
     version_advice,
 )
 from strandline.log.operator_state.upstream import origins_of
-from strandline.log.stream.column_types import KIND, OFFSET, PARTITION, arrow_schema, block_schema, fields_of, type_name
+from strandline.log.stream.column_types import arrow_schema, block_schema, fields_of, type_name
 from strandline.log.stream.reason import ending
 from strandline.log.stream.stream_id import checked_id
 from strandline.times import TimeKind
@@ -37,14 +38,13 @@ from strandline.wording import exact_duration
 
 FORMAT = 2
 SHAPED_FORMAT = 3
-"""That of an operator's stream before whose operator something is done to the tuples, or whose aggregates have
-conditions or other options: others would not know of it."""
+"""Of the stream of an operator with a shape before it, or whose aggregates have conditions or other options."""
 SEVERAL_FORMAT = 4
-"""That of the stream of an operator over several inputs: whoever knows of one only would look for it in vain."""
+"""Of the stream of an operator over several inputs: a reader of format 3 expects one."""
 REPLICAS_FORMAT = 5
-"""That of the stream of an operator over replicas: others would take offsets of one for those of another."""
+"""Of the stream of an operator over replicas: a reader of format 4 would mistake offsets of one for another's."""
 SINCE_FORMAT = 6
-"""That of the stream of an operator that does not begin with all that its inputs hold: others would."""
+"""Of the stream of an operator that does not begin with the first tuples of its inputs: older readers would."""
 _READABLE = (1, FORMAT, SHAPED_FORMAT, SEVERAL_FORMAT, REPLICAS_FORMAT, SINCE_FORMAT)
 KEY = "stream.json"
 RESTORE_KEY = "restore.json"

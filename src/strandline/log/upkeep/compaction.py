@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import KIND
 from strandline.errors import ConflictError, KeyMissingError, OptionError
 from strandline.failpoint import failpoint
 from strandline.log.index.profile import profile_of
 from strandline.log.storage.storage import create_once
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import KIND
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import CompactCommit, announced
 from strandline.log.stream.kinds import Kind

@@ -22,7 +22,7 @@ from strandline.wording import plural
 OPERATOR_PREFIX = "operator-"
 """Of the names of operators; the id of the stream that they write follows, so that nothing they are called or where
 that stream lies changes who they are."""
-_FOLDER = "consumers"
+FOLDER = "consumers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
@@ -132,4 +132,4 @@ def _key(name: str) -> str:
         raise OptionError(
             f"{name!r} cannot name a consumer", todo="use letters, digits, '-', '_' and '.', at most 100 of them"
         )
-    return f"{_FOLDER}/{name}.json"
+    return f"{FOLDER}/{name}.json"

@@ -295,7 +295,7 @@ class _Referred:
         if self._partition is not None:
             self._blocks = list(log.blocks(self._partition))
             return {b.file for b in self._blocks}.__contains__
-        if folder in ("commits", "consumers"):
+        if folder in ("commits", consumer_registry.FOLDER):
             return always
         if folder == loss_record.FOLDER:
             records = loss_record.live_records(log.storage, (s.losses for s in log.state.standings))

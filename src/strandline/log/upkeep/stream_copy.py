@@ -24,10 +24,10 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import commit_key, seal, unseal
 from strandline.log.stream.milestone import Milestone, is_mark, mark_key
+from strandline.log.upkeep import consumer_registry
 
 SPARK_CHECKPOINT = "spark_checkpoint"
-CONSUMERS = "consumers"
-_PRUNED = ("blocks", "late", "milestones", "commits", CONSUMERS, SPARK_CHECKPOINT)
+_PRUNED = ("blocks", "late", "milestones", "commits", consumer_registry.FOLDER, SPARK_CHECKPOINT)
 
 Progress = Callable[[str, int, int, int], None]
 """Called with what is copied, files done, files in all and the bytes copied so far."""
@@ -83,7 +83,7 @@ class StreamCopy:
     def _copy_state(self) -> None:
         self.damaged, self._needed = [], set()
         # Before the commits: then no consumer has read beyond the last of them.
-        words = {key: data for key in self._listed(CONSUMERS) if (data := self._read(key)) is not None}
+        words = {key: data for key in self._listed(consumer_registry.FOLDER) if (data := self._read(key)) is not None}
         self.log = log = Log.open(self.source)
         state = log.state
         self.milestone = self._marked(state)
@@ -195,7 +195,7 @@ class StreamCopy:
                 self._put_if_other(file.key, data)
 
     def _copy_words(self, words: dict[str, bytes], state: LogState) -> None:
-        registered = {f"{CONSUMERS}/{c.name}.json" for c in state.consumers}
+        registered = {f"{consumer_registry.FOLDER}/{c.name}.json" for c in state.consumers}
         for key, said in words.items():
             data = said
             if key not in registered:

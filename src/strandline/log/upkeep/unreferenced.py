@@ -13,8 +13,9 @@ from strandline.log.storage.storage import Listed, Storage, is_temporary
 from strandline.log.stream import milestone
 from strandline.log.stream.milestone import is_mark
 from strandline.log.stream.spec import StreamSpec
+from strandline.log.upkeep import consumer_registry
 
-_FOLDERS = ("blocks", "late", loss_record.FOLDER, "snapshots", milestone.FOLDER, "staging", "consumers")
+_FOLDERS = ("blocks", "late", loss_record.FOLDER, "snapshots", milestone.FOLDER, "staging", consumer_registry.FOLDER)
 
 IsLive = Callable[[str], bool]
 """Returns whether something refers to the file with this key."""

@@ -12,7 +12,7 @@ from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.stream import log_errors
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.running import tick as ticks
 from strandline.running.fork import Caches, ForkStep
 from strandline.running.state.state_cache import StateCache
@@ -73,7 +73,7 @@ class AvailableWork:
 
     def _worked(self, work: Work, input_blocks: Sequence[Sequence[Block]]) -> Worked:
         common = self.common
-        output = Share(common.output.storage(), spec_of(common.output_spec))
+        output = PartialLog(common.output.storage(), spec_of(common.output_spec))
         logs = Logs(output, self._shares(input_blocks), self._whole)
         fork_logs = None if work.fork is None else self._fork_logs(output, work.fork)
         folders = (folder(output.spec.id, work.partition) for folder in (default_folder, fork_folder))
@@ -101,13 +101,13 @@ class AvailableWork:
     def _shares(self, input_blocks: Sequence[Sequence[Block]]) -> tuple[Log, ...]:
         """The inputs with nothing but the blocks of a stable step."""
         known = zip(self.common.inputs, self.common.input_specs, input_blocks, strict=True)
-        return tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
+        return tuple(PartialLog(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
 
     def _there(self, fork: ForkStep) -> tuple[Log, ...]:
         """The whole inputs, for a fork that may have to be made anew from far behind; those that can be read."""
         known = zip(self.common.inputs, self.common.input_specs, fork.seen, strict=True)
         return tuple(
-            Share(place.storage(), spec_of(spec))
+            PartialLog(place.storage(), spec_of(spec))
             if number in fork.unreachable
             else _refreshed(place, spec_of(spec).id, seen)
             for number, (place, spec, seen) in enumerate(known)

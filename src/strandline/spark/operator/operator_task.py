@@ -19,7 +19,7 @@ from strandline.failpoint import failpoint
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.kernel_bundle import KernelBundle
 from strandline.operators.kernels.kernel_cache import TALLY
@@ -98,9 +98,9 @@ class OperatorWork:
 
     def done_here(self, task: OperatorTask) -> Done:
         """Does the task in this process; its step has the name of the attempt."""
-        step, output = task.step, Share(self.output.storage(), spec_of(self.output_spec))
+        step, output = task.step, PartialLog(self.output.storage(), spec_of(self.output_spec))
         known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
-        inputs = tuple(Share(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
+        inputs = tuple(PartialLog(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
         cache = StateCache(default_folder(output.spec.id, step.partition))
         try:
             logs = Logs(output, inputs, self._whole)

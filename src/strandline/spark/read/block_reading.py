@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from strandline.control_columns import KIND, OFFSET, PARTITION, REASON
 from strandline.log.reading.bounds import Bounds
 from strandline.log.stream import log_errors
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import KIND, OFFSET, PARTITION, REASON
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import END, Log
 from strandline.log.stream.reason import IN_NAME, LATE

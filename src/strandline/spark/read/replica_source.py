@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from strandline.control_columns import KIND, PARTITION
 from strandline.errors import StreamMismatchError
 from strandline.inputs.replicas.numbered_results import NumberedResults
 from strandline.inputs.replicas.replica_changes import Changes, ReplicaChanges
@@ -28,7 +29,6 @@ from strandline.inputs.replicas.replica_place import ReplicaPlace
 from strandline.inputs.replicas.replica_story import RESULT
 from strandline.inputs.replicas.result_span import ResultSpan
 from strandline.log.reading.tentative_results import CHANGES
-from strandline.log.stream.column_types import KIND, PARTITION
 from strandline.log.stream.kinds import Kind
 from strandline.spark.read.read_options import ReadOptions
 from strandline.spark.read.shares import shared_out

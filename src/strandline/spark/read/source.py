@@ -36,13 +36,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from strandline.control_columns import OFFSET, PARTITION, REASON
 from strandline.errors import KeyMissingError, StreamMismatchError
 from strandline.log.index.seek import offset_at
 from strandline.log.operator_state.guesses import Guesses
 from strandline.log.reading.moment import Moment
 from strandline.log.reading.tentative_results import TENTATIVE, changes_in, is_counting
 from strandline.log.stream.block import Block
-from strandline.log.stream.column_types import OFFSET, PARTITION, REASON
 from strandline.log.stream.kinds import is_result
 from strandline.log.stream.log import END, Log
 from strandline.log.stream.reason import LATE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
+from strandline.control_columns import KIND, OFFSET, PARTITION, REASON
 from strandline.inputs.replicas.replica_story import RESULT
 from strandline.log.reading.tentative_results import TENTATIVE
-from strandline.log.stream.column_types import KIND, OFFSET, PARTITION, REASON
 from strandline.log.stream.spec import StreamSpec
 
 

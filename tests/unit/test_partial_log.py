@@ -7,7 +7,7 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import StorageError, TruncatedError
 from strandline.log.stream.log import Log
-from strandline.log.stream.share import Share
+from strandline.log.stream.partial_log import PartialLog
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
@@ -47,8 +47,8 @@ def log(storage: CountingStorage) -> Log:
     return log
 
 
-def share_of(log: Log, partition: int, first: int, end: int) -> Share:
-    return Share(log.storage, log.spec, list(log.blocks(partition, first, end)))
+def share_of(log: Log, partition: int, first: int, end: int) -> PartialLog:
+    return PartialLog(log.storage, log.spec, list(log.blocks(partition, first, end)))
 
 
 def test_a_share_of_a_stream_that_is_gone_says_so_instead_of_being_empty(log: Log, storage: CountingStorage) -> None:
@@ -104,7 +104,7 @@ def test_a_share_whose_tuples_were_dropped_says_so(log: Log) -> None:
 
 def test_a_share_without_blocks_knows_where_to_write(log: Log, storage: CountingStorage) -> None:
     storage.reads.clear()
-    share = Share(storage, log.spec)
+    share = PartialLog(storage, log.spec)
     assert share.spec is log.spec
     assert list(share.blocks(0)) == []
     assert storage.reads == []

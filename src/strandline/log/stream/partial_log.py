@@ -1,4 +1,4 @@
-"""A log as a task needs it: what travels to a machine is a few blocks of one partition, however many there are."""
+"""A log as a task needs it: a few blocks of one partition travel to a machine, however many the stream has."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from strandline.log.stream.recent_commits import Tail
 from strandline.log.stream.spec import StreamSpec
 
 
-class Share(Log):
-    """A handle that costs no I/O and knows no more than these blocks, which follow each other in one partition.
+class PartialLog(Log):
+    """A handle that costs no I/O and knows only these blocks, which follow each other in one partition.
 
-    Should one of them be gone when it is read, because it was compacted, the share becomes a handle on the whole log.
+    If one of them is gone when it is read, because it was compacted, this becomes a handle on the whole log.
     """
 
     def __init__(self, storage: Storage, stream: StreamSpec, blocks: Sequence[Block] = ()) -> None:
@@ -31,14 +31,14 @@ class Share(Log):
             self._tail = Tail([AppendCommit(self.state.seq, stream.id, 0, blocks=tuple(blocks))])
 
     def refresh(self) -> bool:
-        """Takes in the whole log: on what a share knows, the commits since cannot be built.
+        """Takes in the whole log: commits since then cannot be applied to the few blocks that this handle knows.
 
-        Raises `StorageError` if that does not hold what the share knows of: else tuples would be left out, unnoticed.
+        Raises `StorageError` if the log lacks blocks that this handle knows: else tuples would be left out, unnoticed.
         """
         if self._is_whole:
             return super().refresh()
         self._is_whole, known = True, self.state.ends
-        super().__init__(self.storage, self.spec, self.clock)
+        self.state, self._tail = self._snapshot.state, Tail()
         self.reload()
         if any(now < end for now, end in zip(self.state.ends, known, strict=True)):
             raise log_errors.gone(self.storage.url)
