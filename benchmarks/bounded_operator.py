@@ -104,7 +104,9 @@ def _hurried(work: Work) -> Work:
     """The same work with a fork that takes in all that is there."""
     if work.fork is None:
         return work
-    return replace(work, fork=replace(work.fork, stable=replace(work.fork.stable, tuples_max=TUPLES_MAX)))
+    stable = work.fork.stable
+    stable = replace(stable, slice=replace(stable.slice, tuples_max=TUPLES_MAX))
+    return replace(work, fork=replace(work.fork, stable=stable))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ import pyarrow as pa
 import strandline as sl
 from benchmarks.harness import rounds, say, spread
 from benchmarks.orders import PAPER_LEFT, PAPER_RIGHT, Joined, Side, definition, kept_by, paper_tuples
-from strandline.inputs.serialised_intake import intake_of
+from strandline.inputs.input_of import input_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.join.definition import JoinDefinition
@@ -149,7 +149,7 @@ def _recover(folder: Path, way: str, join: JoinDefinition) -> _Recovered:
     began = time.perf_counter()
     output, left, right = (Log.open(LocalStorage(folder / name)) for name in (way, "left", "right"))
     open_s = time.perf_counter() - began
-    intake = intake_of(join, (left, right), output.state.standings)
+    intake = input_of(join, (left, right), output.state.standings)
     operator, done = recover(output, intake, join, Stand.of(output, 0))
     assert isinstance(operator, JoinOperator)
     return _Recovered(kept_by(operator), done, open_s)

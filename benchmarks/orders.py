@@ -17,7 +17,7 @@ import xxhash
 
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK
-from strandline.inputs.edges import edges_and_others
+from strandline.inputs.edges import without_edges
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
@@ -129,7 +129,7 @@ class Joined:
         """The tuples that the operator keeps in its state."""
         arrays = self.cache.open(self.log.state.standings[0].attempt)
         assert arrays is not None, "the operator has left no state"
-        found = kept_by(self.join.revived(edges_and_others(arrays)[1]))
+        found = kept_by(self.join.revived(without_edges(arrays)))
         self.cache.close()
         return found
 

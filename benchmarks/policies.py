@@ -25,7 +25,7 @@ import strandline as sl
 from benchmarks.averages import Averages, Ids, Items, Windows, plan_of
 from benchmarks.harness import say, workspace
 from strandline.clock import ManualClock
-from strandline.inputs.intake import StreamIntake
+from strandline.inputs.one_stream import OneStream
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.recovery.recover import Stand, recover
@@ -163,7 +163,7 @@ class _Regime:
         items = Log.open(LocalStorage(self._folder / "items"), self._clock)
         stand = Stand.of(output, 0)
         if stand.standing.replays:
-            operator, done = recover(output, StreamIntake(plan, items), plan, stand)
+            operator, done = recover(output, OneStream(plan, items), plan, stand)
             measured.is_same &= operator.open_windows == stand.standing.open
         else:
             _, done = recover_without_replay(output, plan, stand)

@@ -26,7 +26,7 @@ from benchmarks.averages import Averages, Items, plan_of
 from benchmarks.batch_cost import batch_cost, step_cost
 from benchmarks.cold_recovery import in_new_processes
 from benchmarks.harness import KEYS, rounds, say, spread, workspace
-from strandline.inputs.intake import StreamIntake
+from strandline.inputs.one_stream import OneStream
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate.aggregate_operator import AggregateOperator
@@ -142,7 +142,7 @@ def _recover(folder: Path, window: int = WINDOW) -> _Recovered:
     items = Log.open(LocalStorage(folder / "items"))
     open_s = time.perf_counter() - began
     standing = output.state.standings[0]
-    operator, done = recover(output, StreamIntake(plan_of(window), items), plan_of(window), Stand.of(output, 0))
+    operator, done = recover(output, OneStream(plan_of(window), items), plan_of(window), Stand.of(output, 0))
     assert isinstance(operator, AggregateOperator)
     return _Recovered(operator, done, open_s, standing.predicted_s)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
+from strandline.inputs.input_of import input_of
 from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
@@ -80,7 +81,7 @@ def work_all(streams: Sequence[Log], cache: Path, read: int) -> None:
     for name, replica in (("one", one), ("other", other)):
         work(replicated(), POLICIES[name], input_, replica, cache / name)
     chosen = (one, other)[read]
-    batches_.require_same_inputs([chosen], output.state)
+    input_of(behind(), [chosen], output.state.standings).require_same(output.state.standings)
     work(behind(), POLICIES["output"], chosen, output, cache / "output")
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
@@ -58,7 +57,7 @@ def test_it_is_read_verified_and_its_state_is_shown(streams: tuple[list[Log], Lo
     before = made.content(output)
     assert before["results"] == EXPECTED["results"][: len(before["results"])] != []
     assert before["aside"] == EXPECTED["aside"][: len(before["aside"])] != []
-    found = audit(output, intake_of)
+    found = audit(output)
     assert (found.open_windows, found.problems) == (1, ())
     assert {row["_name"]: row["_type"] for row in saved_windows(output).to_pylist()} == TYPES
 

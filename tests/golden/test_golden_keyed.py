@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from strandline.errors import StreamMismatchError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import Kind
@@ -63,7 +62,7 @@ def test_it_is_read_verified_and_its_keys_are_shown(name: str, streams: Streams)
     assert before["results"] == expected(name)["results"][: len(before["results"])] != []
     (standing,) = output.state.standings
     assert standing.open > 0
-    found = audit(output, intake_of)
+    found = audit(output)
     assert (found.open_windows, found.problems) == (standing.open, ())
     keys = saved_windows(output).to_pylist()
     assert {row["_version"] for row in keys} == {2}

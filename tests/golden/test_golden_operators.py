@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
@@ -54,5 +53,5 @@ def test_it_goes_on_and_its_results_are_what_they_would_have_been(
 def test_its_windows_are_read_by_its_own_rules(name: str, logs: tuple[Log, Log]) -> None:
     input_, output = logs
     assert definition_of(output.spec, "here", [input_.spec]) == made.plan(name)
-    found = audit(output, intake_of)
+    found = audit(output)
     assert (found.open_windows, found.problems) == (sum(s.open for s in output.state.standings), ())

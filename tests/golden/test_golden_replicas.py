@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.operator_state.input_mark import ReplicaMark
 from strandline.log.operator_state.origin_logs import is_of
@@ -42,7 +41,7 @@ def test_it_says_of_which_replica_its_marks_are_and_its_windows_are_those_of_any
     assert mark.first > mark.replica.first > 0
     for replica in (one, other):
         assert is_of(origin, replica)
-        assert current_windows(output, [replica], intake_of).num_rows == standing.open > 0
+        assert current_windows(output, [replica]).num_rows == standing.open > 0
 
 
 @pytest.mark.parametrize("read", [0, 1])

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import Kind
@@ -61,9 +60,9 @@ def test_it_is_read_verified_and_its_windows_are_shown(name: str, streams: Strea
     (standing,) = output.state.standings
     assert standing.marks is not None
     assert standing.open > 0
-    assert audit(output, intake_of).problems == ()
+    assert audit(output).problems == ()
     assert saved_windows(output).num_rows > 0
-    assert current_windows(output, inputs, intake_of).num_rows == standing.open
+    assert current_windows(output, inputs).num_rows == standing.open
 
 
 def test_it_goes_on_and_its_results_are_what_they_would_have_been(name: str, streams: Streams, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from strandline.clock import ManualClock
 from strandline.errors import StorageError
 from strandline.inputs.input_marks import needs
 from strandline.log.operator_state.outage import Outage
+from strandline.log.operator_state.standing import marks_in
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -39,7 +40,6 @@ from strandline.running import batch as batches
 from strandline.running import fork as forks
 from strandline.running import step as steps_
 from strandline.running import tick as ticks
-from strandline.running import time_slices
 from strandline.running.decision import Decision, Situation, decide
 from strandline.running.element import Element
 from strandline.running.end_of_outage import end_outage
@@ -47,7 +47,6 @@ from strandline.running.fork import Caches
 from strandline.running.promise import Promise
 from strandline.running.step import Done, Logs, Step
 from strandline.running.tick import Operation, Work, Worked
-from strandline.running.time_slices import marks_of
 from strandline.running.watch import Watch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.simulation.availability_witness import AvailabilityWitness
@@ -191,7 +190,7 @@ class World:
         windows_max = 1 << 20 if self.is_fast else 5
         with (
             mock.patch.object(ticks, "uuid", unique),
-            mock.patch.object(time_slices, "uuid", unique),
+            mock.patch.object(batches, "uuid", unique),
             mock.patch.object(steps_, "WINDOWS_MAX", windows_max),
         ):
             yield
@@ -382,7 +381,7 @@ class World:
         number = self.rng.randrange(self.source.many)
         input_ = self.source.logs[number]
         if output.state.standings:
-            consumer_registry.register(input_, CONSUMER, needs(marks_of(self.source.logs, output.state), number))
+            consumer_registry.register(input_, CONSUMER, needs(marks_in(output.state.standings), number))
             if self.rng.random() < 0.5:
                 truncate(input_, before_offset=1 << 40, yield_to_consumers=True)
         compact(input_, target_bytes=self.rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)

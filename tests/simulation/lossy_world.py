@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.loss import Loss
 from strandline.log.stream.log import Log
@@ -78,7 +77,7 @@ class LossyWorld(World):
         if self.definition.kind == "keyed":
             return  # a user's function is not known to others
         failpoint, self.failpoint = self.failpoint, None
-        require(len(current_windows(output, inputs, intake_of)) == sum(s.open for s in standings), "other windows")
+        require(len(current_windows(output, inputs)) == sum(s.open for s in standings), "other windows")
         self.failpoint = failpoint
 
     def _gaps(self, log: Log, partition: int) -> list[Gap]:

@@ -48,8 +48,8 @@ from strandline.errors import (
     StorageError,
     TruncatedError,
 )
-from strandline.inputs import edges, intake, serialised_input
-from strandline.inputs.serialised_intake import intake_of
+from strandline.inputs import edges, one_stream, serialised_input
+from strandline.inputs.input_of import input_of
 from strandline.log.index import cuts, index
 from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
@@ -77,11 +77,10 @@ from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
 from strandline.running import batch as batches_
-from strandline.running import step, step_output, time_slices
+from strandline.running import step, step_output
 from strandline.running.batch import publish
 from strandline.running.element import Element
 from strandline.running.step import Done, Logs, Step
-from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.simulated_classes import some_class
@@ -166,7 +165,7 @@ def small_steps(rng: Random) -> Iterator[None]:
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
         mock.patch.object(blocks_, "ROWS_PER_GROUP", rng.choices([3, 1 << 18], [1, 3])[0]),
         mock.patch.object(block_slice, "BYTES_HELD_MAX", rng.choice([0, 1 << 23])),
-        mock.patch.object(intake, "PIECE_BYTES_MAX", few_bytes()),
+        mock.patch.object(one_stream, "PIECE_BYTES_MAX", few_bytes()),
         mock.patch.object(step, "ROWS_MIN", rng.choice([1, 1 << 12])),
         mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", few_bytes()),
         mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", few_bytes()),
@@ -247,7 +246,6 @@ class World:
             mock.patch.object(recover, "failpoint", self._pass),
             mock.patch.object(log_module, "failpoint", self._pass),
             mock.patch.object(batches_, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
-            mock.patch.object(time_slices, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
         ):
             yield
 
@@ -329,7 +327,7 @@ class World:
         self.process = self.faulty.other_process(faults)
         self.inputs = self._open_inputs(self.process)
         self.output = Log.open(Folder(self.process, "output"), self.clock)
-        batches_.require_same_inputs(self.inputs, self.output.state)
+        input_of(self.definition, self.inputs).require_same(self.output.state.standings)
         asked = self.operator.again_over([log.spec for log in self.inputs])
         require(asked.continuing(self.output.spec.operator) == self.definition, "another operator with another column")
         self._register()
@@ -399,7 +397,7 @@ class World:
 
     def _run_step(self, s: Step, policy: Policy, output: Log, inputs: tuple[Log, ...]) -> Done:
         cache = self.machines[s.partition].cache()
-        chosen = OperatorInputs((), inputs).blocks(s)
+        chosen = input_of(self.definition, inputs).blocks(s.slice, s.partition)
         shares = tuple(PartialLog(log.storage, log.spec, blocks) for log, blocks in zip(inputs, chosen, strict=True))
         if self.rng.random() < 0.02:
             self._compact_away()
@@ -468,7 +466,7 @@ class World:
     def _register(self) -> None:
         """As the driver does."""
         for number, log in enumerate(self.inputs):
-            needs = OperatorInputs((), self.inputs).needs(number, self.output)
+            needs = input_of(self.definition, self.inputs).needs(number, self.output.state.standings, None)
             consumer_registry.register(log, CONSUMER, needs)
 
     def _tidy_up(self) -> None:
@@ -589,10 +587,10 @@ class World:
         require(known.to_json() == self.definition.to_json(), "another operator than stream.json says")
         failpoint, self.failpoint = self.failpoint, None
         if known.can_compute:  # a user's function is not known to others
-            self._compare_windows(current_windows(output, inputs, intake_of), standings)
+            self._compare_windows(current_windows(output, inputs), standings)
         if not self.is_rotten:
             with mock.patch.object(checkpoint_audit, "_inputs_of", return_value=inputs):
-                problems = checkpoint_audit.audit(output, intake_of).problems
+                problems = checkpoint_audit.audit(output).problems
             require(not problems, "a checkpoint is not what the manifest says:", problems)
         self.failpoint = failpoint
 

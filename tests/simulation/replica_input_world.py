@@ -22,7 +22,6 @@ from strandline.errors import CorruptionError, StorageError
 from strandline.inputs.replicas.replica_check import require_still_there
 from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.upstream import Origin, upstream_of
@@ -133,7 +132,7 @@ class Life:
         writer = Writer("query", f"run{world.lives}", world.ticks)
         with self.perhaps_lost(log):
             try:
-                batches_.require_same_inputs(inputs, self.output.state)
+                element.input(inputs).require_same(self.output.state.standings)
                 batches_.run_batch(
                     element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock
                 )
@@ -202,7 +201,7 @@ class Life:
             return
         require_still_there(log)  # it may have lost its disk a moment ago
         try:
-            found = current_windows(self.output, (log, *self.others), intake_of)
+            found = current_windows(self.output, (log, *self.others))
         except CorruptionError as problem:
             raise Violation(f"the open windows cannot be told: {problem}") from problem  # nothing rots here
         require(found.num_rows == sum(s.open for s in self.output.state.standings), "other windows are open")

@@ -36,7 +36,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep.compaction import compact
-from strandline.running import step, time_slices
+from strandline.running import batch, step
 from strandline.running import tick as ticks
 from strandline.running.element import Element
 from strandline.running.fork import Caches
@@ -224,7 +224,7 @@ class ReplicasWorld:
         self.is_fast = windows_max > 5
         with (
             mock.patch.object(ticks, "uuid", unique),
-            mock.patch.object(time_slices, "uuid", unique),
+            mock.patch.object(batch, "uuid", unique),
             mock.patch.object(step, "WINDOWS_MAX", windows_max),
         ):
             yield

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.inputs import serialised_intake
+from strandline.inputs import serialised_union
 from strandline.log.operator_state.guesses import Guesses, Passed
 from strandline.log.operator_state.outage import ForkStanding
 from strandline.log.operator_state.standing import Standing
@@ -113,7 +113,7 @@ IN_CHAINS = {
     "the stable lineage takes in guesses": Defect(
         1,
         lambda: instead_of(
-            serialised_intake.SerialisedIntake,
+            serialised_union.SerialisedUnion,
             "_streams",
             lambda before, intake, firsts: [
                 replace(one, guesses=Guesses(0, END, None) if one.log.spec.is_stamped else None)

@@ -12,9 +12,9 @@ from unittest import mock
 
 import pytest
 
-from strandline.inputs import serialised_input
+from strandline.inputs import serialised_input, serialised_union
 from strandline.inputs.edges import Edges
-from strandline.inputs.intake import Stretch
+from strandline.inputs.input import Stretch
 from strandline.log.operator_state.loss import Loss
 from strandline.log.stream.commits import Commits
 from strandline.operators.barrier.barrier_operator import BarrierOperator
@@ -28,7 +28,6 @@ from strandline.operators.operator import Saved
 from strandline.operators.partition_wide.object_at_work import ObjectAtWork
 from strandline.recovery import eventual_checkpoint, without_replay
 from strandline.recovery.recover import Recovery
-from strandline.running import time_slices
 from tests.simulation.catalogue import SIMULATIONS
 from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.seeded_runs import run_seeds
@@ -112,7 +111,7 @@ def _inputs_let_go() -> AbstractContextManager[Any]:
     def moved(before: Any, marks: Any, inputs: Any, partition: int, stands: Any, oldest: Any, seen: Any) -> Any:
         return replace(before(marks, inputs, partition, stands, stands, seen), oldest=oldest)
 
-    return instead_of(time_slices, "moved", moved)
+    return instead_of(serialised_union, "moved", moved)
 
 
 @planted("of two tuples of one time, the later input comes first")

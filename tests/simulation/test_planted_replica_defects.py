@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from strandline.checkpoint.policy import cec
-from strandline.inputs import input_marks, serialised_intake
+from strandline.inputs import input_marks, serialised_union
 from strandline.inputs.replicas import numbered_results, replica_reader
 from strandline.inputs.replicas.replica_changes import ReplicaChanges
 from strandline.inputs.replicas.replica_choice import ReplicaSight
@@ -21,7 +21,6 @@ from strandline.inputs.replicas.replica_story import Heard, Story
 from strandline.inputs.replicas.replica_watch import ReplicaWatch
 from strandline.log.operator_state.input_mark import InputMark
 from strandline.log.stream.log import Log
-from strandline.running import time_slices
 from tests.simulation import replica_input_world, written_query_world, written_replicas_world
 from tests.simulation.catalogue import run_bounded_replica_input, run_with_tables
 from tests.simulation.planted import Plant, instead_of, require_found
@@ -97,7 +96,7 @@ def renamed(_before: Any, mark: InputMark, log: Log, _partition: int) -> InputMa
 IN_INPUTS: dict[str, Plant] = {
     "offsets of one replica are used in another": lambda: instead_of(input_marks, "_in_log", renamed),
     "a replay begins at the offset of another replica": lambda: instead_of(
-        serialised_intake, "oldest_in", lambda _before, _log, _partition, mark: mark.oldest
+        serialised_union, "oldest_in", lambda _before, _log, _partition, mark: mark.oldest
     ),
     "results are counted one too many": lambda: instead_of(
         input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
@@ -110,7 +109,7 @@ UNDER_A_BOUND: dict[str, Plant] = {
         input_marks, "results_between", lambda before, *asked: (found := before(*asked)) + (found > 0)
     ),
     "the place of one replica is used in another": lambda: instead_of(
-        time_slices, "in_logs", lambda _before, marks, *_: marks
+        serialised_union, "in_logs", lambda _before, marks, *_: marks
     ),
 }
 

@@ -93,10 +93,10 @@ class Case:
             except StorageError:
                 logs.append(Log(place.storage(), self.inputs[number].spec))
                 unopened.add(number)
-        inputs = OperatorInputs(places, logs, bears_failures=promise is not None)
         output = Log.open(self.place.storage(), self.clock)
         kind = OperatorJob if promise is None else AvailableJob
         element = Element(self.definition, self.policy, begins=output.spec.begins)
+        inputs = OperatorInputs(places, element.input(logs), bears_failures=promise is not None)
         job = kind(CONTEXT, element, inputs, (self.place, output), HOUSEKEEPING)
         if isinstance(job, AvailableJob) and promise is not None:
             job.promises(promise, frozenset(unopened))

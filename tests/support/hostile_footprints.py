@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from strandline.checkpoint.policy import cec
 from strandline.errors import StrandlineError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import manifest as manifests_
 from strandline.log.stream.kinds import is_footprint
@@ -285,7 +284,7 @@ def run(name: str, seed: int, count: int) -> int:
         forged(storage, any_change(Random(seed + i)))
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            is_found = bool(audit(Log.open(storage), intake_of).problems)
+            is_found = bool(audit(Log.open(storage)).problems)
             try:
                 saved_windows(Log.open(storage))
                 case.work(case.inputs, Log.open(storage), Path(folder))

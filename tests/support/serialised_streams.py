@@ -7,9 +7,9 @@ from random import Random
 
 from strandline.clock import Clock
 from strandline.inputs.edges import Edges
+from strandline.inputs.input import Piece
 from strandline.inputs.input_marks import fresh_marks, last_seen, moved, needs, require_same_inputs
 from strandline.inputs.input_stream import InputStream
-from strandline.inputs.intake import Piece
 from strandline.inputs.next_bounds import next_bounds
 from strandline.inputs.serialised_input import pieces, replayed
 from strandline.log.operator_state.input_mark import Marks

@@ -90,8 +90,8 @@ class UnionStreams:
     def batch(self, policy: Policy | None = None, tuples_max: int = 1) -> list[Done]:
         """Takes in some of what is new and publishes; empty if there is nothing."""
         self.batches += 1
-        batches_.require_same_inputs(self.inputs, self.output.state)
         element = Element(self.definition, policy or cec(extent="2x", replay=1_000_000), self.on_error, tuples_max)
+        element.input(self.inputs).require_same(self.output.state.standings)
         return batches_.run_batch(
             element,
             self.inputs,

@@ -15,6 +15,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing.items import item_spec
+from tests.support.inputs_over import inputs_over
 
 
 def stream(folder: Path, name: str) -> sl.Stream:
@@ -118,5 +119,5 @@ def test_inputs_that_cannot_be_read_end_a_look_only_without_a_bound(tmp_path: Pa
     path.rename(tmp_path / "hidden")
     path.symlink_to(path)
     with pytest.raises(StorageError):
-        OperatorInputs(places, logs).refresh()
-    assert not OperatorInputs(places, logs, bears_failures=True).have_grown()
+        OperatorInputs(places, inputs_over(logs)).refresh()
+    assert not OperatorInputs(places, inputs_over(logs), bears_failures=True).have_grown()

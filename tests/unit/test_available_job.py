@@ -20,6 +20,7 @@ from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
 from strandline.testing.items import append_items, item_spec
 from tests.support.available_case import BOUND_US, Case, Numbered, break_off, mend, move_away, move_back
+from tests.support.inputs_over import inputs_over
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def test_a_stream_that_lies_below_an_input_is_not_taken_for_it(tmp_path: Path) -
     names = ("a", "a/b", "a/b/results")
     logs = [Log.create(LocalStorage(tmp_path / name), item_spec(1, name=name)) for name in names]
     places = [Place(str(tmp_path / name)) for name in names]
-    lost = lost_inputs.LostInputs(OperatorInputs(places[:2], logs[:2]), (), lambda *_: None)
+    lost = lost_inputs.LostInputs(OperatorInputs(places[:2], inputs_over(logs[:2])), (), lambda *_: None)
     lost.bear(StorageError("broken", stream=places[1].url))
     assert lost.now() == {1}
     with pytest.raises(StorageError, match="broken"):

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.cli.app import app
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.retention import truncate
@@ -43,7 +42,7 @@ def written(tmp_path: Path, plan: AggregateDefinition, *policies: Policy) -> Str
 @pytest.mark.parametrize("policy", [cec(), cec(extent="1x"), instant("1 hour"), none()], ids=str)
 def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: AggregateDefinition, policy: Policy) -> None:
     case = written(tmp_path, plan, cec(), policy)
-    found = audit(Log.open(case.output_storage), intake_of)
+    found = audit(Log.open(case.output_storage))
     standings = case.output.state.standings
     assert found.problems == ()
     assert found.replayed == sum(s.replay for s in standings)
@@ -53,7 +52,7 @@ def test_a_good_stream_is_rebuilt_and_replayed(tmp_path: Path, plan: AggregateDe
 
 def test_of_a_policy_that_does_not_replay_the_checkpoint_alone_is_rebuilt(tmp_path: Path) -> None:
     case = written(tmp_path, PLANS["session"], cec(), partial("1 hour"))
-    found = audit(Log.open(case.output_storage), intake_of)
+    found = audit(Log.open(case.output_storage))
     assert (found.problems, found.replayed) == ((), 0)
     assert found.open_windows == sum(s.saved for s in case.output.state.standings) > 0
 
@@ -89,20 +88,20 @@ def test_a_standing_that_speaks_of_other_footprints_is_named(tmp_path: Path, fie
     with mock.patch.object(batches_, "publish", lying):
         case.append({0: [_row(case)], 1: []})
         case.drain(cec(extent=1000))
-    assert audit(Log.open(case.output_storage), intake_of).problems
+    assert audit(Log.open(case.output_storage)).problems
 
 
 def test_an_input_that_lost_what_a_replay_needs_is_named(tmp_path: Path) -> None:
     case = written(tmp_path, PLANS["sliding time"], instant("1 hour"))
     assert case.output.state.standings[0].replay > 0
     truncate(case.input, before_offset=case.output.state.standings[0].input)
-    (problem, *_) = audit(Log.open(case.output_storage), intake_of).problems
+    (problem, *_) = audit(Log.open(case.output_storage)).problems
     assert "was dropped" in problem.what
 
 
 def test_without_the_input_the_footprints_alone_are_looked_at(tmp_path: Path) -> None:
     case = written(tmp_path, PLANS["session"], cec())
     (tmp_path / "in").rename(tmp_path / "elsewhere")
-    found = audit(Log.open(case.output_storage), intake_of)
+    found = audit(Log.open(case.output_storage))
     assert found.problems == ()
     assert found.replayed is None

@@ -10,7 +10,7 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, OptionError, TruncatedError
-from strandline.inputs.intake import StreamIntake
+from strandline.inputs.one_stream import OneStream
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import TruncateCommit
 from strandline.log.stream.log import Log
@@ -86,7 +86,7 @@ class Case(Streams):
         return operator.state
 
     def recovered(self) -> WindowState:
-        operator, _ = recover(self.output, StreamIntake(self.plan, self.input), self.plan, Stand.of(self.output, 0))
+        operator, _ = recover(self.output, OneStream(self.plan, self.input), self.plan, Stand.of(self.output, 0))
         assert isinstance(operator, AggregateOperator)
         return operator.state
 
@@ -211,7 +211,7 @@ def test_replay_that_does_not_lead_to_n_windows_is_not_used() -> None:
     with pytest.raises(CorruptManifestError, match="after replay"):
         recover(
             case.output,
-            StreamIntake(case.plan, case.input),
+            OneStream(case.plan, case.input),
             case.plan,
             Stand(0, wrong, state.ends[0], state.boundaries[0]),
         )

@@ -9,8 +9,8 @@ import pytest
 
 from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
-from strandline.inputs import intake
-from strandline.inputs.intake import pieces
+from strandline.inputs import one_stream
+from strandline.inputs.one_stream import pieces
 from strandline.log.stream import commit_kinds
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
@@ -82,7 +82,7 @@ def test_a_limit_of_tuples_bounds_what_is_taken_of_one_block(monkeypatch: pytest
 def test_pieces_of_one_stream_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, plan, sizes = history(400), PLANS["tumbling count"], []
     feed = AggregateOperator.feed
-    monkeypatch.setattr(intake, "PIECE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(one_stream, "PIECE_BYTES_MAX", 1_000)
     monkeypatch.setattr(AggregateOperator, "feed", lambda o, t: sizes.append(sum(x.nbytes for x in t)) or feed(o, t))
     case = streams(plan)
     case.append(rows)

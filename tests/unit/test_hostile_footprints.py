@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from strandline.cli.app import app
 from strandline.errors import CorruptBlockError, StrandlineWarning
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate import aggregates as agg
@@ -137,7 +136,7 @@ def test_what_no_operator_can_have_saved_is_refused_and_found_by_verify(name: st
     assert refused.value.offsets is not None
     offset = refused.value.offsets[0]
     assert f".parquet, partition 0, offset {offset}" in refused.value.where
-    (problem, *_) = audit(log, intake_of).problems
+    (problem, *_) = audit(log).problems
     assert refused.value.what in problem.what
 
 
@@ -145,7 +144,7 @@ def test_a_good_stream_is_not_refused() -> None:
     for name in {name for name, _ in HOSTILE.values()}:
         storage = copy_of(case_of(name).output)
         forged(storage, lambda table: table)
-        assert audit(Log.open(storage), intake_of).problems == ()
+        assert audit(Log.open(storage)).problems == ()
 
 
 def test_the_command_finds_a_flipped_bit_in_a_sketch(tmp_path: Path) -> None:

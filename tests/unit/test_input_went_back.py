@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from strandline.errors import InputWentBackError
+from strandline.inputs.one_stream import OneStream
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
-from strandline.running.batch import require_same_input
 from strandline.running.state.state_cache import StateCache
 from strandline.testing import MemoryStorage
 from tests.simulation.machines import KeptStates
@@ -48,19 +48,23 @@ class Case(Streams):
         self.drain()
 
 
+def require_same_input(case: Case, log: Log) -> None:
+    OneStream(case.plan, log).require_same(case.output.state.standings)
+
+
 def test_an_input_that_is_as_it_was_or_has_grown_is_taken() -> None:
     case = Case()
-    require_same_input(case.input, case.output.state)
-    require_same_input(case.copy, case.output.state)
+    require_same_input(case, case.input)
+    require_same_input(case, case.copy)
     case.append(case.tuples.batch(30, 2))
-    require_same_input(case.input, case.output.state)
+    require_same_input(case, case.input)
 
 
 def test_an_input_that_was_put_back_is_refused_with_what_to_do() -> None:
     case = Case()
     case.go_on()
     with pytest.raises(InputWentBackError, match="it ends at commit 1, ") as raised:
-        require_same_input(case.copy, case.output.state)
+        require_same_input(case, case.copy)
     assert "restore a newer copy" in raised.value.todo
 
 
@@ -70,7 +74,7 @@ def test_an_input_that_was_put_back_and_went_on_is_refused() -> None:
     for i in range(3):  # as many commits and more, other tuples
         append_rows(case.copy, others(i))
     with pytest.raises(InputWentBackError, match="its commit 3 is another one"):
-        require_same_input(case.copy, case.output.state)
+        require_same_input(case, case.copy)
 
 
 def test_an_input_that_was_put_back_in_the_middle_of_a_commit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +88,7 @@ def test_an_input_that_was_put_back_in_the_middle_of_a_commit_is_refused(monkeyp
     assert standing.seen == 2
     append_rows(case.copy, others(0))
     with pytest.raises(InputWentBackError, match="its commit 2 is another one"):
-        require_same_input(case.copy, case.output.state)
+        require_same_input(case, case.copy)
 
 
 def test_streams_from_before_checksums_were_kept_are_still_compared_by_their_ends() -> None:
@@ -96,9 +100,9 @@ def test_streams_from_before_checksums_were_kept_are_still_compared_by_their_end
         case.output.state,
         standings=tuple(replace(s, seen=-1, seen_checksum="") for s in case.output.state.standings),
     )
-    require_same_input(case.input, old)
+    OneStream(case.plan, case.input).require_same(old.standings)
     with pytest.raises(InputWentBackError):
-        require_same_input(case.copy, old)
+        OneStream(case.plan, case.copy).require_same(old.standings)
 
 
 def test_the_standing_survives_the_manifest() -> None:

@@ -13,7 +13,6 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec, instant, none
 from strandline.errors import InputError, StreamMismatchError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.inputs.stated_operator import words_of
 from strandline.log.stream.log import Log
 from strandline.operators.join.definition import JoinDefinition, JoinInput
@@ -229,6 +228,6 @@ def test_who_looks_at_a_join_need_not_know_its_condition(tmp_path: Path, windows
         story.grow()
         streams.batch(policy, tuples_max=9)
     assert streams.output.state.standings[0].open
-    windows_now = current_windows(streams.output, streams.inputs, intake_of)
+    windows_now = current_windows(streams.output, streams.inputs)
     assert windows_now.num_rows == streams.output.state.standings[0].open
-    assert audit(streams.output, intake_of).problems == ()
+    assert audit(streams.output).problems == ()

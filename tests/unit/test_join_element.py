@@ -12,7 +12,7 @@ import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.errors import OptionError
 from strandline.inputs import serialised_input
-from strandline.inputs.serialised_intake import intake_of
+from strandline.inputs.input_of import input_of
 from strandline.log.stream import quiet
 from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
@@ -43,7 +43,7 @@ def test_a_recovery_reads_hardly_more_than_it_replays_and_says_how_much(
     assert 0 < standing.replay <= 30 < standing.read_again + 30
     assert standing.replay <= standing.read_again < standing.replay + 60
     mine = streams.definition
-    intake = intake_of(mine, streams.inputs, [standing])
+    intake = input_of(mine, streams.inputs, [standing])
     _, done = recover(streams.output, intake, mine, Stand.of(streams.output, 0))
     assert (done.replayed, done.read) == (standing.replay, standing.read_again)
     assert standing.predicted_s >= standing.unit_costs[1] * standing.read_again / 1e9

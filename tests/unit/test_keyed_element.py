@@ -12,7 +12,6 @@ from pyspark import cloudpickle
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import CorruptionError, InputError, StreamMismatchError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
@@ -70,11 +69,11 @@ def test_open_windows_are_told_with_their_state(tmp_path: Path) -> None:
     world.streams.drain(cec())
     found = saved_windows(world.streams.output).to_pylist()
     assert [(r["k"], r["_state_n"], r["_rows"]) for r in found] == [(1, 2, 2), (2, 1, 1)]
-    assert current_windows(world.streams.output, (world.streams.input,), intake_of).num_rows == 2
+    assert current_windows(world.streams.output, (world.streams.input,)).num_rows == 2
     world.streams.append([_row(1, 3)])
     world.streams.drain(cec())
     with pytest.raises(InputError, match="not known here"):  # it would have to be called
-        current_windows(world.streams.output, (world.streams.input,), intake_of)
+        current_windows(world.streams.output, (world.streams.input,))
 
 
 def test_stream_json_says_what_the_function_is() -> None:
@@ -244,7 +243,7 @@ def test_a_recovery_can_be_tried_out_without_the_function(tmp_path: Path) -> Non
     for second in range(3):
         world.streams.append([_row(1, second)])
         world.streams.drain(cec())
-    found = audit(world.streams.output, intake_of)
+    found = audit(world.streams.output)
     assert (found.open_windows, found.replayed, found.problems) == (1, None, ())
 
 

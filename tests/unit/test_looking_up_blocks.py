@@ -7,16 +7,17 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import ConflictError
+from strandline.inputs.input import Slice
 from strandline.inputs.input_marks import first_needed
+from strandline.log.operator_state.input_mark import Position
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import compaction
-from strandline.running.step import Step
-from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.read import source
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
+from tests.support.inputs_over import inputs_over
 
 COMMITS = 100
 
@@ -103,8 +104,7 @@ def test_blocks_that_are_compacted_while_they_are_listed_are_listed_again(monkey
         return blocks(*args)
 
     monkeypatch.setattr(log, "blocks", compacted_once)
-    step = Step(0, None, 0, None, 0, 1, 1, None, "a", 0)
-    assert OperatorInputs((), (log,)).blocks(step) == [found]
+    assert inputs_over([log]).blocks(Slice(Position(0, None), 1, None, 1), 0) == [found]
     assert len(asked) == 2
 
 

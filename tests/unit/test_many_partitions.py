@@ -13,6 +13,7 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
+from strandline.inputs.one_stream import OneStream
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
@@ -43,7 +44,7 @@ def block(partition: int, first: int, name: str) -> Block:
 def done(task: OperatorTask, commit: int) -> Done:
     """What a machine would make of the task, up to this commit of the input."""
     step = task.step
-    end, attempt = step.input_end, f"{step.attempt}-7"
+    end, attempt = step.slice.end, f"{step.attempt}-7"
     standing = Standing(end, commit, open=100, oldest=end, extent=10, replay=0, attempt=attempt, host="some-host")
     made = block(step.partition, step.output_end, step.attempt)
     return Done((made,), standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None, taken=10)
@@ -66,7 +67,7 @@ class Driver:
             master="local[2]", getLocalProperty=lambda _: None, setJobDescription=lambda _: None
         )
         idle = Housekeeping(place, None, "off")
-        inputs = OperatorInputs((place,), (input_,))
+        inputs = OperatorInputs((place,), OneStream(plan, input_))
         self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), inputs, (place, output), idle)
         self.batches: list[Sequence[OperatorTask]] = []
         self.work: Any = None

@@ -11,7 +11,6 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import StreamMismatchError, TruncatedError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.upkeep import retention
 from strandline.recovery.window_report import current_windows, saved_windows
@@ -68,7 +67,7 @@ def test_windows_as_they_are_have_all_that_was_taken_in(name: str, policy: str, 
     case = Case(name, POLICIES[policy], tmp_path)
     case.feed(40, 30, 20)
     before = sorted(path for path in tmp_path.rglob("*") if "state" not in path.parts)
-    table = current_windows(case.streams.output, [case.streams.input], intake_of)
+    table = current_windows(case.streams.output, [case.streams.input])
     assert case.found(table) == case.expected
     assert table.num_rows == case.streams.output.state.standings[0].open > 0
     assert set(table.column("_input").to_pylist()) == {90}, "all as of the last commit"
@@ -86,13 +85,13 @@ def test_windows_as_they_were_saved_are_those_of_the_last_checkpoint(tmp_path: P
     case.policy = none()
     case.feed(3)
     assert saved_windows(case.streams.output).num_rows == 0
-    assert case.found(current_windows(case.streams.output, [case.streams.input], intake_of)) == case.expected
+    assert case.found(current_windows(case.streams.output, [case.streams.input])) == case.expected
 
 
 def test_before_the_first_batch_no_window_is_open(tmp_path: Path) -> None:
     streams = Case("sliding time", cec(), tmp_path).streams
-    assert current_windows(streams.output, [streams.input], intake_of) == saved_windows(streams.output)
-    assert current_windows(streams.output, [streams.input], intake_of).num_rows == 0
+    assert current_windows(streams.output, [streams.input]) == saved_windows(streams.output)
+    assert current_windows(streams.output, [streams.input]).num_rows == 0
 
 
 def test_windows_that_a_failure_has_cost_are_not_made_up(tmp_path: Path) -> None:
@@ -100,11 +99,11 @@ def test_windows_that_a_failure_has_cost_are_not_made_up(tmp_path: Path) -> None
     case.feed(50)
     case.home = tmp_path / "another machine"
     case.feed(2)
-    table = current_windows(case.streams.output, [case.streams.input], intake_of)
+    table = current_windows(case.streams.output, [case.streams.input])
     assert table.num_rows == case.streams.output.state.standings[0].open
     assert sum(table.column("_rows").to_pylist()) == 2, "what came before the failure is in no window any more"
     case.feed(9)
-    assert sum(current_windows(case.streams.output, [case.streams.input], intake_of).column("_rows").to_pylist()) == 11
+    assert sum(current_windows(case.streams.output, [case.streams.input]).column("_rows").to_pylist()) == 11
 
 
 def test_windows_of_an_input_that_is_not_there_any_more_are_not_made_up(tmp_path: Path) -> None:
@@ -112,6 +111,6 @@ def test_windows_of_an_input_that_is_not_there_any_more_are_not_made_up(tmp_path
     case.feed(40, 10)
     retention.truncate(case.streams.input, before_offset={0: 40})
     with pytest.raises(TruncatedError, match="begins at 40"):
-        current_windows(case.streams.output, [case.streams.input], intake_of)
+        current_windows(case.streams.output, [case.streams.input])
     with pytest.raises(StreamMismatchError, match="another id"):
-        current_windows(case.streams.output, [case.streams.output], intake_of)
+        current_windows(case.streams.output, [case.streams.output])

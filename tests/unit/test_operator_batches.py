@@ -8,6 +8,7 @@ import pytest
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, SecondWriterError
+from strandline.inputs.one_stream import OneStream
 from strandline.log.stream import quiet
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
@@ -18,7 +19,6 @@ from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.recovery import eventual_checkpoint
 from strandline.running import batch as batches_
-from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.units import END_OF_TIME
 from tests.support.operator_streams import PLANS, Row, Streams, plan, uninterrupted
@@ -165,11 +165,9 @@ def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
     streams.append(rows(5))
     other = Log.open(streams.output_storage)
     streams.batch()
-    taken = batches_.next_commits(streams.input, other.state, 1)
+    taken = OneStream(streams.plan, streams.input).next(other.state, 1)
     assert taken is not None
-    done = streams.run_steps(
-        batches_.steps_of(taken, Element(streams.plan, cec(), tuples_max=1), streams.input, other, 0, "late"), cec()
-    )
+    done = streams.run_steps(batches_.steps_of(taken, other.state, 0, "late"), cec())
     with pytest.raises(SecondWriterError):
         batches_.publish(other, other.state, done, Append(writer=Writer("query", "other", 1)))
     assert [d.tuples for d in done] == [5]

@@ -19,6 +19,7 @@ from strandline.running import fork as forks
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
 from tests.support.available_case import Case
+from tests.support.inputs_over import inputs_over
 
 
 def inspected(path: str) -> str:
@@ -97,10 +98,10 @@ def test_an_operator_over_one_input_says_that_this_has_only_tentative_tuples(
     spec = replace(output_spec(second.definition, log.spec, None), upstream=upstream)
     Log.create(LocalStorage(tmp_path / "second"), spec)
     text = "waits for results: its boundary is 15 and 2 tuples behind it are only tentative"
-    assert OperatorInputs([Place(case.place.url)], [log]).lags([]) == {"waits_for": text}
+    assert OperatorInputs([Place(case.place.url)], inputs_over([log])).lags([]) == {"waits_for": text}
     assert text in inspected(str(tmp_path / "second"))
     case.write(1, 15, 35)
     case.tick()
     log.refresh()
-    assert OperatorInputs([Place(case.place.url)], [log]).lags([]) == {}
+    assert OperatorInputs([Place(case.place.url)], inputs_over([log])).lags([]) == {}
     assert "waits for" not in inspected(str(tmp_path / "second"))

@@ -13,7 +13,6 @@ import pytest
 import strandline as sl
 from strandline.checkpoint.policy import Policy, instant, none, partial
 from strandline.errors import CorruptManifestError, InputError, NullTimeError, SchemaError, StreamMismatchError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
@@ -23,7 +22,7 @@ from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
-from strandline.running.batch import next_batch
+from strandline.running.batch import steps_of
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator, LiveOperators
 from strandline.running.state.state_cache import StateCache
@@ -174,9 +173,9 @@ def test_an_object_that_an_attempt_touched_which_was_not_accepted_is_thrown_away
     streams.drain(instant("1 hour"))
     streams.append([_row(3, 2, 1.0)])
     element = Element(streams.plan, instant("1 hour"))
-    batch = next_batch(element, (streams.input,), streams.output.state)
+    batch = element.input((streams.input,)).next(streams.output.state, element.tuples_max)
     assert batch is not None
-    (lost,) = streams.run_steps(batch.steps(element, streams.output, 0), instant("1 hour"))  # nobody publishes it
+    (lost,) = streams.run_steps(steps_of(batch, streams.output.state, 0), instant("1 hour"))  # nobody publishes it
     assert lost.recovery is None
     ((done,),) = streams.drain(instant("1 hour"))
     assert done.recovery is not None
@@ -276,12 +275,12 @@ def test_the_saved_state_is_told_and_checked(tmp_path: Path) -> None:
         ("n", '"integer"', 5, 2),
     ]
     assert np.frombuffer(found[0]["_bytes"]).reshape(3, 2)[1].sum() == 0.25
-    assert audit(world.streams.output, intake_of).problems == ()
+    assert audit(world.streams.output).problems == ()
     world.streams.append([_row(1, 6, 1.0)])
     world.streams.drain(instant("1 hour"))
-    assert audit(world.streams.output, intake_of).problems == ()
+    assert audit(world.streams.output).problems == ()
     with pytest.raises(InputError, match="Running is not known here"):
-        current_windows(world.streams.output, (world.streams.input,), intake_of)
+        current_windows(world.streams.output, (world.streams.input,))
 
 
 def test_large_values_lie_in_many_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from strandline.checkpoint import saving
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptManifestError, TruncatedError
-from strandline.inputs.intake import StreamIntake
+from strandline.inputs.one_stream import OneStream
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream import log
 from strandline.log.upkeep.retention import truncate
@@ -45,7 +45,7 @@ class Case(Streams):
     def require_recoverable(self) -> None:
         """What is in the streams gives the state that the operator has."""
         standing = self.output.state.standings[0]
-        back, _ = recover(self.output, StreamIntake(self.plan, self.input), self.plan, Stand.of(self.output, 0))
+        back, _ = recover(self.output, OneStream(self.plan, self.input), self.plan, Stand.of(self.output, 0))
         assert isinstance(back, AggregateOperator)
         live = self.kept.open(standing.attempt)
         assert live is not None

@@ -26,6 +26,7 @@ from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.session.place import Place
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
+from tests.support.inputs_over import inputs_over
 
 
 class ReadOnly(MemoryStorage):
@@ -66,7 +67,7 @@ class Setting:
         place = Place(str(tmp_path / "hourly"))
         context: Any = SimpleNamespace(master="local[2]")
         idle = Housekeeping(place, None, "off")
-        logs = OperatorInputs((place,), (self.input,)), (place, output)
+        logs = OperatorInputs((place,), inputs_over([self.input])), (place, output)
         self.job = OperatorJob(context, Element(plan, cec(), tuples_max=10**9), *logs, idle, name=name)
 
 

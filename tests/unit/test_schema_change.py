@@ -19,7 +19,7 @@ from strandline.errors import (
     SecondWriterError,
     StreamFinishedError,
 )
-from strandline.inputs.intake import pieces
+from strandline.inputs.one_stream import pieces
 from strandline.log.audit.stream_audit import verify
 from strandline.log.index.index import Snapshot
 from strandline.log.storage.storage import Storage

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import CorruptBlockError, CorruptManifestError, InputWentBackError, TruncatedError
-from strandline.inputs import input_stream, intake, serialised_input
+from strandline.inputs import input_stream, one_stream, serialised_input
 from strandline.inputs.edges import EDGES_MAX, Edges
 from strandline.inputs.input_marks import first_needed, fresh_marks, last_seen, moved, require_same_inputs
 from strandline.inputs.input_stream import InputStream, blocks_between
@@ -425,7 +425,7 @@ def test_pieces_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     logs = [stream([range(500)], f"wide{n}") for n in range(2)]
     inputs = [InputStream(log, ("v", "t")) for log in logs]
     whole = [place for piece in pieces(inputs, 0, BEGIN, 500, 1_000) for place in places(piece)]
-    monkeypatch.setattr(intake, "PIECE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(one_stream, "PIECE_BYTES_MAX", 1_000)
     counted, found = GroupReads(monkeypatch), []
     for piece in pieces(inputs, 0, BEGIN, 500, 1_000):
         assert sum(table.nbytes for table in piece.tables) <= 1_000

@@ -13,7 +13,6 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, SchemaError, StreamMismatchError
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.registry import from_json
@@ -71,7 +70,7 @@ def test_a_shape_before_an_operator_is_as_good_as_a_stream_of_that_shape(kind: s
             run.step()
         if rng.random() < 0.3:
             run.crash()
-        assert current_windows(run.input_log, run._inputs, intake_of).num_rows == run.open_windows
+        assert current_windows(run.input_log, run._inputs).num_rows == run.open_windows
     for source in (stored, other, plain, plain_other):
         source.finish()
     run.step()

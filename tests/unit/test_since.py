@@ -14,7 +14,6 @@ import pytest
 import strandline as sl
 from strandline.errors import OptionError, StreamMismatchError, TruncatedError
 from strandline.inputs.replicas.replica_check import require_same_operator
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.audit.stream_audit import verify
 from strandline.log.operator_state.replica_group import group_of
 from strandline.log.stream.appends import before_append_at
@@ -24,11 +23,11 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import retention
 from strandline.recovery.window_report import current_windows
 from strandline.running.since import require_same_beginning, since_of
-from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.testing.faulty_storage import flipped
 from strandline.testing.feed import Feed
 from strandline.testing.run import Run
 from tests.support.available_case import Case
+from tests.support.inputs_over import inputs_over
 from tests.support.operator_streams import published_results
 from tests.support.user_operators import Running
 
@@ -266,7 +265,7 @@ def test_a_recovery_from_the_beginning_reads_nothing_before_it(operator: Operato
     run = sl.testing.run(operator(feeds).checkpoint(sl.cec(extent=1_000_000, replay=0)), since=SINCE)
     inputs = [feed.input_log for feed in feeds][: len(run.input_log.spec.begins.offsets)]  # type: ignore[union-attr]
     for number, log in enumerate(inputs):
-        kept = OperatorInputs((), inputs).needs(number, run.input_log)
+        kept = inputs_over(inputs).needs(number, run.input_log.state.standings, run.input_log.spec.begins)
         assert all(kept), "nothing before the beginning is asked for, also before the first commit"
         retention.truncate(log, before_offset=dict(enumerate(kept)))
     run.step()
@@ -276,7 +275,7 @@ def test_a_recovery_from_the_beginning_reads_nothing_before_it(operator: Operato
     before = [published for published in run.input_log.state.standings if published.open]
     assert before
     run.crash()
-    windows = current_windows(run.input_log, inputs, intake_of)
+    windows = current_windows(run.input_log, inputs)
     assert windows.num_rows == sum(s.open for s in run.input_log.state.standings)
 
 
@@ -289,7 +288,7 @@ def test_without_checkpoints_what_is_open_and_what_was_lost_count_from_the_begin
     run.step()
     inputs = [feed.input_log for feed in feeds][: len(run.input_log.spec.begins.offsets)]  # type: ignore[union-attr]
     (standing,) = run.input_log.state.standings
-    assert current_windows(run.input_log, inputs, intake_of).num_rows == standing.open > 0
+    assert current_windows(run.input_log, inputs).num_rows == standing.open > 0
     begin = 0 if standing.marks else run.input_log.spec.begins.first(0)  # type: ignore[union-attr]
     run.crash()
     feeds[0].add([(1, 130, 1.0)])

@@ -12,7 +12,7 @@ import strandline as sl
 from strandline.checkpoint.input_times import InputTimes, StepEnd
 from strandline.checkpoint.policy import Policy, cec
 from strandline.errors import OptionError
-from strandline.inputs.intake import StreamIntake
+from strandline.inputs.one_stream import OneStream
 from strandline.log.stream.kinds import Kind
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.recovery.recover import Stand, recover
@@ -137,7 +137,7 @@ class Watched(Streams):
     def open_windows(self) -> list[Row]:
         """Open windows with their last footprints, as a recovery finds them."""
         stand = Stand.of(self.output, 0)
-        operator, _ = recover(self.output, StreamIntake(self.plan, self.input), self.plan, stand)
+        operator, _ = recover(self.output, OneStream(self.plan, self.input), self.plan, stand)
         names = [c for c, _ in [*self.plan.result_columns, *self.plan.control_columns]]
         columns = [column.to_pylist() for column in operator.windows()]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -8,7 +8,7 @@ import pytest
 
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import InputWentBackError
-from strandline.inputs.serialised_intake import intake_of
+from strandline.inputs.input_of import input_of
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.log import Log
@@ -106,12 +106,12 @@ def test_what_is_open_can_be_rebuilt_after_every_batch(tmp_path: Path, policy: P
         streams.drain(policy, tuples_max=25)
         if not streams.output.state.standings:
             continue
-        now = current_windows(streams.output, streams.inputs, intake_of)
+        now = current_windows(streams.output, streams.inputs)
         assert now.num_rows == streams.output.state.standings[0].open
         if policy.replays:
             definition = definition_of(streams.output.spec, "here", [log.spec for log in streams.inputs])
             assert definition == streams.definition
-            intake = intake_of(definition, streams.inputs, streams.output.state.standings)
+            intake = input_of(definition, streams.inputs, streams.output.state.standings)
             operator, done = recover(streams.output, intake, definition, Stand.of(streams.output, 0))
             assert operator.open_windows == now.num_rows
             assert done.replayed == streams.output.state.standings[0].replay

@@ -26,7 +26,6 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
     Checks checksums, offsets, order, times, the index and the consumers; of an operator's stream also that it could
     recover. Changes nothing, and may run while others write. The exit code is 1 if there is a problem.
     """
-    from strandline.inputs.serialised_intake import intake_of
     from strandline.log.audit.stream_audit import open_unread
     from strandline.log.audit.stream_audit import verify as verify_log
     from strandline.log.storage.storage_url import open_storage
@@ -57,7 +56,7 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
         audit = None
         if log.spec.operator is not None and not any(p.part in ("manifest", "milestone") for p in report.problems):
             bar.update(task, description="rebuilding open windows", total=None)
-            audit = checkpoint_audit.audit(Log.open(storage), intake_of)
+            audit = checkpoint_audit.audit(Log.open(storage))
             report = replace(report, problems=(*report.problems, *audit.problems))
     if as_json:
         rebuilt = {"open_windows": audit.open_windows, "replayed": audit.replayed} if audit else None

@@ -20,9 +20,10 @@ import pyarrow as pa
 from strandline.arrow_rows import rows_of, sizes_at
 from strandline.control_columns import OFFSET
 from strandline.errors import CorruptManifestError
-from strandline.inputs import intake
+from strandline.inputs import one_stream
+from strandline.inputs.input import Piece
 from strandline.inputs.input_stream import Horizon, InputStream, WaitingTuples, total
-from strandline.inputs.intake import Piece, piece_rows
+from strandline.inputs.one_stream import piece_rows
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.input_mark import Position
 from strandline.units import END_OF_TIME
@@ -153,12 +154,12 @@ class _Run:
         if self._bytes is None:
             return rows
         before = int(self._bytes[begin - self._first - 1]) if begin > self._first else 0
-        end = self._first + int(np.searchsorted(self._bytes, before + intake.PIECE_BYTES_MAX, side="right"))
+        end = self._first + int(np.searchsorted(self._bytes, before + one_stream.PIECE_BYTES_MAX, side="right"))
         return max(1, min(rows, end - begin))
 
     def _cumulated(self) -> Ints | None:
         """Bytes of the tuples up to each place; None if all are within those of a piece."""
-        if sum(table.nbytes for table in self._tables) <= intake.PIECE_BYTES_MAX:
+        if sum(table.nbytes for table in self._tables) <= one_stream.PIECE_BYTES_MAX:
             return None
         sizes: Ints = np.zeros(self.end - self._first, np.int64)
         for places, table in zip(self._places, self._tables, strict=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strandline.errors import CorruptionError, InputError, StrandlineError, StreamError
-from strandline.inputs.intake import IntakeOf
+from strandline.inputs.input_of import input_of
 from strandline.log.audit.problem import Problem
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.operator_state.standing import Standing
@@ -36,12 +36,12 @@ class CheckpointAudit:
     problems: tuple[Problem, ...]
 
 
-def audit(log: Log, intake_of: IntakeOf) -> CheckpointAudit:
+def audit(log: Log) -> CheckpointAudit:
     """Rebuilds the eventual checkpoint of every partition and, where inputs can be read, replays what came since."""
     inputs = _inputs_of(log)
     definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
     can_replay = inputs and definition.can_compute
-    intake = intake_of(definition, inputs, log.state.standings, log.spec.begins) if can_replay else None
+    input_ = input_of(definition, inputs, log.state.standings, log.spec.begins) if can_replay else None
     windows, replayed = 0, 0
     problems: list[Problem] = []
     for partition, standing in enumerate(log.state.standings):
@@ -49,12 +49,12 @@ def audit(log: Log, intake_of: IntakeOf) -> CheckpointAudit:
             operator = eventual_checkpoint.load(log, definition, partition, standing, log.state.ends[partition])
             windows += operator.open_windows
             problems += [_problem(log, partition, standing, what) for what in _contradictions(log, partition, operator)]
-            if intake is not None and standing.replays:
-                done = recover(log, intake, definition, Stand.of(log, partition))[1]
+            if input_ is not None and standing.replays:
+                done = recover(log, input_, definition, Stand.of(log, partition))[1]
                 replayed += done.replayed
         except (CorruptionError, StreamError, InputError) as problem:
             problems.append(_problem(log, partition, standing, problem.what))
-    return CheckpointAudit(windows, replayed if intake is not None else None, tuple(problems))
+    return CheckpointAudit(windows, replayed if input_ is not None else None, tuple(problems))
 
 
 def _inputs_of(log: Log) -> list[Log]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -16,9 +17,8 @@ from strandline.errors import (
     TruncatedError,
 )
 from strandline.failpoint import failpoint
-from strandline.inputs.intake import Intake, Stretch
-from strandline.log.operator_state.beginning import Beginning
-from strandline.log.operator_state.input_mark import InputMark, Marks, Position
+from strandline.inputs.input import Input, Piece, ReplayPlaces, Stretch
+from strandline.inputs.position import beginning, closed_until
 from strandline.log.operator_state.loss import Loss
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.append_commit import AppendCommit
@@ -75,17 +75,23 @@ class Stand:
 
     @classmethod
     def of(cls, output: Log, partition: int) -> Stand:
-        """Where it stands in what was published."""
-        state = output.state
-        return cls(partition, state.standings[partition], state.ends[partition], state.boundaries[partition])
+        """Returns where it stands in what was published."""
+        state, standing = output.state, output.state.standings[partition]
+        return cls(partition, standing, state.ends[partition], closed_until(standing, state.boundaries[partition]))
 
 
 def recover(
-    output: Log, intake: Intake, definition: Definition, stand: Stand, on_error: OnError = "stop"
+    output: Log,
+    input_: Input,
+    definition: Definition,
+    stand: Stand,
+    on_error: OnError = "stop",
+    places: ReplayPlaces | None = None,
 ) -> tuple[Operator, Recovery]:
-    """The operator as it stood, from its output and what it takes in alone, and what that took.
+    """Returns the operator as it stood, from its output and its input alone, and what that took.
 
-    Of an operator that keeps checkpoints and does not replay in a failure, the same: somebody wants to look at it.
+    Notes in `places` where a later replay can begin. It also replays for an operator that does not replay in a failure:
+    users may look at its windows.
     """
     partition, standing = stand.partition, stand.standing
     began_s, kernels_s = stopwatch_s(), TALLY.seconds
@@ -98,7 +104,7 @@ def recover(
     first = operator.input_end = found.standing.oldest
     begin = found.standing.replays_from.ordinal
     try:
-        _take_in_again(found, intake, stand)
+        _take_in_again(found, _Noting(input_, places or input_.edges()), stand)
     except TruncatedError as gone:
         raise (found.problem or gone) from gone
     if operator.open_windows != standing.open:
@@ -136,28 +142,50 @@ def _require_same_version(output: Log, definition: Definition, partition: int) -
         )
 
 
-def _take_in_again(found: _Checkpoint, intake: Intake, stand: Stand) -> None:
+def _take_in_again(found: _Checkpoint, input_: _Again, stand: Stand) -> None:
     """Brings the operator of a checkpoint to where it stood."""
     operator, before = found.operator, found.standing
     operator.aside.ignore()
     if before.mode == "eventual":
-        for piece in intake.again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
+        for piece in input_.again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
             operator.replay(piece.tables)
         operator.input_end = before.input
-    repeat(operator, intake, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
+    repeat(operator, input_, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
 
 
-def repeat(operator: Operator, intake: Intake, stretch: Stretch) -> None:
+def repeat(operator: Operator, input_: _Again, stretch: Stretch) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
     operator.aside.ignore()
     has_times = operator.definition.has_times
-    for piece in intake.again(stretch, operator.rows_at_once):
+    for piece in input_.again(stretch, operator.rows_at_once):
         operator.repeat(piece.tables)
         if piece.boundary is not None and has_times:
             operator.advance(piece.boundary)
     operator.input_end = stretch.end.ordinal
     if has_times and stretch.boundary is not None:
         operator.advance(stretch.boundary)  # it may have moved without a tuple
+
+
+class _Again(Protocol):
+    """The part of an input that a recovery asks for."""
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Yields tuples that were taken in before."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    """An input that notes the places at which a later replay can begin, as a recovery passes them."""
+
+    input: Input
+    places: ReplayPlaces
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Yields tuples that were taken in before."""
+        self.places.begin(stretch.begin)
+        for piece in self.input.again(stretch, rows):
+            yield piece
+            self.places.passed(piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,18 +262,6 @@ def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:
     """Offsets over which no checkpoint may reach."""
     if isinstance(problem, CorruptBlockError) and problem.offsets is not None:
         yield problem.offsets
-
-
-def beginning(standing: Standing, begins: Beginning | None, partition: int) -> Standing:
-    """Where the operator stood before its first batch, if its inputs still hold all that they had from there on."""
-    if standing.marks is None:
-        first = 0 if begins is None else begins.first(partition)
-        return Standing(input=first, commit=-1, open=0, oldest=first, extent=0, replay=0)
-    begin = Position(0, None if begins is None else begins.time(partition))
-    numbers = range(len(standing.marks.inputs))
-    firsts = [0 if begins is None else begins.first(partition, number) for number in numbers]
-    marks = Marks(begin, begin, tuple(InputMark(first, first) for first in firsts))
-    return Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0, marks=marks)
 
 
 def _place(stand: Stand) -> tuple[int, ...]:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from strandline.errors import OptionError, TruncatedError
-from strandline.inputs.intake import Intake, IntakeOf, Stretch
-from strandline.log.operator_state.input_mark import Position
+from strandline.inputs.input import Input, Stretch
+from strandline.inputs.input_of import input_of
+from strandline.inputs.position import beginning
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition, Operator
 from strandline.recovery import eventual_checkpoint
-from strandline.recovery.recover import Stand, beginning, recover, repeat
+from strandline.recovery.recover import Stand, recover, repeat
 from strandline.recovery.stream_definition import definition_of, require_inputs
 from strandline.recovery.without_replay import last_empty
 
@@ -25,7 +26,7 @@ def saved_windows(log: Log) -> pa.Table:
     return _table(log, definition, [eventual_checkpoint.load(log, definition, p, s, ends[p]) for p, s in standings])
 
 
-def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.Table:
+def current_windows(log: Log, inputs: Sequence[Log]) -> pa.Table:
     """Every window that is open, with all that the operator has taken in; nothing is written.
 
     Raises `StreamMismatchError` if these are not the operator's inputs, `TruncatedError` if they do not hold what has
@@ -33,29 +34,28 @@ def current_windows(log: Log, inputs: Sequence[Log], intake_of: IntakeOf) -> pa.
     """
     require_inputs(log, inputs)
     definition = definition_of(log.spec, log.storage.url, [input_.spec for input_ in inputs])
-    intake = intake_of(definition, inputs, log.state.standings, log.spec.begins)
+    input_ = input_of(definition, inputs, log.state.standings, log.spec.begins)
     operators = []
     for p, standing in enumerate(log.state.standings):
         if standing.lets_go:
-            operator = _repeated(log, intake, definition, p, standing)
+            operator = _repeated(log, input_, definition, p, standing)
         else:
-            operator, _ = recover(log, intake, definition, Stand.of(log, p))
+            operator, _ = recover(log, input_, definition, Stand.of(log, p))
         operators.append(operator)
     return _table(log, definition, operators, now=True)
 
 
-def _repeated(log: Log, intake: Intake, definition: Definition, partition: int, standing: Standing) -> Operator:
+def _repeated(log: Log, input_: Input, definition: Definition, partition: int, standing: Standing) -> Operator:
     """Without a checkpoint: everything since the operator last had no window open, taken in again."""
     begins = beginning(standing, log.spec.begins, partition)
     empty = last_empty(standing, begins.input)
-    boundary = log.state.boundaries[partition] if standing.marks is None else standing.stands.bound
-    begin = Position(empty, None) if standing.marks is None else begins.stands
+    boundary = Stand.of(log, partition).boundary
     operator = definition.fresh("set_aside")
     operator.input_end = empty
     operator.begin()
-    needs = () if begins.marks is None else begins.marks.inputs
     try:
-        repeat(operator, intake, Stretch(partition, empty, begin, standing.stands, boundary, needs))
+        taken_in = Stretch(partition, empty, begins.stands, standing.stands, boundary, begins.input_marks)
+        repeat(operator, input_, taken_in)
     except TruncatedError as gone:
         raise TruncatedError(
             f"the operator keeps no checkpoints, and what was open before is gone: {gone.what}",

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from strandline.clock import stopwatch_s
 from strandline.errors import CorruptBlockError, CorruptionError, KeyMissingError, TruncatedError
 from strandline.failpoint import failpoint
+from strandline.inputs.position import beginning
 from strandline.log.operator_state.loss import Loss
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.kinds import is_closed, is_footprint
@@ -28,7 +29,7 @@ from strandline.log.stream.reason import INCOMPLETE
 from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.operators.operator import TAKEN_IN, Definition, OnError, Operator, Saved
 from strandline.recovery.eventual_checkpoint import load_into, part_of, require_taken_in
-from strandline.recovery.recover import Recovery, Stand, beginning
+from strandline.recovery.recover import Recovery, Stand
 
 
 def recover_without_replay(
@@ -80,8 +81,8 @@ def _pass_time(operator: Operator, stand: Stand, *, has_gap: bool) -> pa.Table |
     Without a gap all of that was published. And so it was where windows are got back by a replay: what is kept there
     is single tuples, each due at its own time, whatever came since.
     """
-    definition, standing = operator.definition, stand.standing
-    boundary = stand.boundary if standing.marks is None else standing.stands.bound
+    definition = operator.definition
+    boundary = stand.boundary
     if boundary is None or not definition.has_times:
         return None
     columns = operator.advance(boundary)
@@ -93,14 +94,14 @@ def _pass_time(operator: Operator, stand: Stand, *, has_gap: bool) -> pa.Table |
 def _losses(
     output: Log, stand: Stand, first: int, salvage: _Salvage, operator: Operator, incomplete: pa.Table | None
 ) -> Iterator[Loss]:
-    standing, marks = stand.standing, stand.standing.marks
+    standing = stand.standing
     gone = max(0, standing.open - operator.open_windows)
     commit, rotten = output.state.seq, min(salvage.missing, gone)
     if salvage.missing:
         yield Loss(stand.partition, standing.input, standing.input, rotten, 0, 0, commit, "footprints rotten")
     if standing.input == first:
         return
-    times = (None, None) if marks is None or not standing.is_whole else (marks.oldest.bound, marks.stands.bound)
+    times = (standing.replays_from.bound, standing.stands.bound) if standing.is_whole else (None, None)
     yield Loss(
         stand.partition,
         first,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from strandline.checkpoint.policy import Policy
+from strandline.inputs.input import Input
+from strandline.inputs.input_of import input_kind, input_of
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.storage.storage import Durability
+from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition, OnError
 
 TUPLES_MAX = 4_000_000
@@ -27,7 +31,11 @@ class Element:
     begins: Beginning | None = None
     """Where its output begins; None: with all that the inputs hold."""
 
+    def input(self, logs: Sequence[Log]) -> Input:
+        """Returns these streams as its input."""
+        return input_of(self.definition, logs, (), self.begins, replicas=self.replicas)
+
     @property
-    def is_serialised(self) -> bool:
-        """Whether a place in what it takes in is a number of tuples and a time, and not an offset of one stream."""
-        return len(self.definition.times) > 1 or bool(self.replicas)
+    def takes_offsets(self) -> bool:
+        """Whether its output can begin at offsets that a user gives."""
+        return input_kind(self.definition, self.replicas).offsets_are_places

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from strandline.clock import stopwatch_s
-from strandline.inputs.edges import Edges, edges_and_others
-from strandline.inputs.serialised_intake import SerialisedIntake
+from strandline.inputs.edges import Edges, without_edges
+from strandline.inputs.serialised_union import SerialisedUnion
 from strandline.log.operator_state.guesses import Guesses
 from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.outage import ForkStanding
@@ -60,11 +60,11 @@ class ForkStep:
     base_moves: bool = False
     """Whether the stable lineage moves in this tick: what is left as changes of its state would not be found again."""
 
-    def intake(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedIntake:
-        """What there is to take in: results, and what inputs guess."""
+    def input(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedUnion:
+        """Returns the input of the fork: results, and tuples that the inputs guess."""
         pairs = enumerate(self.guesses)
         guesses = tuple(None if number in self.unreachable else one for number, one in pairs)
-        return SerialisedIntake(definition, self.there(inputs), guesses)
+        return SerialisedUnion(definition, self.there(inputs), guesses=guesses)
 
     def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
         """The inputs, without a tuple where they cannot be read."""
@@ -156,7 +156,7 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
         parent = ""
     if arrays is not None:
-        arrays = edges_and_others(arrays)[1]
+        arrays = without_edges(arrays)
         try:
             operator = element.definition.revived(arrays, "set_aside")
         except ValueError:
@@ -181,8 +181,7 @@ def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWo
         caches.fork.take_over(caches.stable, stable.before.attempt)
         cache = caches.fork
     operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, Edges([]))
-    assert stable.marks is not None
-    position = stable.marks.stands
+    position = stable.slice.begin
     known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
     operator.begin()
     if known and _is_before(position.bound, max(known)):
@@ -206,12 +205,11 @@ def _take_in(
     Tuples that come later with a time before that place are not taken in: the fork does not go back.
     """
     stable, definition = fork.stable, operator.definition
-    assert stable.marks is not None
     if not definition.lives_in_process:  # which takes that for a recovery, in which results are there already
         operator.aside.ignore()
-    rows = min(operator.rows_at_once, max(stable.tuples_max, ROWS_MIN))
-    marks, first = replace(stable.marks, stands=position), position.ordinal
-    for piece in fork.intake(definition, logs.inputs).ahead(stable.partition, marks, until, rows):
+    rows = min(operator.rows_at_once, max(stable.slice.tuples_max, ROWS_MIN))
+    taken, first = replace(stable.slice, begin=position, until=until), position.ordinal
+    for piece in fork.input(definition, logs.inputs).ahead(taken, stable.partition, first, rows):
         for columns in operator.feed(piece.tables):
             emit(columns)
         operator.input_end = piece.end
@@ -222,7 +220,7 @@ def _take_in(
             if due := operator.advance(piece.boundary):
                 emit(due)
         position = piece.position
-        is_much = operator.opened >= WINDOWS_MAX or position.ordinal - first >= stable.tuples_max
+        is_much = operator.opened >= WINDOWS_MAX or position.ordinal - first >= taken.tuples_max
         if is_much and not at_once:
             break
     return position

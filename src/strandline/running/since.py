@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from strandline.errors import OptionError, StreamMismatchError
-from strandline.inputs.input_marks import first_needed
+from strandline.inputs.serialised_union import beginning_at
 from strandline.log.operator_state.beginning import Beginning, Since, since_text
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import SINCE_FORMAT, StreamSpec
 from strandline.running.element import Element
 from strandline.times import Time, Zone, time_value
-from strandline.units import END_OF_TIME, whole_number
+from strandline.units import whole_number
 
 SinceOption = Time | Mapping[int, int] | None
 """What `start(since=…)` takes."""
 
 
-def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, *, is_serialised: bool) -> Since | None:
-    """The option in the log's integers; None if it was not given. Raises `OptionError` if it says no place."""
+def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, element: Element) -> Since | None:
+    """Returns the option in the log's integers; None if it was not given. Raises `OptionError` if it says no place."""
     if value is None:
         return None
     if isinstance(value, str) and value in ("earliest", "latest"):
@@ -28,7 +28,7 @@ def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, *, is
     first = inputs[0]
     if not isinstance(value, Mapping):
         return time_value(value, "since", first.time_kind, zone)
-    if is_serialised:
+    if not element.takes_offsets:
         raise OptionError(
             f"since={dict(value)!r}: offsets are places in one stream, and this operator takes in several, or replicas",
             todo='give it a time, "latest" or "earliest"',
@@ -44,35 +44,23 @@ def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, *, is
 
 
 def begun(spec: StreamSpec, since: Since | None, logs: Sequence[Log], element: Element) -> StreamSpec:
-    """The spec of a new output that begins there in these inputs; raises if that place is not there."""
+    """Returns the spec of a new output that begins there in these inputs; raises if that place is not there."""
     if since is None or since == "earliest":
         return spec
-    begins = _beginning(since, logs, element.replicas, is_serialised=element.is_serialised)
-    return replace(spec, begins=begins, format=SINCE_FORMAT)
+    return replace(spec, begins=_beginning(since, logs, element), format=SINCE_FORMAT)
 
 
-def _beginning(
-    since: Literal["latest"] | int | Mapping[int, int], logs: Sequence[Log], replicas: Set[int], *, is_serialised: bool
-) -> Beginning:
-    partitions = range(logs[0].spec.partitions)
+def _beginning(since: Literal["latest"] | int | Mapping[int, int], logs: Sequence[Log], element: Element) -> Beginning:
+    partitions = logs[0].spec.partitions
     if isinstance(since, Mapping):
-        return Beginning(since, (tuple(_kept(logs[0], p, since) for p in partitions),))
-    times: tuple[int | None, ...] = ()
-    if isinstance(since, int):
-        bounds: tuple[int | None, ...] = (since,) * len(partitions)
-    elif is_serialised:
-        bounds = times = tuple(_latest(logs, p) for p in partitions)
-    else:
-        return Beginning(since, (tuple(logs[0].state.ends[: len(partitions)]),))
-    offsets = tuple(
-        None if n in replicas else tuple(first_needed(log, p, bounds[p], log.state.starts[p]) for p in partitions)
-        for n, log in enumerate(logs)
-    )
-    return Beginning(since, offsets, times)
+        return Beginning(since, (tuple(_kept(logs[0], p, since) for p in range(partitions)),))
+    if since == "latest":
+        return element.input(logs).latest()
+    return beginning_at(since, logs, element.replicas, (since,) * partitions, ())
 
 
 def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
-    """The offset that was asked for; raises if it was dropped, or no tuple can have it next."""
+    """Returns the offset that was asked for; raises if it was dropped, or no tuple can have it next."""
     first, end = asked.get(partition, log.state.starts[partition]), log.state.ends[partition]
     log.require_kept(partition, first)
     if first > end:
@@ -82,16 +70,6 @@ def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
             todo='give offsets up to those that offsets() of the input returns, or "latest"',
         )
     return first
-
-
-def _latest(logs: Sequence[Log], partition: int) -> int | None:
-    """The time before which nothing can follow any more in any input that says one; None if none of them does."""
-    known = [bound for log in logs if (bound := log.state.boundaries[partition]) is not None]
-    bound = min(known, default=None)
-    if bound != END_OF_TIME:
-        return bound
-    # All are finished. The output begins behind the last tuple, and so takes in that there is no other.
-    return max((log.state.time_max for log in logs if log.state.time_max is not None), default=-1) + 1
 
 
 def require_same_beginning(since: Since | None, spec: StreamSpec, input_: StreamSpec, where: str) -> None:

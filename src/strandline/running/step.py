@@ -15,12 +15,9 @@ from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
-from strandline.inputs.edges import Edges, edges_and_others, with_edges
-from strandline.inputs.intake import Intake, Piece, StreamIntake
-from strandline.inputs.serialised_intake import EdgeKeeping, SerialisedIntake, intake_of
+from strandline.inputs.input import Piece, ReplayPlaces, Slice
+from strandline.inputs.position import after_silence
 from strandline.log.operator_state import loss_record
-from strandline.log.operator_state.beginning import Beginning
-from strandline.log.operator_state.input_mark import Marks, Position
 from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standing, towards
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
@@ -32,7 +29,6 @@ from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step_output import StepOutput
-from strandline.units import END_OF_TIME
 from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
@@ -45,38 +41,19 @@ ASIDE_BYTES_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do: take in the input up to `input_end`, from where the operator stands, or a good part of it."""
+    """What to do: take in a slice of the input, or a good part of it."""
 
     partition: int
     before: Standing | None
     """Where the operator stands; None if it has never worked."""
     output_end: int
-    output_boundary: int | None
-    input_start: int
-    """Where an operator that has never worked begins."""
-    input_end: int | None
-    """Over several inputs: where the operator stands if there is nothing to take in; else None, which only reading
-    tells."""
-    tuples_max: int
-    """The step may stop when it has taken in so many tuples."""
-    boundary: int | None
-    """No tuple before this time follows behind `input_end`."""
+    slice: Slice
+    """The tuples to take in."""
     attempt: str
     """Used once: names the block and the state that this attempt leaves."""
     elapsed_us: int
     """Since the step before."""
     host: str = ""
-    marks: Marks | None = None
-    """Over several inputs: where the operator stands in them."""
-    until: int | None = None
-    """Over several inputs: the time up to which tuples are taken in; None: there is none yet."""
-    time: int | None = None
-    """Over one input: the largest time in it, as of the commits that are taken in."""
-
-    @property
-    def closed_until(self) -> int | None:
-        """The time up to which windows are closed."""
-        return self.output_boundary if self.marks is None else self.marks.stands.bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +77,11 @@ class Done:
     taken: int = 0
     """Results among the input tuples: all of them, but for the footprints of the operator before."""
 
+    @classmethod
+    def idle(cls, standing: Standing, boundary: int | None) -> Done:
+        """Returns what is done without a step: the operator stands so, with this boundary of its results."""
+        return cls((), standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+
 
 @dataclass(frozen=True, slots=True)
 class Logs:
@@ -118,21 +100,23 @@ class Logs:
 def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Clock) -> Done:
     """Runs the step: writes its blocks, leaves its state in the cache, publishes nothing."""
     began_s = stopwatch_s()
-    edges = Edges([])
-    operator, recovery = operator_before(step, element, logs, cache, edges)
+    input_, begin = element.input(logs.inputs), step.slice.begin
+    places = input_.edges()
+    operator, recovery = operator_before(step, element, logs, cache, places)
     operator.begin()
-    if element.definition.lives_in_process and step.closed_until is not None:
-        operator.advance(step.closed_until)  # time may have passed without a step
+    if element.definition.lives_in_process and begin.bound is not None:
+        operator.advance(begin.bound)  # time may have passed without a step
     recovered_s = stopwatch_s()
     first = operator.input_end
     output = StepOutput(logs.output, step.partition, step.output_end, step.attempt)
-    boundary, taken = _feed(operator, step, _pieces(operator, step, logs.inputs, element.begins), output, edges)
-    time = boundary if step.marks is None else edges.last.bound
+    rows = min(operator.rows_at_once, max(step.slice.tuples_max, ROWS_MIN))
+    pieces = input_.ahead(step.slice, step.partition, first, rows)
+    boundary, taken = _feed(operator, step.slice, pieces, output, places)
+    time, largest = places.reached(boundary, step.slice.time)
     for columns in operator.aside.closed:
         output.add(Kind.CLOSED, columns)
     fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
     now_us, is_other = clock.now_us(), recovery is not None and recovery.is_other
-    largest = step.time if step.marks is None or time == END_OF_TIME else time
     occasion = Occasion(step.before, now_us, step.elapsed_us, is_other, largest)
     saved = save(operator, element.policy, occasion, output.end)
     operator.end()
@@ -144,15 +128,13 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     counted = step.before.results if step.before else 0
     results = None if counted is None else counted + output.count(Kind.RESULT)
     standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
-    if step.marks is not None:
-        marks = replace(step.marks, stands=edges.last, oldest=edges.before(standing.oldest))
-        standing = replace(standing, marks=marks)
+    standing = places.noted(standing, step.slice)
     aside = _with(operator.aside.tables, recovery)
     if recovery is not None and recovery.losses:
         losses = [replace(loss, at_us=now_us) for loss in recovery.losses]
         recovery = replace(recovery, losses=tuple(losses), aside={})
         standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
-    left = _leave(operator, step, cache, edges, whole=recovery is not None or step.before is None)
+    left = _leave(operator, step, cache, places, whole=recovery is not None or step.before is None)
     failpoint("after-state")
     tuples = operator.input_end - first
     work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
@@ -173,13 +155,13 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     )
 
 
-def _leave(operator: Operator, step: Step, cache: StateCache, edges: Edges, *, whole: bool) -> int:
+def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlaces, *, whole: bool) -> int:
     """Leaves the operator for the next step, in this process or as arrays on this machine; how many bytes it wrote."""
     if operator.definition.lives_in_process:
-        cache.leave_operator(LiveOperator(step.attempt, operator, tuple(edges), stopwatch_s()))
+        cache.leave_operator(LiveOperator(step.attempt, operator, places.kept(), stopwatch_s()))
         return 0
-    image = operator.image() if step.marks is None else with_edges(operator.image(), edges)
-    return cache.leave(step.attempt, step.before.attempt if step.before else "", image, whole=whole)
+    parent = step.before.attempt if step.before else ""
+    return cache.leave(step.attempt, parent, places.stored(operator.image()), whole=whole)
 
 
 def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
@@ -191,37 +173,25 @@ def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) ->
 
 
 def _feed(
-    operator: Operator, step: Step, pieces: Iterator[Piece], output: StepOutput, edges: Edges
+    operator: Operator, slice_: Slice, pieces: Iterator[Piece], output: StepOutput, places: ReplayPlaces
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
-    first, boundary, taken = operator.input_end, step.closed_until, 0
+    first, boundary, taken = operator.input_end, slice_.begin.bound, 0
     for piece in pieces:
         for columns in operator.feed(piece.tables):
             output.add(Kind.RESULT, columns)
         operator.input_end = piece.end
         taken += piece.tuples
-        edges.add_all(piece.edges)
+        places.passed(piece)
         if not piece.is_edge:
             continue
         boundary = _close(operator, piece.boundary, boundary, output)
-        if step.marks is not None:
-            edges.add(piece.position)
         is_much = output.rows + operator.opened >= WINDOWS_MAX or operator.aside.nbytes >= ASIDE_BYTES_MAX
-        if is_much or piece.end - first >= step.tuples_max:
+        if is_much or piece.end - first >= slice_.tuples_max:
             break
-    if operator.input_end == step.input_end:
-        boundary = _close(operator, step.boundary, boundary, output)
+    if operator.input_end == slice_.end:
+        boundary = _close(operator, slice_.until, boundary, output)
     return boundary, taken
-
-
-def _pieces(operator: Operator, step: Step, inputs: Sequence[Log], begins: Beginning | None) -> Iterator[Piece]:
-    """What there is to take in, in pieces that are no larger than the step has to be."""
-    definition, rows = operator.definition, min(operator.rows_at_once, max(step.tuples_max, ROWS_MIN))
-    if step.marks is not None:
-        return SerialisedIntake(definition, tuple(inputs)).ahead(step.partition, step.marks, step.until, rows)
-    assert step.input_end is not None
-    one = StreamIntake(definition, inputs[0], begins)
-    return one.ahead(step.partition, operator.input_end, step.input_end, step.boundary, rows)
 
 
 def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
@@ -234,30 +204,29 @@ def _close(operator: Operator, boundary: int | None, before: int | None, output:
 
 
 def operator_before(
-    step: Step, element: Element, logs: Logs, cache: StateCache, edges: Edges
+    step: Step, element: Element, logs: Logs, cache: StateCache, places: ReplayPlaces
 ) -> tuple[Operator, Recovery | None]:
-    """The operator as it stood before the step: new, from the local state, or recovered from the logs.
+    """Returns the operator as it stood before the step: new, from the local state, or recovered from the logs.
 
-    Over several inputs, the places at which a replay can begin are added to `edges`.
+    Notes in `places` where a replay can begin.
     """
     before, definition = step.before, element.definition
     if before is None:
         operator = definition.fresh(element.on_error)
-        operator.input_end = step.input_start
-        if step.marks is not None:
-            edges.add(step.marks.stands)
+        operator.input_end = step.slice.begin.ordinal
+        places.begin(step.slice.begin)
         return operator, None
     if definition.lives_in_process:
-        if (operator_here := _in_process(step, element, cache, edges)) is not None:
+        if (operator_here := _in_process(step, element, cache, places)) is not None:
             return operator_here, None
-        return _recovered(step, element, logs, edges)
+        return _recovered(step, element, logs, places)
     try:
-        if (arrays := cache.open(before.attempt)) is not None:
-            kept, arrays = edges_and_others(arrays)
+        found = cache.open(before.attempt)
+        if found is not None and (loaded := places.loaded(found)) is not None:
+            kept, arrays = loaded
             operator = definition.revived(arrays, element.on_error)
-            if operator.input_end == before.input and (kept is None) == (before.marks is None):
-                if kept is not None:
-                    edges.add_all([*kept, before.stands])  # time may have passed without a step
+            if operator.input_end == before.input:
+                places.restored(kept, before)
                 return operator, None
     except OtherVersionError as other:
         if not before.replays and before.open:
@@ -268,10 +237,10 @@ def operator_before(
     except ValueError:
         pass  # the state of another operator, or of none
     cache.close()
-    return _recovered(step, element, logs, edges)
+    return _recovered(step, element, logs, places)
 
 
-def _in_process(step: Step, element: Element, cache: StateCache, edges: Edges) -> Operator | None:
+def _in_process(step: Step, element: Element, cache: StateCache, places: ReplayPlaces) -> Operator | None:
     """The operator that the step before left in this process; None if there is none."""
     before = step.before
     found = None if before is None else cache.take_operator(before.attempt)
@@ -281,28 +250,23 @@ def _in_process(step: Step, element: Element, cache: StateCache, edges: Edges) -
     if operator.definition != element.definition or operator.input_end != before.input:
         return None
     operator.on_error = element.on_error
-    if before.marks is not None:
-        edges.add_all([*found.edges, before.stands])
+    places.restored(found.edges, before)
     return operator
 
 
-def _recovered(step: Step, element: Element, logs: Logs, edges: Edges) -> tuple[Operator, Recovery]:
+def _recovered(step: Step, element: Element, logs: Logs, places: ReplayPlaces) -> tuple[Operator, Recovery]:
     """The operator as the logs have it."""
     before, definition = step.before, element.definition
     assert before is not None
     began_s = stopwatch_s()
     output, inputs = logs.whole()
     open_s = stopwatch_s() - began_s
-    stand = Stand(step.partition, before, step.output_end, step.output_boundary)
+    stand = Stand(step.partition, before, step.output_end, step.slice.begin.bound)
     if before.replays:
-        intake: Intake = intake_of(definition, inputs, [before], element.begins)
-        if before.marks is not None:
-            intake = EdgeKeeping(intake, edges)
-        operator, done = recover(output, intake, definition, stand, element.on_error)
+        operator, done = recover(output, element.input(inputs), definition, stand, element.on_error, places)
     else:
         operator, done = recover_without_replay(output, definition, stand, element.on_error)
-    if before.marks is not None:
-        edges.add(before.stands)
+    places.begin(before.stands)
     return operator, replace(done, open_s=open_s)
 
 
@@ -316,30 +280,17 @@ def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError)
 
 
 def unchanged(step: Step, element: Element) -> Done | None:
-    """What a step makes of no tuples and a boundary that closes no window: nothing, so that nobody has to run it."""
-    before, boundary = step.before, step.closed_until
-    if before is None or step.input_end != before.input:
+    """Returns what a step makes of no tuples and a time that closes no window; None if a task has to run it."""
+    before, slice_ = step.before, step.slice
+    if before is None or slice_.end != before.input:
         return None
     if element.policy.replays and not before.replays:
         return None  # from now on a failure must do no harm
-    if step.boundary is not None and (boundary is None or step.boundary > boundary):
-        if before.open and (before.due is None or before.due <= step.boundary):
-            return None
-        boundary = step.boundary
-    standing = _after_silence(before, step.until)
-    if step.marks is not None:
-        boundary = element.definition.result_boundary(standing.stands.bound, standing.input)
-    return Done((), standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
-
-
-def _after_silence(standing: Standing, until: int | None) -> Standing:
-    """The standing when no tuple came before this time in any of several inputs."""
-    if standing.marks is None or until is None:
-        return standing
-    marks = standing.marks
-    stands = Position(marks.stands.ordinal, until)
-    oldest = stands if marks.oldest.ordinal == stands.ordinal else marks.oldest
-    return replace(standing, marks=replace(marks, stands=stands, oldest=oldest))
+    until, definition = slice_.reaches, element.definition
+    closes = definition.has_times and until is not None and until != slice_.begin.bound
+    if closes and before.open and (before.due is None or until is None or before.due <= until):
+        return None
+    return Done.idle(after_silence(before, slice_.until), definition.result_boundary(until, before.input))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from strandline.clock import Clock
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
+from strandline.inputs.input import Slice
 from strandline.inputs.next_bounds import reachable
 from strandline.inputs.replicas.replica_set import MISSING
+from strandline.inputs.serialised_union import SerialisedUnion, TimeSlices
 from strandline.log.operator_state.input_lag import taken_in_until
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.outage import ForkStanding, Outage
@@ -34,7 +36,6 @@ from strandline.running.fork import Caches, Forked, ForkStep
 from strandline.running.inputs_at_sight import look
 from strandline.running.promise import Promise
 from strandline.running.step import Done, Logs, Step, unchanged
-from strandline.running.time_slices import TimeSlices, marks_of, next_slices
 from strandline.running.watch import Watch
 
 PROBLEM_CHARS_MAX = 500
@@ -127,12 +128,14 @@ class Operation:
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
         base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
-        marks = marks_of(self.inputs, base, self.element.replicas, self.unreadable, self.element.begins)
+        element = self.element
+        union = SerialisedUnion(element.definition, self.inputs, element.replicas, element.begins)
+        marks = union.marks(base.standings, self.unreadable)
         taken = taken_in_until(base.standings)
         watch, sights = look(self.inputs, marks, watch, self.unreadable)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=wall_us)
-        batch = None if watch.unreachable else next_slices(self.inputs, base, self.element)
+        batch = None if watch.unreachable else union.next(base, element.tuples_max)
         catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
         decision = decide(situation, self.promise)
@@ -145,11 +148,7 @@ class Operation:
 
     def _goes_all_the_way(self, batch: TimeSlices) -> bool:
         """Whether a batch takes in all that can be taken in, if its steps do not stop before."""
-        pairs = zip(batch.marks, batch.bounds, strict=True)
-        return all(
-            reachable(self.inputs, p) == (m.stands.bound if bound is None else bound)
-            for p, (m, bound) in enumerate(pairs)
-        )
+        return all(reachable(self.inputs, p) == one.reaches for p, one in enumerate(batch.slices))
 
 
 class Tick:
@@ -198,7 +197,7 @@ class Tick:
         assert all(d is not None for d in done)
         self.done = [d for d in done if d is not None]
         if self._batch is not None and steps is not None:
-            self.done = self._batch.noted(self.done, steps)
+            self.done = batches_.noted(self._batch, self.done)
         self.forked = tuple(own.fork for _, own in pairs)
         for p, (d, forked) in enumerate(zip(self.done, self.forked, strict=True)):
             self._blocks[p] += [*d.blocks, *(forked.blocks if forked else ())]
@@ -234,7 +233,7 @@ class Tick:
         if self._batch is None:
             return None
         elapsed_us = max(0, self._operation.clock.now_us() - self._base.published_us) if self._base.published_us else 0
-        steps = self._batch.steps(self._element, self._output, elapsed_us)
+        steps = batches_.steps_of(self._batch, self._base, elapsed_us)
         return [
             replace(s, output_end=self._end(s.partition), before=self._standings[s.partition] if s.before else None)
             for s in steps
@@ -248,7 +247,7 @@ class Tick:
 
     def _idle(self, partition: int) -> Done:
         """What a stable lineage does that stands still."""
-        return Done((), self._standings[partition], None, 0, 0, 0, 0, 0, 0.0, 0.0, None)
+        return Done.idle(self._standings[partition], None)
 
     def _work(self, partition: int, step: Step | None, idle: Done | None) -> Work:
         stands = self._marks[partition].stands if idle is None else idle.standing.stands
@@ -262,18 +261,14 @@ class Tick:
         come = max((bound for bound in (fork.bound, silent) if bound is not None), default=None)
         if until is None or (come is not None and until <= come):
             return None
+        own = self._marks[p]
         base = Step(
             partition=p,
             before=self._base.standings[p] if self._base.standings else None,
             output_end=self._base.ends[p],
-            output_boundary=self._base.boundaries[p],
-            input_start=0,
-            input_end=None,
-            tuples_max=self._element.tuples_max,
-            boundary=None,
+            slice=Slice(own.stands, None, None, self._element.tuples_max, inputs=own.inputs),
             attempt="",
             elapsed_us=0,
-            marks=self._marks[p],
         )
         return ForkStep(
             base,
@@ -289,8 +284,7 @@ class Tick:
 
     def _moves(self, p: int) -> bool:
         """Whether the stable lineage moves in a partition."""
-        bound = None if self._batch is None else self._batch.bounds[p]
-        return bound is not None and bound != self._marks[p].stands.bound
+        return self._batch is not None and self._batch.slices[p].reaches != self._marks[p].stands.bound
 
     # ------------------------------------------------------------------ what is said of it
 
@@ -315,7 +309,7 @@ class Tick:
             Append(
                 writer=writer,
                 revised=self._base.revised if self._batch is None else self._element.definition.revised,
-                finished=self._batch is not None and self._batch.is_last(done),
+                finished=self._batch is not None and self._batch.is_last([d.standing for d in done]),
                 outage=outage,
                 durability=self._element.durability,
             ),
@@ -330,9 +324,10 @@ class Tick:
     @property
     def _is_caught_up(self) -> bool:
         """Whether the steps have come as far as they might."""
-        bounds = (None,) * len(self.done) if self._batch is None else self._batch.bounds
-        pairs = zip(self.done, bounds, strict=True)
-        return all(bound is None or d.standing.stands.bound == bound for d, bound in pairs)
+        if self._batch is None:
+            return True
+        pairs = zip(self.done, self._batch.slices, strict=True)
+        return all(one.until is None or d.standing.stands.bound == one.until for d, one in pairs)
 
     def _end_reconciliation(self) -> None:
         """What was tentative is void, and all of it is corrected."""

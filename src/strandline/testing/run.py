@@ -55,7 +55,7 @@ class Run(MemoryStream):
         spec = output_spec(operator.definition, sources[0]._input_spec)
         upstream = upstream_of([Origin(s._input_spec.id, s._input_place.url) for s in sources])
         inputs = [source._input_spec for source in sources]
-        asked = since_of(since, inputs, dt.UTC, is_serialised=element.is_serialised)
+        asked = since_of(since, inputs, dt.UTC, element)
         spec = begun(replace(spec, upstream=upstream), asked, self._inputs, element)
         self._element = replace(element, begins=spec.begins)
         super().__init__(Log.create(MemoryStorage(clock), spec, clock))

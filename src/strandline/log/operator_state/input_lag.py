@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from strandline.errors import StrandlineError
 from strandline.log.operator_state.origin_logs import opened_origin
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
@@ -66,8 +66,7 @@ def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) 
 def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
     state, partitions = log.state, log.spec.partitions
     known = [b for b in state.boundaries[:partitions] if b is not None]
-    marks = [s.marks for s in standings if s.marks is not None]
-    taken = [m.inputs[number].first for m in marks] or state.starts[:partitions]
+    taken = [m.inputs[number].first for m in marks_in(standings)] or state.starts[:partitions]
     url = redacted_url(log.storage.url)
     return InputLag(
         folder_name(url),

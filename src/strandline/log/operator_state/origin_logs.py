@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from strandline.errors import StrandlineError
 from strandline.log.operator_state.replica_group import group_of
+from strandline.log.operator_state.standing import marks_in
 from strandline.log.operator_state.upstream import Origin, origins_of
 from strandline.log.stream.log import Log
 
@@ -38,6 +39,6 @@ def is_of(origin: Origin, log: Log) -> bool:
 
 def _noted(log: Log, number: int) -> str:
     """The id of the replica that the operator has read last; empty if it has read none."""
-    marks = log.state.standings[0].marks if log.state.standings else None
-    replica = None if marks is None else marks.inputs[number].replica
+    marks = marks_in(log.state.standings)
+    replica = marks[0].inputs[number].replica if marks else None
     return "" if replica is None else replica.stream

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from strandline.log.operator_state.input_mark import Marks, Position
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.loss import Losses
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
@@ -82,6 +82,11 @@ class Standing:
     def replays_from(self) -> Position:
         """A place at which a replay can begin, not behind T."""
         return Position(self.oldest, None) if self.marks is None else self.marks.oldest
+
+    @property
+    def input_marks(self) -> tuple[InputMark, ...]:
+        """Over several inputs, the mark of each; none over one stream."""
+        return () if self.marks is None else self.marks.inputs
 
     @property
     def read_again(self) -> int:
@@ -170,9 +175,9 @@ class Standing:
         return cls(**found)
 
 
-def are_serialised(standings: Sequence[Standing]) -> bool:
-    """Whether an operator that stands so takes in a serialised input, and not one stream by its offsets."""
-    return any(standing.marks is not None for standing in standings)
+def marks_in(standings: Sequence[Standing]) -> list[Marks]:
+    """Returns the marks of an operator over several inputs, per partition; nothing over one stream."""
+    return [standing.marks for standing in standings if standing.marks is not None]
 
 
 _PARTS = ("marks", "losses", "times")

@@ -30,8 +30,8 @@ class AppliedInputs:
             )
         self.members = with_nulls(input_._input_members, optional, reads)
         spec = self.members[0]._input_spec if len(self.members) > 1 else input_._input_spec
-        is_serialised = len(self.members) > 1 or isinstance(input_._bare_input, ReplicatedInput)
-        lateness = 0 if is_serialised else spec.lateness  # tuples of several come in the order of their times
+        comes_in_order = len(self.members) > 1 or isinstance(input_._bare_input, ReplicatedInput)
+        lateness = 0 if comes_in_order else spec.lateness
         columns = {f["name"]: f["type"] for f in fields_of(spec.schema)}
         self.given = GivenInput(columns, spec.key, spec.time, lateness)
         self.more_times = [other._input_spec.time for other in self.members[1:]]

@@ -163,7 +163,7 @@ class OperatorDescription(Generic[D]):
         tuples_max = max_tuples_per_batch or TUPLES_MAX
         element = Element(definition, self._policy, on_error, tuples_max, durability, self._replicas)
         inputs = [input_._input_spec for input_ in self._inputs]
-        begins = since_of(since, inputs, session_zone(spark), is_serialised=element.is_serialised)
+        begins = since_of(since, inputs, session_zone(spark), element)
         spec = output_spec(definition, self._inputs[0]._input_spec, kept)
         return ProcessingElement(element, self._inputs, place, spec, query, begins).start(spark)
 

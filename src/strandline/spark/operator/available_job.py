@@ -13,6 +13,7 @@ from strandline.inputs.next_bounds import reachable
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.outage_words import outage_report
+from strandline.log.operator_state.standing import marks_in
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -118,7 +119,7 @@ class AvailableJob(OperatorJob):
                 stream=log.storage.url,
                 todo="put the input back where it was; for another one, start the operator with a new output stream",
             )
-        require_same_input(log, number, [s.marks for s in self.output.state.standings if s.marks is not None])
+        require_same_input(log, number, marks_in(self.output.state.standings))
 
     def _run_all(self, works: Sequence[Work]) -> list[Worked]:
         """The work of all partitions as tasks of one job; raises what a task could not read."""

@@ -5,14 +5,14 @@ Whatever keeps them away, a store that fails or a disk that is not mounted, is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from strandline.clock import stopwatch_s
 from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
+from strandline.inputs.input import Input
 from strandline.log.stream import log_errors, spec
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.running.batch import require_same_inputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
 
@@ -73,12 +73,13 @@ def opened(place: Place) -> Log:
         raise log_errors.gone(place.url) from problem
 
 
-def require_same(logs: Sequence[Log], output: LogState, unopened: frozenset[int]) -> frozenset[int]:
+def require_same(input_: Input, output: LogState, unopened: frozenset[int]) -> frozenset[int]:
     """Raises if an input that is there is not what was taken in; those, too, of which nothing can be read any more."""
     lost = set(unopened)
-    for number in range(len(logs)):
+    numbers = frozenset(range(len(input_.logs)))
+    for number in numbers:
         try:
-            require_same_inputs(logs, output, {*range(len(logs))} - {number} | lost)
+            input_.require_same(output.standings, numbers - {number} | lost)
         except StorageError:
             lost.add(number)
     return frozenset(lost)

@@ -1,121 +1,141 @@
-"""The inputs of an operator as its driver sees them: what is new, what waits, what they have to keep."""
+"""The inputs of an operator as its driver sees them: where they are, what is new, what they have to keep."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from strandline.errors import NoAccessError, StorageError, StrandlineError
-from strandline.inputs.input_marks import needs
-from strandline.inputs.input_stream import blocks_between
-from strandline.log.index import index
-from strandline.log.operator_state.beginning import firsts_of
+from strandline.inputs.input import Input
+from strandline.inputs.replicas.replicated import Replicated
 from strandline.log.operator_state.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.stream.block import Block
-from strandline.log.stream.listing import listed
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.spec import KEY
 from strandline.log.upkeep import consumer_registry
-from strandline.running.batch import next_batch
-from strandline.running.element import Element
 from strandline.running.step import Step
 from strandline.spark.session.place import Place
-from strandline.units import END_OF_TIME
 from strandline.user_warning import warn
 
 
 class OperatorInputs:
-    """One stream, or several that are serialised."""
+    """The input of an operator, and the places of its streams."""
 
-    def __init__(self, places: Sequence[Place], logs: Sequence[Log], *, bears_failures: bool = False) -> None:
+    def __init__(
+        self,
+        places: Sequence[Place],
+        input_: Input,
+        output: Log | None = None,
+        replicas: Mapping[int, tuple[Place, ...]] | None = None,
+        *,
+        bears_failures: bool = False,
+    ) -> None:
+        """`replicas` has the places of replicas, by numbers of inputs; among them is chosen by the standings of
+        `output`. With `bears_failures`, a stream that cannot be read stays as it was: the operator has a bound."""
         self.places = tuple(places)
-        self.logs = tuple(logs)
+        """Of the streams; of replicas, of those that are read now."""
+        self.input = input_
+        self._output = output
+        self._replicas = dict(replicas or {})
         self._bears_failures = bears_failures
-        """Whether one that cannot be read is as it was: somebody else asks who is missing."""
-        self._looked_seq = -1
         self._warned: set[str] = set()
         self._seen = self._ends()
 
-        self.absent: frozenset[int] = frozenset()
-        """The numbers of those of which no replica can be read that has what was taken in, as of the last look."""
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        """The streams; of replicas, those that are read now."""
+        return self.input.logs
+
+    @property
+    def _replicated(self) -> Replicated | None:
+        return self.input if isinstance(self.input, Replicated) else None
+
+    @property
+    def absent(self) -> frozenset[int]:
+        """The numbers of inputs of which no replica can be read that has what was taken in, as of the last look."""
+        return self._replicated.absent if self._replicated else frozenset()
+
+    @property
+    def are_there(self) -> bool:
+        """Whether there is a replica to read of each input that has some, as of the last look."""
+        return not self.absent
 
     @property
     def names(self) -> list[str]:
-        """What people call them."""
+        """The names of the streams, for people."""
         return [lag.name for lag in input_lags(self.logs, ())]
 
     def choose(self) -> None:
-        """Where there is a choice, decides what is read from now on: of a stream there is none."""
+        """Decides which replicas are read from now on, where there are some."""
+        if self._replicated is None or self._output is None:
+            return
+        self._replicated.choose(self._output.state.standings)
+        places = list(self.places)
+        for number, known in self._replicas.items():
+            if (current := self._replicated.members[number].current) is not None:
+                places[number] = known[current]
+        self.places = tuple(places)
+        """Of the streams; of replicas, of those that are read now."""
 
     def bears(self, problem: StrandlineError) -> bool:
-        """Whether something else can be read from now on than that in which the problem of a step lies."""
-        return False
+        """Returns whether another replica can be read from now on than that in which the problem of a step lies."""
+        return self._replicated is not None and self._replicated.bears(problem)
 
     def refresh(self) -> None:
-        """Takes in what was published since."""
-        self._refresh(range(len(self.logs)))
-
-    def _refresh(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            with contextlib.suppress(*((StorageError,) if self._bears_failures else ())):
-                self.logs[number].refresh()
+        """Takes in what was published since, and chooses replicas."""
+        self.choose()
+        for number, log in enumerate(self.logs):
+            if number not in self._replicas:
+                with contextlib.suppress(*((StorageError,) if self._bears_failures else ())):
+                    log.refresh()
 
     def have_grown(self) -> bool:
-        """Takes in what was published since; whether there are tuples that were not there when all `are_seen`."""
+        """Takes in what was published since; returns whether there are tuples that can be read and were not there when
+        all `are_seen`."""
         self.refresh()
-        return self._ends() != self._seen
+        return self._ends() != self._seen and self.are_there
 
     def are_seen(self) -> None:
-        """Spark knows of all tuples that are known now."""
+        """Notes that Spark knows of all tuples that are known now."""
         self._seen = self._ends()
 
     def _ends(self) -> list[Sequence[int]]:
         return [log.state.ends[: log.spec.partitions] for log in self.logs]
 
-    def commits(self, standings: Sequence[Standing]) -> int | list[int]:
-        """The last commit that was taken in; of several inputs, the last one of each that was known then."""
-        marks = standings[0].marks
-        return standings[0].commit if marks is None else [mark.seen for mark in marks.inputs]
+    def time_has_passed(self, output: LogState) -> bool:
+        """Returns whether there is something to take in of which Spark, which counts tuples, knows nothing.
 
-    def waiting(self, standings: Sequence[Standing]) -> int:
-        """How many tuples are not taken in; of several inputs, at most how many."""
-        found = 0
-        for p, s in enumerate(standings):
-            ends = sum(log.state.ends[p] for log in self.logs)
-            if s.marks is None:
-                found += ends - s.input
-            else:  # what is taken in is counted, and blocks of which nothing is left are known
-                found += max(0, min(ends - s.input, ends - sum(mark.first for mark in s.marks.inputs)))
-        return found
+        Goes by what was last taken in of the inputs, see `refresh`.
+        """
+        return self.are_there and self.input.has_news(output)
+
+    def blocks(self, step: Step) -> list[list[Block]]:
+        """Returns the blocks of each stream that a step takes in."""
+        return self.input.blocks(step.slice, step.partition)
 
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
-        """Of several inputs: how far each has come, and which of them the others wait for, if one is; of one that has
-        only tentative tuples, that it is waited for."""
-        is_timestamp = self.logs[0].spec.time_is_timestamp
-        found = input_lags(self.logs, standings)
-        if len(found) == 1:
-            waits = waits_for_results(found[0], is_timestamp=is_timestamp)
-            return {"waits_for": waits} if waits else {}
-        waits = waits_for(found, taken_in_until(standings), is_timestamp=is_timestamp)
-        shown = [{n: v for n, v in asdict(lag).items() if n != "problem"} for lag in found]
-        return {"inputs": shown, **({"waits_for": waits} if waits else {})}
+        """Returns how far each of several inputs has come, and which of them the others wait for.
 
-    def needs(self, number: int, output: Log) -> list[int]:
-        """What one of the inputs has to keep for the operator of an output, per partition."""
-        log, standings = self.logs[number], output.state.standings
-        starts = log.state.starts[: log.spec.partitions]
-        if not standings:
-            return list(firsts_of(output.spec.begins, starts, number))
-        marks = [s.marks for s in standings if s.marks is not None]
-        oldest = needs(marks, number) if marks else [s.oldest for s in standings]
-        return [max(first, start) for first, start in zip(oldest, starts, strict=True)]
+        Of one stream that has only tentative tuples, returns that it is waited for; of replicas, that none can be read.
+        """
+        is_timestamp = self.logs[0].spec.time_is_timestamp
+        here = self._replicated.here(standings) if self._replicated else standings
+        found = input_lags(self.logs, here)
+        if len(found) == 1:
+            waits, shown = waits_for_results(found[0], is_timestamp=is_timestamp), {}
+        else:
+            waits = waits_for(found, taken_in_until(standings), is_timestamp=is_timestamp)
+            shown = {"inputs": [{n: v for n, v in asdict(lag).items() if n != "problem"} for lag in found]}
+        if self._replicated and self.absent:
+            waits = self._replicated.waits_for
+        return {**shown, **({"waits_for": waits} if waits else {})}
 
     def register(self, output: Log, place: Place, label: str) -> None:
-        """Keeps inputs from being truncated past what a recovery would need; lets go of them after the last result.
+        """Keeps inputs from being truncated past what a recovery would need; releases them after the last result.
 
         An input to which nothing may be written is taken in all the same; a warning says, once, what that means. Where
         failures are borne, nothing is written where there is no input.
@@ -131,14 +151,20 @@ class OperatorInputs:
                     raise
 
     def _register(self, number: int, name: str, output: Log, writes: str, label: str) -> None:
-        """Says it of one of the inputs."""
-        log = self.logs[number]
-        if self._bears_failures and not log.storage.exists(KEY):
+        """Registers with one of the inputs; of replicas, with every one that can be written."""
+        log, standings, is_finished = self.logs[number], output.state.standings, output.state.finished
+        if self._replicated and number in self._replicated.members:
+            member = self._replicated.members[number]
+            if is_finished:
+                member.unregister(name)
+            else:
+                member.register(name, marks_in(standings), number, writes=writes, label=label)
+        elif self._bears_failures and not log.storage.exists(KEY):
             return
-        if output.state.finished:
+        elif is_finished:
             consumer_registry.unregister(log, name)
         else:
-            needed = self.needs(number, output)
+            needed = self.input.needs(number, standings, output.spec.begins)
             consumer_registry.register(log, name, needed, writes=writes, label=label)
 
     def _warn(self, log: Log, place: Place, refused: NoAccessError) -> None:
@@ -149,40 +175,3 @@ class OperatorInputs:
                 f"nothing keeps the input {url} from being truncated before the operator of {place.url} has done with "
                 f"it: it may not be written to ({refused.what})",
             )
-
-    def time_has_passed(self, element: Element, ours: LogState) -> bool:
-        """Whether there is something to take in of which Spark, which counts tuples, knows nothing.
-
-        Of one stream: nothing but a later boundary, or its end. Of a serialised input, also tuples that have waited for
-        it.
-        Goes by what was last taken in of the inputs, see `refresh`.
-        """
-        if element.is_serialised:
-            return next_batch(element, self.logs, ours) is not None
-        (log,) = self.logs
-        now, partitions = log.state, log.spec.partitions
-        taken = tuple(s.input for s in ours.standings) or firsts_of(element.begins, now.starts[:partitions])
-        if now.ends[:partitions] != taken:
-            return False
-        if now.finished != ours.finished:
-            return True
-        if element.definition.has_times:
-            return now.boundaries != ours.boundaries
-        # Windows that go by count do not care; but commits that nobody has taken in are looked through later.
-        looked = max([self._looked_seq, *(s.commit for s in ours.standings)])
-        if now.seq - looked < index.FOLD_EVERY:
-            return False
-        self._looked_seq = now.seq
-        return True
-
-    def blocks(self, step: Step) -> list[list[Block]]:
-        """The blocks of each input that a step takes in."""
-        if step.marks is None:
-            first, end = step.before.input if step.before else step.input_start, step.input_end
-            assert end is not None
-            return [listed(self.logs[0], step.partition, first, end) if first < end else []]
-        if step.until is None:
-            return [[] for _ in self.logs]
-        since, until = step.marks.stands.bound, None if step.until == END_OF_TIME else step.until
-        pairs = zip(self.logs, step.marks.inputs, strict=True)
-        return [blocks_between(log, step.partition, mark.first, since, until) for log, mark in pairs]

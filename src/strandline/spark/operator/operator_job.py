@@ -17,10 +17,9 @@ from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep import consumer_registry
-from strandline.running.batch import run_batch
+from strandline.running.batch import overdue, run_batch
 from strandline.running.element import Element
 from strandline.running.end_of_outage import end_outage
-from strandline.running.overdue_save import overdue
 from strandline.running.step import Done, Step
 from strandline.spark.entry.side_log_watch import SideLogWatch
 from strandline.spark.operator.affinity import LiveHosts, balanced, on_hosts
@@ -118,9 +117,9 @@ class OperatorJob:
             return {}
         return {
             "commit": state.seq,
-            "input_commit": self.inputs.commits(state.standings),
+            "input_commit": self.inputs.input.commits(state.standings),
             "input_tuples": 0,
-            "waiting": self.inputs.waiting(state.standings),
+            "waiting": self.inputs.input.waiting(state.standings),
             "results": 0,
             "set_aside": {},
             "footprints": {"g_open": 0, "g_check": 0},
@@ -178,7 +177,7 @@ class OperatorJob:
     def time_has_passed(self) -> bool:
         """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`, or
         to be saved by now."""
-        return self.must_save or self.inputs.time_has_passed(self._work.element, self.output.state)
+        return self.must_save or self.inputs.time_has_passed(self.output.state)
 
     @property
     def must_save(self) -> bool:
@@ -263,9 +262,9 @@ class OperatorJob:
             self._recovery = {"last_recovery": list(recovered.values())}
         return {
             "commit": self.output.state.seq,
-            "input_commit": self.inputs.commits(standings),
+            "input_commit": self.inputs.input.commits(standings),
             "input_tuples": sum(d.taken for d in done),
-            "waiting": self.inputs.waiting(standings),
+            "waiting": self.inputs.input.waiting(standings),
             "results": sum(d.results for d in done),
             "set_aside": _counts(done),
             "footprints": {"g_open": sum(d.opened for d in done), "g_check": sum(d.checked for d in done)},

@@ -16,6 +16,8 @@ import pyarrow as pa
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import NotAStreamError
 from strandline.failpoint import failpoint
+from strandline.inputs.input import Slice
+from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
@@ -49,9 +51,10 @@ class OperatorTask:
     @property
     def tuples(self) -> int:
         """How many it takes in; of several inputs, how many at most."""
-        if self.step.input_end is None:
+        taken = self.step.slice
+        if taken.end is None:
             return sum(block.results for blocks in self.input_blocks for block in blocks)
-        return self.step.input_end - (self.step.before.input if self.step.before else self.step.input_start)
+        return taken.end - taken.begin.ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ def _travels_as_its_values(kind: type[Any]) -> None:
 
 
 # Of each of these one travels for every partition in every batch.
-for _kind in (OperatorTask, Step, Standing, Block, Done):
+for _kind in (OperatorTask, Step, Slice, Position, Standing, Block, Done):
     _travels_as_its_values(_kind)
 
 

@@ -22,14 +22,14 @@ from strandline.errors import (
 )
 from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.replicated import Replicated
 from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import Since
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import REPLICAS_FORMAT, StreamSpec
 from strandline.operators.expressions.shape import Shape
-from strandline.running.batch import require_same_inputs
 from strandline.running.element import Element
 from strandline.running.kernel_warm_up import Kernels
 from strandline.running.promise import Promise
@@ -40,7 +40,6 @@ from strandline.spark.operator.kernel_shipping import KernelShipping
 from strandline.spark.operator.lost_inputs import require_same
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
-from strandline.spark.operator.replica_inputs import ReplicaInputs, ReplicaMember
 from strandline.spark.operator.replica_job import ReplicaJob
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.operator_run import OperatorRun
@@ -127,6 +126,14 @@ class QueryOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaMember:
+    """One input that is several replicas, and their places, in the order in which it knows them."""
+
+    input: ReplicaInput
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """The inputs of an operator as it starts with them."""
 
@@ -135,7 +142,7 @@ class Opened:
     unopened: frozenset[int] = frozenset()
     """The numbers of those of which nothing could be read: they are looked at when they are there."""
     members: Mapping[int, ReplicaMember] = field(default_factory=dict)
-    """By number, who chooses among replicas."""
+    """By number, the inputs that are several replicas."""
 
 
 class ProcessingElement:
@@ -233,10 +240,10 @@ class ProcessingElement:
         """The stream of an input, or the replica of it that is read first; raises if there is none."""
         if member is None:
             return self._inputs[number]._opened_input(self._answer_s)
-        found = member.chosen(standings, number)
+        found = member.input.choose(marks_in(standings), number)
         if found is None:
             raise member.input.nobody()
-        return found[1]
+        return found
 
     @property
     def _answer_s(self) -> float | None:
@@ -295,10 +302,13 @@ class ProcessingElement:
         output = self._output(logs)
         element = replace(self._element, begins=output.spec.begins)
         promise = self._promise()
+        choosers = {number: member.input for number, member in members.items()}
+        over = (element.definition, tuple(logs), element.replicas, element.begins)
+        input_ = Replicated(*over, members=choosers) if choosers else element.input(logs)
         if promise is None:
-            require_same_inputs(logs, output.state, unopened)
+            input_.require_same(output.state.standings, unopened)
         else:
-            unopened = require_same(logs, output.state, unopened)
+            unopened = require_same(input_, output.state, unopened)
         for place, log in zip(places, logs, strict=True):
             if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
                 warn(
@@ -309,12 +319,11 @@ class ProcessingElement:
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
         kind = AvailableJob if promise is not None else ReplicaJob if members else OperatorJob
-        bears = promise is not None
-        alone = OperatorInputs(places, logs, bears_failures=bears)
+        known = {number: member.places for number, member in members.items()}
         job = kind(
             spark.sparkContext,
             element,
-            ReplicaInputs(places, logs, members, output, bears_failures=bears) if members else alone,
+            OperatorInputs(places, input_, output, known, bears_failures=promise is not None),
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,

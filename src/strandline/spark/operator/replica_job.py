@@ -11,7 +11,6 @@ from strandline.running.step import Done, Step
 from strandline.spark.operator.available_task import Unread
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.operator.operator_task import OperatorTask, OperatorWork
-from strandline.spark.operator.replica_inputs import ReplicaInputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,6 @@ class ReplicaWork:
 
 class ReplicaJob(OperatorJob):
     """One operator between its inputs, of which some are replicas, and its output."""
-
-    inputs: ReplicaInputs
 
     def _take_in(self, writer: Writer) -> Sequence[Done]:
         """Takes in some of what is new from the replicas that are there; nothing done if nothing is new, or none is."""

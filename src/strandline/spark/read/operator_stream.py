@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from strandline.inputs.serialised_intake import intake_of
 from strandline.log.operator_state.loss_table import loss_table
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.stream.log import Log
@@ -22,7 +21,7 @@ def open_windows(log: Log, place: Place, *, now: bool) -> pa.Table:
     if not now:
         return saved_windows(log)
     definition_of(log.spec, log.storage.url)
-    return current_windows(log, opened_origins(log, lambda path: place.beside(path).open()), intake_of)
+    return current_windows(log, opened_origins(log, lambda path: place.beside(path).open()))
 
 
 def losses_of(log: Log) -> pa.Table:

@@ -1,0 +1,204 @@
+"""What an operator takes in, whatever it is made of: one protocol for one stream, for several as one, and for replicas.
+
+A driver asks an input for the next batch: a slice of each partition. Steps are given the pieces of a slice, recoveries
+the pieces of a stretch that was taken in before. Neither asks what kind of input it has: positions are the input's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy.typing as npt
+import pyarrow as pa
+
+from strandline.log.operator_state.beginning import Beginning
+from strandline.log.operator_state.input_mark import InputMark, Position
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.block import Block
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.operators.operator import StateImage
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some tuples that follow each other."""
+
+    tables: tuple[pa.Table, ...]
+    """One an input. Results only: control tuples of the input's own operator are left out."""
+    end: int
+    """The place behind the last of them."""
+    boundary: int | None
+    """No tuple before this time follows; None if that cannot be said."""
+    is_edge: bool = True
+    """Whether a step may end here."""
+    edges: tuple[Position, ...] = ()
+    """Of several inputs, places inside of it at which a replay can begin, in order."""
+
+    @property
+    def tuples(self) -> int:
+        """How many, over all inputs."""
+        return sum(len(table) for table in self.tables)
+
+    @property
+    def position(self) -> Position:
+        """The place at which a step stands that ends here."""
+        return Position(self.end, self.boundary)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The tuples of one partition that a step takes in. It travels to the task; the input knows how to read it."""
+
+    begin: Position
+    """Where the operator stands, and up to which time its windows are closed."""
+    end: int | None
+    """The place behind the last tuple; None if only reading tells."""
+    until: int | None
+    """Behind the last tuple, nothing before this time follows. None: nothing is known, or the time does not matter."""
+    tuples_max: int
+    """The step may stop when it has taken in so many tuples."""
+    time: int | None = None
+    """The largest time in the input as of this slice, if the input knows it without reading."""
+    inputs: tuple[InputMark, ...] = ()
+    """Of a serialised input, where to look for the tuples in each stream."""
+
+    @property
+    def reaches(self) -> int | None:
+        """The later of the time up to which windows are closed and that which the slice reaches."""
+        times = [time for time in (self.begin.bound, self.until) if time is not None]
+        return max(times, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Tuples of one partition that an operator has taken in before."""
+
+    partition: int
+    first: int
+    """The place of the first of them."""
+    begin: Position
+    """Where to look for that one: not behind it."""
+    end: Position
+    boundary: int | None = None
+    """Behind the end, nothing before this time follows."""
+    needs: tuple[InputMark, ...] = ()
+    """Of a serialised input, the marks before whose oldest offsets none of these tuples lies."""
+
+    @classmethod
+    def replayed(cls, partition: int, standing: Standing) -> Stretch:
+        """Returns what has to be replayed into the eventual checkpoint of a standing."""
+        return cls(partition, standing.oldest, standing.replays_from, standing.stands, None, standing.input_marks)
+
+    @classmethod
+    def since(cls, partition: int, before: Standing, now: Standing, boundary: int | None) -> Stretch:
+        """Returns what was taken in between two standings, or since the whole checkpoint of the first.
+
+        Windows were closed up to `boundary` then.
+        """
+        if before.is_whole:
+            return cls(partition, before.oldest, before.replays_from, now.stands, boundary, before.input_marks)
+        return cls(partition, before.input, before.stands, now.stands, boundary, before.input_marks)
+
+
+class ReplayPlaces(Protocol):
+    """The places, known to one step or recovery, at which a later replay can begin."""
+
+    def begin(self, position: Position) -> None:
+        """Notes where the input is read from."""
+
+    def passed(self, piece: Piece) -> None:
+        """Notes the places in a piece that was taken in, and that behind it."""
+
+    def restored(self, kept: Sequence[Position], before: Standing) -> None:
+        """Notes the places that the step before has kept, and where it stood."""
+
+    def kept(self) -> tuple[Position, ...]:
+        """Returns the places, for the next step."""
+
+    def stored(self, image: StateImage) -> StateImage:
+        """Returns the state of an operator with the places beside it."""
+
+    def loaded(
+        self, arrays: Mapping[str, npt.NDArray[Any]]
+    ) -> tuple[Sequence[Position], Mapping[str, npt.NDArray[Any]]] | None:
+        """Returns the places that were stored and the operator's arrays; None if another kind of input stored them."""
+
+    def reached(self, boundary: int | None, time: int | None) -> tuple[int | None, int | None]:
+        """Returns the time up to which tuples were taken in, and the largest time in the input, at most.
+
+        `boundary` is the time up to which windows are closed, `time` what the slice says.
+        """
+
+    def noted(self, standing: Standing, taken: Slice) -> Standing:
+        """Returns the standing after a slice, with the place at which a replay begins now."""
+
+
+class Batch(Protocol):
+    """What a batch takes in: of each partition a slice."""
+
+    @property
+    def slices(self) -> Sequence[Slice]:
+        """One a partition."""
+
+    def noted(self, standings: Sequence[Standing]) -> list[Standing]:
+        """Returns the standings behind the steps with how far into the input all of them came."""
+
+    def is_last(self, standings: Sequence[Standing]) -> bool:
+        """Returns whether nothing follows behind these standings."""
+
+
+class Input(Protocol):
+    """The streams that an operator takes in, as its driver, its tasks and its recoveries see them."""
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        """The streams; of replicas, those that are read now."""
+
+    # ------------------------------------------------------------------ in the driver
+
+    def next(self, output: LogState, tuples_max: int) -> Batch | None:
+        """Returns what to take in next, about so many tuples; None if nothing is new."""
+
+    def nothing(self, output: LogState, tuples_max: int) -> Batch:
+        """Returns a batch that takes in nothing: its steps only save."""
+
+    def has_news(self, output: LogState) -> bool:
+        """Returns whether there is something to take in that is no new tuple: time that has passed, or the end.
+
+        Of several streams, also tuples that have waited for that.
+        """
+
+    def blocks(self, taken: Slice, partition: int) -> list[list[Block]]:
+        """Returns the blocks of each stream that hold the tuples of a slice."""
+
+    def needs(self, number: int, standings: Sequence[Standing], begins: Beginning | None) -> list[int]:
+        """Returns the first offset, per partition, that the stream with this number has to keep for a recovery."""
+
+    def commits(self, standings: Sequence[Standing]) -> int | list[int]:
+        """Returns the last commit that was taken in; of several streams, the last of each that was known then."""
+
+    def waiting(self, standings: Sequence[Standing]) -> int:
+        """Returns how many tuples are not taken in; of several streams, at most how many."""
+
+    def require_same(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> None:
+        """Raises `InputWentBackError` if a stream is not what was taken in: if it was put back.
+
+        Streams whose numbers are in `but` are not looked at.
+        """
+
+    def latest(self) -> Beginning:
+        """Returns the place behind all tuples that are there: where an output with `since="latest"` begins."""
+
+    # ------------------------------------------------------------------ in a task
+
+    def edges(self) -> ReplayPlaces:
+        """Returns the places at which a replay can begin, of which none is known yet."""
+
+    def ahead(self, taken: Slice, partition: int, first: int, rows: int) -> Iterator[Piece]:
+        """Yields the tuples of a slice from the place `first` on, about `rows` at a time."""
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Yields tuples that were taken in before, about `rows` at a time; raises if they are not there any more."""

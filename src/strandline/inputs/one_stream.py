@@ -1,0 +1,307 @@
+"""One stream as the input of an operator: its tuples in the order of their offsets, in pieces.
+
+A window may close as soon as nothing that belongs to it can follow: neither in what is left of the commits at hand nor
+in later ones. The first is known from the tuples and, for blocks not read yet, from what manifests say of them; the
+second is the boundary of the last of these commits. So a month that comes in one commit is not a month of open windows,
+and results do not depend on where it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.errors import StrandlineError
+from strandline.inputs.edges import EveryOffset
+from strandline.inputs.input import Batch, Piece, Slice, Stretch
+from strandline.inputs.put_back import require_reached, require_seen
+from strandline.log.index import index
+from strandline.log.index.leaf import Ints
+from strandline.log.operator_state.beginning import Beginning, firsts_of
+from strandline.log.operator_state.input_mark import Position
+from strandline.log.operator_state.standing import Standing
+from strandline.log.stream.appends import appends_after, before_append_at
+from strandline.log.stream.block import Block
+from strandline.log.stream.kinds import only_results
+from strandline.log.stream.listing import listed
+from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
+from strandline.operators.operator import Definition
+
+PIECE_BYTES_MAX = 64 << 20
+"""A piece has about so many bytes at most, or is a single tuple."""
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class OneStream:
+    """One stream; a place in it is an offset."""
+
+    definition: Definition
+    log: Log
+    begins: Beginning | None = None
+    """Where the operator began: what came later with a time before that is left out, too."""
+    _looked_seq: int = field(default=-1, init=False, compare=False)
+
+    offsets_are_places: ClassVar[bool] = True
+    """An output can begin at offsets that a user gives."""
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        """The stream."""
+        return (self.log,)
+
+    # ------------------------------------------------------------------ in the driver
+
+    def next(self, output: LogState, tuples_max: int) -> WholeCommits | None:
+        """Returns the next commits, so many that about `tuples_max` tuples come together; None if there are none."""
+        before = self._taken(output)
+        if output.standings:
+            done = output.standings[0].commit
+        else:
+            done = -1 if self.begins is None else before_append_at(self.log, before)
+        taken: Taken | None = None
+        for m in appends_after(self.log, done):
+            found = Taken(m.seq, m.checksum, m.ends[: self._partitions], m.boundaries, m.finished, m.time_max)
+            is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
+            if is_enough and sum(found.ends) - sum(before) > tuples_max:
+                break  # at least as far as any partition has come already, part of a commit as it may be
+            taken = found
+        return None if taken is None else WholeCommits(taken, self._slices(taken, output, tuples_max))
+
+    def _slices(self, taken: Taken, output: LogState, tuples_max: int) -> tuple[Slice, ...]:
+        firsts, starts = self._firsts, self.log.state.starts
+        stands = self._taken(output)
+        waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
+        # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
+        timed = self.definition.has_times
+        return tuple(
+            Slice(
+                begin=Position(stands[p], output.boundaries[p]),
+                end=max(taken.ends[p], starts[p] if output.standings else firsts[p]),
+                until=taken.boundaries[p] if timed else None,
+                # In proportion to what waits, so that all get through together.
+                tuples_max=max(1, -(-tuples_max * waiting[p] // max(1, sum(waiting)))),
+                time=taken.time,
+            )
+            for p in range(self._partitions)
+        )
+
+    def nothing(self, output: LogState, tuples_max: int) -> Batch:
+        """Returns a batch that takes in nothing: its steps only save."""
+        pairs = zip(output.standings, output.boundaries, strict=False)
+        slices = (Slice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
+        return NoCommits(tuple(slices), output.standings)
+
+    def has_news(self, output: LogState) -> bool:
+        """Returns whether there is something to take in that is no new tuple: a later boundary, or the end."""
+        now = self.log.state
+        if now.ends[: self._partitions] != self._taken(output):
+            return False
+        if now.finished != output.finished:
+            return True
+        if self.definition.has_times:
+            return now.boundaries != output.boundaries
+        # Windows that go by count do not care; but commits that nobody has taken in are looked through later.
+        looked = max([self._looked_seq, *(s.commit for s in output.standings)])
+        if now.seq - looked < index.FOLD_EVERY:
+            return False
+        self._looked_seq = now.seq
+        return True
+
+    def blocks(self, taken: Slice, partition: int) -> list[list[Block]]:
+        """Returns the blocks that hold the tuples of a slice."""
+        first, end = taken.begin.ordinal, taken.end
+        assert end is not None
+        return [listed(self.log, partition, first, end) if first < end else []]
+
+    def needs(self, number: int, standings: Sequence[Standing], begins: Beginning | None) -> list[int]:
+        """Returns the first offset, per partition, that the stream has to keep for a recovery."""
+        starts = self.log.state.starts[: self._partitions]
+        if not standings:
+            return list(firsts_of(begins, starts, number))
+        return [max(s.oldest, start) for s, start in zip(standings, starts, strict=True)]
+
+    def commits(self, standings: Sequence[Standing]) -> int | list[int]:
+        """Returns the last commit that was taken in."""
+        return standings[0].commit
+
+    def waiting(self, standings: Sequence[Standing]) -> int:
+        """Returns how many tuples are not taken in."""
+        return sum(self.log.state.ends[p] - s.input for p, s in enumerate(standings))
+
+    def require_same(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> None:
+        """Raises `InputWentBackError` if the stream is not what was taken in: if it was put back."""
+        if not standings or but:
+            return
+        newest = max(max(s.commit, s.seen) for s in standings)
+        require_reached(self.log, newest, [s.input for s in standings])
+        require_seen(self.log, standings[0].seen, standings[0].seen_checksum)  # an early version has noted none
+
+    def latest(self) -> Beginning:
+        """Returns the place behind all tuples that are there."""
+        return Beginning("latest", (tuple(self.log.state.ends[: self._partitions]),))
+
+    @property
+    def _partitions(self) -> int:
+        return self.log.spec.partitions
+
+    @property
+    def _firsts(self) -> tuple[int, ...]:
+        """The offsets at which an operator begins that has never worked."""
+        return firsts_of(self.begins, self.log.state.starts[: self._partitions])
+
+    def _taken(self, output: LogState) -> tuple[int, ...]:
+        """The offsets before which tuples were taken in."""
+        return tuple(s.input for s in output.standings) or self._firsts
+
+    # ------------------------------------------------------------------ in a task
+
+    def edges(self) -> EveryOffset:
+        """Returns nothing to note: a replay can begin at every offset."""
+        return EveryOffset()
+
+    def ahead(self, taken: Slice, partition: int, first: int, rows: int) -> Iterator[Piece]:
+        """Yields the tuples of a slice from the offset `first` on."""
+        assert taken.end is not None
+        return self._between(partition, first, taken.end, taken.until, rows)
+
+    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
+        """Yields tuples that were taken in before."""
+        return self._between(stretch.partition, stretch.first, stretch.end.ordinal, stretch.boundary, rows)
+
+    def _between(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
+        since = None if self.begins is None else self.begins.time(partition)
+        return pieces(self.log, self.definition, partition, first, end, boundary, rows, since)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How far into the stream a batch may go: whole commits, because boundaries are known after whole commits."""
+
+    commit: int
+    checksum: str
+    ends: tuple[int, ...]
+    boundaries: tuple[int | None, ...]
+    finished: bool
+    """Nothing will follow."""
+    time: int | None = None
+    """The largest time in the input."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCommits:
+    """A batch of one stream: the tuples of some commits."""
+
+    taken: Taken
+    slices: tuple[Slice, ...]
+
+    def noted(self, standings: Sequence[Standing]) -> list[Standing]:
+        """Returns the standings with the last commit: it is done when every partition has all of it."""
+        pairs = list(zip(standings, self.slices, strict=True))
+        is_whole = all(s.input >= (one.end or 0) for s, one in pairs)
+        if not is_whole and not any(s.input > one.begin.ordinal for s, one in pairs):
+            raise StrandlineError(
+                f"a batch would take in nothing of commit {self.taken.commit} of the input, and neither would the next "
+                "one",
+                where=f"standings {[s.input for s in standings]}, ends {list(self.taken.ends)}",
+                todo="this is a defect of Strandline; please report it",
+            )
+        seen: dict[str, Any] = {"seen": self.taken.commit, "seen_checksum": self.taken.checksum}
+        if is_whole:
+            seen["commit"] = self.taken.commit
+        return [replace(s, **seen) for s in standings]
+
+    def is_last(self, standings: Sequence[Standing]) -> bool:
+        """Returns whether nothing follows: the last commit is done, and the stream is finished."""
+        return self.taken.finished and standings[0].commit == self.taken.commit
+
+
+@dataclass(frozen=True, slots=True)
+class NoCommits:
+    """A batch of one stream that takes in nothing."""
+
+    slices: tuple[Slice, ...]
+    before: Sequence[Standing]
+
+    def noted(self, standings: Sequence[Standing]) -> list[Standing]:
+        """Returns the standings, as far into the stream as before."""
+        pairs = zip(standings, self.before, strict=True)
+        return [replace(s, commit=b.commit, seen=b.seen, seen_checksum=b.seen_checksum) for s, b in pairs]
+
+    def is_last(self, standings: Sequence[Standing]) -> bool:
+        """Returns False: something may follow."""
+        return False
+
+
+def pieces(
+    log: Log,
+    definition: Definition,
+    partition: int,
+    first: int,
+    end: int,
+    boundary: int | None,
+    rows: int,
+    since: int | None = None,
+) -> Iterator[Piece]:
+    """Yields the input tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows.
+
+    Tuples with a time before `since` are left out.
+    """
+    if first >= end:
+        return
+    is_timed = definition.has_times and boundary is not None
+    blocks = listed(log, partition, first, end) if is_timed or since is not None else []
+    later = _Later(blocks) if is_timed else None
+    columns = list(definition.reads[0])
+    if since is not None and all(block.time_min >= since for block in blocks):
+        since = None
+    read = columns if since is None or log.spec.time in columns else [*columns, log.spec.time]
+    for table in log.read(partition, first, end, read):
+        behind = first + table.num_rows
+        least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
+        many = piece_rows(table.num_rows, table.nbytes, rows)
+        for begin in range(0, table.num_rows, many):
+            part = table.slice(begin, many)
+            until = begin + part.num_rows
+            known = boundary
+            if least is not None and boundary is not None and first + until < end:
+                known = min(boundary, int(least[until]))
+            results = only_results(part) if since is None else _not_before(only_results(part), log.spec.time, since)
+            yield Piece((results if read is columns else results.drop_columns(log.spec.time),), first + until, known)
+        first = behind
+
+
+def _not_before(table: pa.Table, time: str, since: int) -> pa.Table:
+    """Returns the tuples with a time that is not before this one."""
+    return table.filter(pc.greater_equal(table.column(time).cast(pa.int64()), since))
+
+
+def piece_rows(tuples: int, nbytes: float, rows: int) -> int:
+    """Returns how many tuples make a piece if so many have these bytes: at most `rows`."""
+    return max(1, min(rows, int(PIECE_BYTES_MAX * tuples / max(nbytes, 1))))
+
+
+class _Later:
+    """The least time in blocks that are not read yet."""
+
+    def __init__(self, blocks: list[Block]) -> None:
+        self._ends = np.array([b.end for b in blocks], np.int64)
+        times = np.array([*(b.time_min for b in blocks), _NEVER], np.int64)
+        self._least: Ints = np.minimum.accumulate(times[::-1])[::-1]
+
+    def least(self, offset: int) -> int:
+        """Returns the least time in the blocks that hold this offset or a later one."""
+        return int(self._least[np.searchsorted(self._ends, offset, side="right")])
+
+
+def _least_after(table: pa.Table, time: str, later: int) -> Ints:
+    """Returns, for each number of tuples taken of the table, the least time of the rest; `later` is that behind it."""
+    times = table.column(time).cast(pa.int64()).to_numpy()
+    least: Ints = np.minimum.accumulate(np.append(times, later)[::-1])[::-1]
+    return least
