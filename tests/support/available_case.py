@@ -55,9 +55,8 @@ class Case:
         """`over` makes the operator of the inputs; it counts them if there is none. `since` is as in `start`."""
         monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
         self.clock = ManualClock(1_000_000)
-        for module in (available_job, operator_job):
+        for module in (available_job, lost_inputs, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
-        monkeypatch.setattr(lost_inputs, "stopwatch_s", lambda: self.clock.steady_us() / 1e6)
         monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
         self.folders = [folder / name for name in ("north", "south")]
         self.inputs = [

@@ -30,9 +30,8 @@ class Bounded(Replicated):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder, monkeypatch)
         self.clock = ManualClock(1_000_000)
-        for module in (available_job, operator_job):
+        for module in (available_job, lost_inputs, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
-        monkeypatch.setattr(lost_inputs, "stopwatch_s", lambda: self.clock.now_us() / 1e6)
         self.write(0, 20)
         for name in ("one", "other"):
             self.replica(name)

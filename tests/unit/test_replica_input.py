@@ -9,7 +9,8 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import OptionError, StorageError, StreamError
 from strandline.inputs.input_marks import Seen, fresh_marks, in_logs, moved, needs_of_replica, oldest_in
-from strandline.inputs.replicas.replica_input import RETRY_US, ReplicaInput
+from strandline.inputs.left_alone import RETRY_US
+from strandline.inputs.replicas.replica_input import ReplicaInput
 from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.reading.result_ordinals import results_between

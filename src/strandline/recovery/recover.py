@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -50,6 +50,28 @@ class Recovery:
     """What was left out, by a recovery that does not replay."""
     aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
     """What came out of it and is no result, by reason."""
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """What was read, and how long each part took, as manifests and reports say it."""
+        return {
+            "extent": self.extent,
+            "replayed": self.replayed,
+            "read": self.read,
+            "load_s": round(self.load_s, 4),
+            "replay_s": round(self.replay_s, 4),
+            "open_s": round(self.open_s, 4),
+            "kernels_s": round(self.kernels_s, 4),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what a report of progress says of it."""
+        return {
+            "open_windows": self.open_windows,
+            **self.costs,
+            **({"problem": self.problem} if self.is_older else {}),
+            **({"lost": [loss.text for loss in self.losses]} if self.losses else {}),
+        }
 
     @property
     def is_older(self) -> bool:

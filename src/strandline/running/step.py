@@ -315,13 +315,7 @@ class _Work:
             extent, extent_s, replay, replay_s = r.extent, r.load_s, r.read, r.replay_s
             recovered = {
                 "at_input": before.input if before else 0,
-                "extent": r.extent,
-                "replayed": r.replayed,
-                "read": r.read,
-                "load_s": round(r.load_s, 4),
-                "replay_s": round(r.replay_s, 4),
-                "open_s": round(r.open_s, 4),
-                "kernels_s": round(r.kernels_s, 4),
+                **r.costs,
                 **({"skipped": sum(loss.tuples for loss in r.losses)} if r.losses else {}),
             }
             open_s = round(r.open_s, 4) if r.open_s else open_s

@@ -112,27 +112,20 @@ class NumberedResults:
         return replace(span, held=Held(self._current, log.spec.to_json(), first, end, blocks))
 
     def _asked(self, results: Sequence[int], place: ReplicaPlace | None, ask: Callable[[Log], Found]) -> Found | None:
-        """What is found in the best replica that has so many results; None if there is none.
+        """Returns what is found in the best replica that has so many results; None if there is none.
 
         A replica that was not asked before must have the same results up to the place. One that fails is left out.
         """
-        lost: set[int] = set()
-        while True:
-            chosen = choose(self._set.look(without=lost), results, self._current)
-            log = None if chosen is None else self._set.logs[chosen]
-            if chosen is None or log is None:
-                self._current = self._log = None
-                return None
-            try:
+        for attempt in self._set.attempts(lambda sights: choose(sights, results, self._current)):
+            with attempt as (number, log):
                 if log is not self._log:
                     for p, own in enumerate(place.partitions if place else ()):
                         require_result(log, p, own.results, own.last)
-                    self._current, self._log, self._offsets = chosen, log, {}
+                    self._current, self._log, self._offsets = number, log, {}
                 return ask(log)
-            except MISSING as problem:
-                self._set.lose(chosen, problem)
-                self._current = self._log = None
-                lost.add(chosen)
+            self._current = self._log = None
+        self._current = self._log = None
+        return None
 
     # ------------------------------------------------------------------ a consumer
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from strandline.errors import StorageError, StrandlineError, StreamMismatchError
 from strandline.inputs.input_marks import in_logs, needs_of_replica, require_same_input
+from strandline.inputs.left_alone import LeftAlone
 from strandline.inputs.replicas.replica_check import require_still_there
 from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
 from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
@@ -19,9 +20,6 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry
 from strandline.units import END_OF_TIME
 
-RETRY_US = 1_000_000
-"""A replica that failed in a step is left alone for so long."""
-
 
 class ReplicaInput:
     """One of the inputs of an operator."""
@@ -30,7 +28,7 @@ class ReplicaInput:
         self._set = replicas
         self._current: int | None = None
         self._log: Log | None = None
-        self._alone_until_us: dict[int, int] = {}
+        self._alone = LeftAlone(replicas.clock)
 
     @property
     def log(self) -> Log | None:
@@ -43,35 +41,25 @@ class ReplicaInput:
         return self._current
 
     def choose(self, marks: Sequence[Marks], number: int) -> Log | None:
-        """Looks, and gives the replica to read now, as it is by now; None if none has what was taken in.
+        """Looks, and returns the replica to read now, as it is by now; None if none has what was taken in.
 
         `marks` say where the operator stands, per partition (empty: it has never worked), of which this is the input
         with that `number`. One that fails on the way is left out.
         """
         mine = [Marks(m.stands, m.oldest, (m.inputs[number],)) for m in marks]
-        without = self._left_alone()
-        while True:
-            sights = self._set.look(without)
+
+        def best(sights: Sequence[ReplicaSight | None]) -> int | None:
             fit = [None if s is None or not self._reaches(i, mine) else s for i, s in enumerate(sights)]
-            chosen = choose(fit, self._taken_in(mine), self._at_hand(fit, mine))
-            log = None if chosen is None else self._set.logs[chosen]
-            if chosen is None or log is None:
-                self._current = self._log = None
-                return None
-            try:
+            return choose(fit, self._taken_in(mine), self._at_hand(fit, mine))
+
+        for attempt in self._set.attempts(best, self._alone.now()):
+            with attempt as (chosen, log):
                 if mine and log is not self._log:
                     _require_same(log, mine)
-            except MISSING as problem:
-                self._set.lose(chosen, problem)
-                without = {*without, chosen}
-                continue
-            self._current, self._log = chosen, log
-            return log
-
-    def _left_alone(self) -> set[int]:
-        now_us = self._set.clock.steady_us()
-        self._alone_until_us = {i: until for i, until in self._alone_until_us.items() if until > now_us}
-        return set(self._alone_until_us)
+                self._current, self._log = chosen, log
+                return log
+        self._current = self._log = None
+        return None
 
     def _taken_in(self, marks: Sequence[Marks]) -> list[int]:
         """So many results were certainly taken in, per partition."""
@@ -101,7 +89,7 @@ class ReplicaInput:
         if not problem.lies_in(self._log.storage.url):
             return False
         self._set.lose(self._current, problem)
-        self._alone_until_us[self._current] = self._set.clock.steady_us() + RETRY_US
+        self._alone.add(self._current)
         self._current = self._log = None
         return True
 

@@ -7,16 +7,16 @@ of its guesses what lies before (DPC's t_max); if the new one knows better, it s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from strandline.errors import StreamMismatchError
 from strandline.inputs.replicas.replica_check import require_result
-from strandline.inputs.replicas.replica_choice import choose
+from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
 from strandline.inputs.replicas.replica_place import ReplicaPlace, ResultPlace
-from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
+from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.inputs.replicas.replica_story import Heard, Story
 from strandline.inputs.replicas.replica_watch import results_of
 from strandline.log.operator_state.replica_group import group_of
@@ -76,26 +76,20 @@ class ReplicaReader:
         Tables have the columns of the results, `_kind` ("stable", "tentative", "undo", "rec_done"), `_partition`, and
         `_result`: how many stable results of the partition come before. Guesses that are void already are left out.
         """
-        lost: set[int] = set()
-        while True:
-            sights = self._set.look(without=lost)
-            read = (0,) * self._set.spec.partitions if self._place is None else self._place.results
-            chosen = choose(sights, read, self._current)
-            log = None if chosen is None else self._set.logs[chosen]
-            if chosen is None or log is None:
-                self._current = self._log = None
-                return
-            try:
+        for attempt in self._set.attempts(self._best):
+            with attempt as (number, log):
                 if log is not self._log:
-                    self._current = self._log = None  # who stops in the middle of it has left the old one, too
+                    self._current = self._log = None  # a reader that stops in between has left the old one, too
                     yield from self._begin(log)
-                self._current, self._log = chosen, log
+                self._current, self._log = number, log
                 yield from self._go_on(log)
                 return
-            except MISSING as problem:
-                self._set.lose(chosen, problem)
-                self._current = self._log = None
-                lost.add(chosen)
+            self._current = self._log = None
+        self._current = self._log = None
+
+    def _best(self, sights: Sequence[ReplicaSight | None]) -> int | None:
+        read = (0,) * self._set.spec.partitions if self._place is None else self._place.results
+        return choose(sights, read, self._current)
 
     # ------------------------------------------------------------------ changing over
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from strandline.clock import SYSTEM_CLOCK, Clock
 from strandline.errors import (
@@ -143,9 +144,44 @@ class ReplicaSet:
         if log.spec.operator is not self.spec.operator:
             require_same_operator(log.spec, self.spec, log.storage.url)
 
+    def attempts(
+        self, best: Callable[[Sequence[ReplicaSight | None]], int | None], without: Collection[int] = ()
+    ) -> Iterator[Attempt]:
+        """Yields the best replica of a look, and the best of the next look as long as attempts fail.
+
+        `best` picks its number, or None: then there is no further attempt. Those that the looks are `without` are not
+        asked, nor are those that have failed.
+        """
+        lost = set(without)
+        while True:
+            number = best(self.look(lost))
+            log = None if number is None else self.logs[number]
+            if number is None or log is None:
+                return
+            yield Attempt(self, number, log)
+            lost.add(number)
+
     def lose(self, number: int, problem: StrandlineError) -> None:
         """Notes that a replica cannot be read; it is opened anew with the next look."""
         log = self.logs[number]
         if isinstance(problem, StreamMismatchError) and log is not None:
             self._refused.add(log.spec.id)
         self.logs[number], self.problems[number] = None, problem
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A use of one replica. In a `with` block, a problem that another replica need not have ends the block alone."""
+
+    replicas: ReplicaSet
+    number: int
+    log: Log
+
+    def __enter__(self) -> tuple[int, Log]:
+        return self.number, self.log
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> bool:
+        if not isinstance(problem, MISSING):
+            return False
+        self.replicas.lose(self.number, problem)
+        return True

@@ -138,6 +138,20 @@ class Standing:
         is_replay_known = not self.read_again or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
         return is_extent_known and is_replay_known and self.start_s > 0
 
+    def forecast(self) -> dict[str, Any]:
+        """Returns what a recovery would read, and how long it would take."""
+        return {
+            "input": self.input,
+            "open_windows": self.open,
+            "oldest_input": self.oldest,
+            "extent": self.extent,
+            "replay": self.replay,
+            "read_again": self.read_again,
+            "predicted_recovery_s": round(self.predicted_s, 3),
+            "predicted_cold_recovery_s": round(self.predicted_cold_s, 3),
+            "measured": self.is_measured,
+        }
+
     def behind(self, tuples: int) -> Standing:
         """The same when so many tuples of the output follow that are none of its footprints.
 

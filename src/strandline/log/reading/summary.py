@@ -244,20 +244,7 @@ def _operator(log: Log, open_input: Callable[[str], Log], words_of: WordsOf) -> 
         measured=bool(standings) and all(s.is_measured for s in standings),
         footprints={k: sum(b.rows.get(k, 0) for b in last.blocks) if last else 0 for k in kinds},
         partitions=tuple(
-            {
-                "partition": p,
-                "input": s.input,
-                "open_windows": s.open,
-                "oldest_input": s.oldest,
-                "extent": s.extent,
-                "replay": s.replay,
-                "read_again": s.read_again,
-                "predicted_recovery_s": round(s.predicted_s, 3),
-                "predicted_cold_recovery_s": round(s.predicted_cold_s, 3),
-                "measured": s.is_measured,
-                "last_recovery": s.recovered,
-            }
-            for p, s in enumerate(standings)
+            {"partition": p, **s.forecast(), "last_recovery": s.recovered} for p, s in enumerate(standings)
         ),
         inputs=tuple(lags) if len(lags) > 1 else (),
         losses=total_losses(s.losses for s in standings),

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from strandline.clock import stopwatch_s
+from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
 from strandline.inputs.input import Input
+from strandline.inputs.left_alone import LeftAlone
 from strandline.log.stream import log_errors, spec
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
 
-RETRY_S = 1.0
-"""An input that could not be read is looked for again after so long."""
-
 
 class LostInputs:
-    """By number, the inputs that cannot be read, as far as is known."""
+    """The inputs that cannot be read, as far as is known, by their numbers."""
 
     def __init__(
         self, inputs: OperatorInputs, unopened: Iterable[int], require_same: Callable[[int, Log], None]
@@ -30,25 +28,23 @@ class LostInputs:
         self._inputs = inputs
         self._unopened = set(unopened)
         self._require_same = require_same
-        self._until_s = dict.fromkeys(self._unopened, stopwatch_s() + RETRY_S)
-        """Until when each is left alone."""
+        self._alone = LeftAlone(SYSTEM_CLOCK, self._unopened)
 
     def bear(self, problem: StorageError) -> None:
         """Notes which input cannot be read; raises the problem if it concerns no input, but the output, for one."""
         number = next((n for n, place in enumerate(self._inputs.places) if problem.lies_in(place.url)), None)
         if number is None:
             raise problem
-        self._until_s[number] = stopwatch_s() + RETRY_S
+        self._alone.add(number)
 
     def now(self) -> frozenset[int]:
-        """Those that are lost; of those that were left alone for long enough, those that are still not there."""
-        now_s = stopwatch_s()
-        for number in [number for number, until_s in self._until_s.items() if now_s >= until_s]:
+        """Returns those that are lost; of those that were left alone for long enough, those that are not back."""
+        for number in self._alone.over():
             if self._is_back(number):
-                del self._until_s[number]
+                self._alone.drop(number)
             else:
-                self._until_s[number] = stopwatch_s() + RETRY_S
-        return frozenset(self._until_s)
+                self._alone.add(number)
+        return self._alone.all()
 
     def _is_back(self, number: int) -> bool:
         log = self._inputs.logs[number]
@@ -66,7 +62,7 @@ class LostInputs:
 
 
 def opened(place: Place) -> Log:
-    """The stream of an input; raises `StorageError` if it is not there, which it was once."""
+    """Returns the stream of an input; raises `StorageError` if it is not there, which it was once."""
     try:
         return place.open()
     except (StreamNotFoundError, NotAStreamError) as problem:
@@ -74,7 +70,7 @@ def opened(place: Place) -> Log:
 
 
 def require_same(input_: Input, output: LogState, unopened: frozenset[int]) -> frozenset[int]:
-    """Raises if an input that is there is not what was taken in; those, too, of which nothing can be read any more."""
+    """Returns the inputs of which nothing can be read; raises if one that is there is not what was taken in."""
     lost = set(unopened)
     numbers = frozenset(range(len(input_.logs)))
     for number in numbers:

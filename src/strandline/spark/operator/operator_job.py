@@ -242,19 +242,7 @@ class OperatorJob:
     def _report(self, done: Sequence[Done], seconds: float) -> dict[str, Any]:
         standings = [d.standing for d in done]
         recovered = {
-            d.standing.attempt: {
-                "partition": p,
-                "open_windows": d.recovery.open_windows,
-                "extent": d.recovery.extent,
-                "replayed": d.recovery.replayed,
-                "read": d.recovery.read,
-                "load_s": round(d.recovery.load_s, 4),
-                "replay_s": round(d.recovery.replay_s, 4),
-                "open_s": round(d.recovery.open_s, 4),
-                "kernels_s": round(d.recovery.kernels_s, 4),
-                **({"problem": d.recovery.problem} if d.recovery.is_older else {}),
-                **({"lost": [loss.text for loss in d.recovery.losses]} if d.recovery.losses else {}),
-            }
+            d.standing.attempt: {"partition": p, **d.recovery.to_json()}
             for p, d in enumerate(done)
             if d.recovery is not None
         }
