@@ -66,7 +66,7 @@ class LossyWorld(World):
             self.machines[s.partition].lose()
         done = super()._run_step(s, policy, output, inputs)
         for loss in done.recovery.losses if done.recovery is not None else ():
-            self.closed_until[loss.partition, loss.commit, loss.until] = s.closed_until
+            self.closed_until[loss.partition, loss.commit, loss.until] = s.slice.begin.bound
         return done
 
     def _look(self, output: Log) -> None:

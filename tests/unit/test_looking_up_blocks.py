@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.errors import ConflictError
-from strandline.inputs.input import Slice
+from strandline.inputs.input import InputSlice
 from strandline.inputs.input_marks import first_needed
 from strandline.log.operator_state.input_mark import Position
 from strandline.log.stream.append_commit import AppendCommit
@@ -104,7 +104,7 @@ def test_blocks_that_are_compacted_while_they_are_listed_are_listed_again(monkey
         return blocks(*args)
 
     monkeypatch.setattr(log, "blocks", compacted_once)
-    assert inputs_over([log]).blocks(Slice(Position(0, None), 1, None, 1), 0) == [found]
+    assert inputs_over([log]).blocks(InputSlice(Position(0, None), 1, None, 1), 0) == [found]
     assert len(asked) == 2
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from strandline.inputs.input import Piece, Slice
+from strandline.inputs.input import InputSlice, Piece
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.input_mark import Marks, Position
 from strandline.log.operator_state.standing import Standing
@@ -125,7 +125,7 @@ class Edges:
         until = self.last.bound
         return until, time if until == END_OF_TIME else until
 
-    def noted(self, standing: Standing, taken: Slice) -> Standing:
+    def noted(self, standing: Standing, taken: InputSlice) -> Standing:
         """Returns the standing after a slice, with the place at which a replay begins now."""
         return replace(standing, marks=Marks(self.last, self.before(standing.oldest), taken.inputs))
 
@@ -158,7 +158,7 @@ class EveryOffset:
         """Returns both as they are."""
         return boundary, time
 
-    def noted(self, standing: Standing, taken: Slice) -> Standing:
+    def noted(self, standing: Standing, taken: InputSlice) -> Standing:
         """Returns the standing as it is: its offsets say it."""
         return standing
 

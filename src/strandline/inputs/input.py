@@ -49,7 +49,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class InputSlice:
     """The tuples of one partition that a step takes in. It travels to the task; the input knows how to read it."""
 
     begin: Position
@@ -132,15 +132,15 @@ class ReplayPlaces(Protocol):
         `boundary` is the time up to which windows are closed, `time` what the slice says.
         """
 
-    def noted(self, standing: Standing, taken: Slice) -> Standing:
+    def noted(self, standing: Standing, taken: InputSlice) -> Standing:
         """Returns the standing after a slice, with the place at which a replay begins now."""
 
 
-class Batch(Protocol):
+class InputBatch(Protocol):
     """What a batch takes in: of each partition a slice."""
 
     @property
-    def slices(self) -> Sequence[Slice]:
+    def slices(self) -> Sequence[InputSlice]:
         """One a partition."""
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
@@ -159,10 +159,10 @@ class Input(Protocol):
 
     # ------------------------------------------------------------------ in the driver
 
-    def next(self, output: LogState, tuples_max: int) -> Batch | None:
+    def next(self, output: LogState, tuples_max: int) -> InputBatch | None:
         """Returns what to take in next, about so many tuples; None if nothing is new."""
 
-    def nothing(self, output: LogState, tuples_max: int) -> Batch:
+    def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         """Returns a batch that takes in nothing: its steps only save."""
 
     def has_news(self, output: LogState) -> bool:
@@ -171,7 +171,7 @@ class Input(Protocol):
         Of several streams, also tuples that have waited for that.
         """
 
-    def blocks(self, taken: Slice, partition: int) -> list[list[Block]]:
+    def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks of each stream that hold the tuples of a slice."""
 
     def needs(self, number: int, standings: Sequence[Standing], begins: Beginning | None) -> list[int]:
@@ -197,7 +197,7 @@ class Input(Protocol):
     def edges(self) -> ReplayPlaces:
         """Returns the places at which a replay can begin, of which none is known yet."""
 
-    def ahead(self, taken: Slice, partition: int, first: int, rows: int) -> Iterator[Piece]:
+    def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
         """Yields the tuples of a slice from the place `first` on, about `rows` at a time."""
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from strandline.errors import StrandlineError
 from strandline.inputs.edges import EveryOffset
-from strandline.inputs.input import Batch, Piece, Slice, Stretch
+from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
 from strandline.inputs.put_back import require_reached, require_seen
 from strandline.log.index import index
 from strandline.log.index.leaf import Ints
@@ -74,14 +74,14 @@ class OneStream:
             taken = found
         return None if taken is None else WholeCommits(taken, self._slices(taken, output, tuples_max))
 
-    def _slices(self, taken: Taken, output: LogState, tuples_max: int) -> tuple[Slice, ...]:
+    def _slices(self, taken: Taken, output: LogState, tuples_max: int) -> tuple[InputSlice, ...]:
         firsts, starts = self._firsts, self.log.state.starts
         stands = self._taken(output)
         waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
         # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
         timed = self.definition.has_times
         return tuple(
-            Slice(
+            InputSlice(
                 begin=Position(stands[p], output.boundaries[p]),
                 end=max(taken.ends[p], starts[p] if output.standings else firsts[p]),
                 until=taken.boundaries[p] if timed else None,
@@ -92,10 +92,10 @@ class OneStream:
             for p in range(self._partitions)
         )
 
-    def nothing(self, output: LogState, tuples_max: int) -> Batch:
+    def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         """Returns a batch that takes in nothing: its steps only save."""
         pairs = zip(output.standings, output.boundaries, strict=False)
-        slices = (Slice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
+        slices = (InputSlice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
         return NoCommits(tuple(slices), output.standings)
 
     def has_news(self, output: LogState) -> bool:
@@ -114,7 +114,7 @@ class OneStream:
         self._looked_seq = now.seq
         return True
 
-    def blocks(self, taken: Slice, partition: int) -> list[list[Block]]:
+    def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks that hold the tuples of a slice."""
         first, end = taken.begin.ordinal, taken.end
         assert end is not None
@@ -166,7 +166,7 @@ class OneStream:
         """Returns nothing to note: a replay can begin at every offset."""
         return EveryOffset()
 
-    def ahead(self, taken: Slice, partition: int, first: int, rows: int) -> Iterator[Piece]:
+    def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
         """Yields the tuples of a slice from the offset `first` on."""
         assert taken.end is not None
         return self._between(partition, first, taken.end, taken.until, rows)
@@ -199,7 +199,7 @@ class WholeCommits:
     """A batch of one stream: the tuples of some commits."""
 
     taken: Taken
-    slices: tuple[Slice, ...]
+    slices: tuple[InputSlice, ...]
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings with the last commit: it is done when every partition has all of it."""
@@ -226,7 +226,7 @@ class WholeCommits:
 class NoCommits:
     """A batch of one stream that takes in nothing."""
 
-    slices: tuple[Slice, ...]
+    slices: tuple[InputSlice, ...]
     before: Sequence[Standing]
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:

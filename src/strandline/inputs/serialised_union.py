@@ -13,7 +13,7 @@ from typing import ClassVar
 from strandline.errors import StrandlineError
 from strandline.inputs import serialised_input
 from strandline.inputs.edges import Edges
-from strandline.inputs.input import Batch, Piece, Slice, Stretch
+from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
 from strandline.inputs.input_marks import (
     Seen,
     first_needed,
@@ -88,7 +88,7 @@ class SerialisedUnion:
             for log, mark in zip(self.logs, marks.inputs, strict=True)
         )
 
-    def nothing(self, output: LogState, tuples_max: int) -> Batch:
+    def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         """Returns a batch that takes in nothing: its steps only save."""
         marks = marks_in(output.standings)
         return NoTuples(self.logs, tuple(marks), _slices(marks, [None] * len(marks), [False] * len(marks), tuples_max))
@@ -97,7 +97,7 @@ class SerialisedUnion:
         """Returns whether there is something to take in: tuples that have waited, time that has passed, or the end."""
         return self.next(output, 1) is not None
 
-    def blocks(self, taken: Slice, partition: int) -> list[list[Block]]:
+    def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks of each stream that hold the tuples of a slice."""
         if taken.until is None:
             return [[] for _ in self.logs]
@@ -141,7 +141,7 @@ class SerialisedUnion:
         """Returns the places at which a replay can begin: some of those between two times."""
         return Edges([])
 
-    def ahead(self, taken: Slice, partition: int, first: int, rows: int) -> Iterator[Piece]:
+    def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
         """Yields the tuples of a slice; none if the time that it reaches is not known."""
         if taken.until is None:
             return
@@ -162,9 +162,9 @@ class SerialisedUnion:
 
 def _slices(
     marks: Sequence[Marks], bounds: Sequence[int | None], filled: Sequence[bool], tuples_max: int
-) -> tuple[Slice, ...]:
+) -> tuple[InputSlice, ...]:
     return tuple(
-        Slice(m.stands, None if filled[p] else m.stands.ordinal, bounds[p], tuples_max, inputs=m.inputs)
+        InputSlice(m.stands, None if filled[p] else m.stands.ordinal, bounds[p], tuples_max, inputs=m.inputs)
         for p, m in enumerate(marks)
     )
 
@@ -202,7 +202,7 @@ class TimeSlices:
     logs: tuple[Log, ...]
     marks: tuple[Marks, ...]
     """Where the operator stands before."""
-    slices: tuple[Slice, ...]
+    slices: tuple[InputSlice, ...]
     seen: tuple[Seen, ...]
 
     def moves_results(self, definition: Definition) -> bool:
@@ -235,7 +235,7 @@ class NoTuples:
 
     logs: tuple[Log, ...]
     marks: tuple[Marks, ...]
-    slices: tuple[Slice, ...]
+    slices: tuple[InputSlice, ...]
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings as far into the streams as before; less has to be kept for what is saved now."""

@@ -16,7 +16,7 @@ from strandline.checkpoint.policy import Policy
 from strandline.clock import Clock
 from strandline.control_columns import KIND, OFFSET
 from strandline.failpoint import failpoint
-from strandline.inputs.input import Batch
+from strandline.inputs.input import InputBatch
 from strandline.log.storage.storage import create_once
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
@@ -32,7 +32,7 @@ from strandline.running.element import Element
 from strandline.running.step import Done, Step, unchanged
 
 
-def steps_of(batch: Batch, output: LogState, elapsed_us: int, attempt: str = "") -> list[Step]:
+def steps_of(batch: InputBatch, output: LogState, elapsed_us: int, attempt: str = "") -> list[Step]:
     """Returns the steps of a batch, one a partition."""
     name, standings = attempt or uuid.uuid4().hex, output.standings
     return [
@@ -41,7 +41,7 @@ def steps_of(batch: Batch, output: LogState, elapsed_us: int, attempt: str = "")
     ]
 
 
-def noted(batch: Batch, done: Sequence[Done]) -> list[Done]:
+def noted(batch: InputBatch, done: Sequence[Done]) -> list[Done]:
     """Returns what the steps have done, with how far into the input all of them came."""
     standings = batch.noted([d.standing for d in done])
     return [replace(d, standing=standing) for d, standing in zip(done, standings, strict=True)]

@@ -15,7 +15,7 @@ from strandline.checkpoint.saving import Occasion, save, standing_after
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
-from strandline.inputs.input import Piece, ReplayPlaces, Slice
+from strandline.inputs.input import InputSlice, Piece, ReplayPlaces
 from strandline.inputs.position import after_silence
 from strandline.log.operator_state import loss_record
 from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standing, towards
@@ -47,7 +47,7 @@ class Step:
     before: Standing | None
     """Where the operator stands; None if it has never worked."""
     output_end: int
-    slice: Slice
+    slice: InputSlice
     """The tuples to take in."""
     attempt: str
     """Used once: names the block and the state that this attempt leaves."""
@@ -173,7 +173,7 @@ def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) ->
 
 
 def _feed(
-    operator: Operator, slice_: Slice, pieces: Iterator[Piece], output: StepOutput, places: ReplayPlaces
+    operator: Operator, slice_: InputSlice, pieces: Iterator[Piece], output: StepOutput, places: ReplayPlaces
 ) -> tuple[int | None, int]:
     """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
     first, boundary, taken = operator.input_end, slice_.begin.bound, 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from strandline.clock import Clock
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
-from strandline.inputs.input import Slice
+from strandline.inputs.input import InputSlice
 from strandline.inputs.next_bounds import reachable
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.inputs.serialised_union import SerialisedUnion, TimeSlices
@@ -266,7 +266,7 @@ class Tick:
             partition=p,
             before=self._base.standings[p] if self._base.standings else None,
             output_end=self._base.ends[p],
-            slice=Slice(own.stands, None, None, self._element.tuples_max, inputs=own.inputs),
+            slice=InputSlice(own.stands, None, None, self._element.tuples_max, inputs=own.inputs),
             attempt="",
             elapsed_us=0,
         )

@@ -16,7 +16,7 @@ from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.spark.describe.half_built import HalfBuilt
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import builder_html, builder_text
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 
 
 class Windowed(HalfBuilt):
@@ -25,7 +25,7 @@ class Windowed(HalfBuilt):
     _is = "window(…)"
     _needs = "say what to compute over each window: .aggregate(n=sl.count_all(), …)"
 
-    def __init__(self, input_: Input, window: Window, shape: Shape = AS_IS) -> None:
+    def __init__(self, input_: Upstream, window: Window, shape: Shape = AS_IS) -> None:
         if not isinstance(window, Window):
             raise OptionError(
                 f"window({window!r}) is not a window",
@@ -72,7 +72,7 @@ def _types(spec: StreamSpec) -> dict[str, str]:
     return {f["name"]: type_name(f["type"]) for f in fields_of(spec.schema)}
 
 
-def require_columns(first: Input, columns: Sequence[str], other: Input, names: Sequence[str]) -> None:
+def require_columns(first: Upstream, columns: Sequence[str], other: Upstream, names: Sequence[str]) -> None:
     """Raises `SchemaError` unless the other input has what is read of the first, in the same types."""
     ours, theirs = _types(first._input_spec), _types(other._input_spec)
     for column, name in zip(columns, names, strict=True):

@@ -10,14 +10,14 @@ from strandline.operators.expressions.input_shapes import InputShapes
 from strandline.operators.given_input import GivenInput
 from strandline.spark.describe.aggregation import require_columns
 from strandline.spark.describe.optional_columns import with_nulls
-from strandline.spark.operator.processing_element import Input, ReplicatedInput
+from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 
 
 class AppliedInputs:
     """The inputs, and what the operator may know of them."""
 
     def __init__(
-        self, input_: Input, what: str, call: str, optional: Sequence[str] = (), reads: Set[str] = frozenset()
+        self, input_: Upstream, what: str, call: str, optional: Sequence[str] = (), reads: Set[str] = frozenset()
     ) -> None:
         """Raises OptionError for a shape between a union and `what`, which is applied by `call`.
 
@@ -37,7 +37,7 @@ class AppliedInputs:
         self.more_times = [other._input_spec.time for other in self.members[1:]]
         self.before = InputShapes.of([one._input_shape for one in self.members])
 
-    def bare(self, takes: Sequence[Sequence[str]]) -> list[Input]:
+    def bare(self, takes: Sequence[Sequence[str]]) -> list[Upstream]:
         """Returns the inputs without their shapes; raises SchemaError if they differ in the columns that are taken of
         each."""
         for other, names in zip(self.members[1:], takes[1:], strict=True):

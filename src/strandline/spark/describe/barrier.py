@@ -11,7 +11,7 @@ from strandline.operators.expressions.input_shapes import InputShapes
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.describe.several import require_several
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 from strandline.wording import plural
 
 
@@ -55,7 +55,7 @@ def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrie
     return Barrier([one._bare_input for one in found], definition)
 
 
-def _input(name: str, input_: Input) -> BarrierInput:
+def _input(name: str, input_: Upstream) -> BarrierInput:
     spec = input_._input_spec
     columns = tuple((f["name"], f["type"]) for f in fields_of(spec.schema) if f["name"] not in spec.key)
     return BarrierInput(name, spec.time, columns)

@@ -14,7 +14,7 @@ from strandline.operators.join.predicate import Predicate
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.describe.several import require_several
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 
 
 class Join(OperatorDescription[JoinDefinition]):
@@ -41,7 +41,7 @@ class Join(OperatorDescription[JoinDefinition]):
         return Join(self._inputs, definition, self._policy, self._promise)
 
 
-def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> Join:
+def joined(left: Upstream, right: Any, windows: JoinWindows, group: int | None) -> Join:
     """Joins two streams or sources; raises with the difference if they cannot be joined."""
     inputs = require_several({"left": left, "right": right}, "the join")
     first, second = (_input(one) for one in inputs)
@@ -49,6 +49,6 @@ def joined(left: Input, right: Any, windows: JoinWindows, group: int | None) -> 
     return Join([one._bare_input for one in inputs], definition)
 
 
-def _input(input_: Input) -> JoinInput:
+def _input(input_: Upstream) -> JoinInput:
     spec = input_._input_spec
     return JoinInput({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.key, spec.time, input_._input_shape)

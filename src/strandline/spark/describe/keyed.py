@@ -12,7 +12,7 @@ from strandline.operators.one_table import INPUT_NAME
 from strandline.spark.describe.applied_inputs import AppliedInputs
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import operator_html, operator_text
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 
 
 class Keyed(OperatorDescription[KeyedDefinition]):
@@ -25,7 +25,7 @@ class Keyed(OperatorDescription[KeyedDefinition]):
         return operator_html("Keyed", self._inputs, self._definition, self._choices)
 
 
-def applied(input_: Input, function: Any) -> Keyed:
+def applied(input_: Upstream, function: Any) -> Keyed:
     """Applies a function to the keys of the input; raises OptionError or SchemaError if it cannot be applied."""
     is_one = isinstance(function, KeyedFunction)
     reads = function.main.use.columns["row"] if is_one else frozenset()

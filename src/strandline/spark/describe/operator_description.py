@@ -15,7 +15,7 @@ from strandline.running.element import TUPLES_MAX, Element
 from strandline.running.promise import Mode, Promise, Reconcile
 from strandline.running.since import SinceOption, since_of
 from strandline.spark.operator.housekeeping import checked_choice
-from strandline.spark.operator.processing_element import Input, ProcessingElement, QueryOptions, ReplicatedInput
+from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, ReplicatedInput, Upstream
 from strandline.spark.query.query import Query
 from strandline.spark.query.trigger import Trigger, plain_trigger
 from strandline.spark.session.place import Place
@@ -32,7 +32,7 @@ class OperatorDescription(Generic[D]):
     """The choices that all operators share: policy, bound, name, and `start`."""
 
     def __init__(
-        self, inputs: Sequence[Input], definition: D, policy: Policy | None = None, promise: Promise | None = None
+        self, inputs: Sequence[Upstream], definition: D, policy: Policy | None = None, promise: Promise | None = None
     ) -> None:
         self._inputs = tuple(inputs)
         for number in self._replicas:
@@ -42,7 +42,7 @@ class OperatorDescription(Generic[D]):
         self._promise = promise
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
+    def inputs(self) -> tuple[Upstream, ...]:
         """The operator's inputs."""
         return self._inputs
 
@@ -177,7 +177,7 @@ def _require_replay(policy: Policy) -> None:
         )
 
 
-def _require_same_unit(policy: Policy, input_: Input) -> None:
+def _require_same_unit(policy: Policy, input_: Upstream) -> None:
     """Raises `OptionError` if spans in the time of the input have a unit and its times have none, or the reverse."""
     slow, is_timestamp = policy.slow, input_._input_spec.time_is_timestamp
     if slow is None or slow.has_unit == is_timestamp:

@@ -16,7 +16,7 @@ from strandline.spark.describe.aggregation import Windowed
 from strandline.spark.describe.joining import Join, joined
 from strandline.spark.describe.keyed import Keyed, applied
 from strandline.spark.describe.partition_wide import PartitionWide, applied_class
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 from strandline.spark.session.place import Place
 from strandline.units import Duration, require_unit
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class OperatorInput:
-    """A stream, or a DataFrame on its way into one: an `Input` with the methods by which operators are built on it."""
+    """A stream, or a DataFrame on its way into one: an `Upstream` with the methods that build operators on it."""
 
     @property
     def _input_spec(self) -> StreamSpec:
@@ -38,7 +38,7 @@ class OperatorInput:
         raise NotImplementedError
 
     @property
-    def _input_members(self) -> tuple[Input, ...]:
+    def _input_members(self) -> tuple[Upstream, ...]:
         """The streams that it is made of: itself, or those of a union."""
         return (self,)
 
@@ -52,7 +52,7 @@ class OperatorInput:
         return AS_IS
 
     @property
-    def _bare_input(self) -> Input:
+    def _bare_input(self) -> Upstream:
         """The input without that work."""
         return self
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import SchemaError
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 
 
-def with_nulls(members: Sequence[Input], optional: Sequence[str], reads: Set[str]) -> tuple[Input, ...]:
+def with_nulls(members: Sequence[Upstream], optional: Sequence[str], reads: Set[str]) -> tuple[Upstream, ...]:
     """Returns the streams, each with all `optional` columns that the operator reads: as nulls where it has none.
 
     That is a `select` before the operator, of what the operator reads: columns of no interest do not matter to it.
@@ -46,7 +46,7 @@ def with_nulls(members: Sequence[Input], optional: Sequence[str], reads: Set[str
     return found
 
 
-def _completed(member: Input, kinds: dict[str, pa.DataType], reads: Set[str]) -> Input:
+def _completed(member: Upstream, kinds: dict[str, pa.DataType], reads: Set[str]) -> Upstream:
     from strandline.spark.describe.shaped import Shaped, shaped
 
     spec = member._input_spec

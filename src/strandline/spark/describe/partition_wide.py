@@ -13,7 +13,7 @@ from strandline.running.promise import Promise
 from strandline.spark.describe.applied_inputs import AppliedInputs
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import operator_html, operator_text
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 
 DEFAULT: Final = instant("10 s")
 """The policy of a class, unless `checkpoint` names another."""
@@ -24,7 +24,7 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
 
     def __init__(
         self,
-        inputs: Sequence[Input],
+        inputs: Sequence[Upstream],
         definition: PartitionWideDefinition,
         policy: Policy | None = None,
         promise: Promise | None = None,
@@ -44,7 +44,7 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
         return operator_html("PartitionWide", self._inputs, self._definition, self._choices)
 
 
-def applied_class(input_: Input, operator: UserOperator) -> PartitionWide:
+def applied_class(input_: Upstream, operator: UserOperator) -> PartitionWide:
     """Applies a user's class to the partitions of the input; raises OptionError or SchemaError if that cannot be."""
     inputs = AppliedInputs(input_, "an operator of yours", "Model()")
     made = PartitionWideDefinition.over(operator, inputs.given, inputs.more_times, inputs.before)

@@ -10,7 +10,7 @@ from strandline.errors import OptionError
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.recovery.stream_definition import stored_expressions
-from strandline.spark.operator.processing_element import Input, ReplicatedInput
+from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,7 @@ _READING = ("max_tuples_per_batch", "consumer", "start")
 
 
 def rekeyed(
-    stream: Input,
+    stream: Upstream,
     read_stream: Callable[..., DataFrame],
     key: str | Sequence[str],
     path: str,

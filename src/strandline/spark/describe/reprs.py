@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from strandline.operators.aggregate.definition import AggregateDefinition
     from strandline.operators.aggregate.windows import Window
     from strandline.operators.operator import Definition
-    from strandline.spark.operator.processing_element import Input
+    from strandline.spark.operator.processing_element import Upstream
     from strandline.spark.query.query import Query
 
 
@@ -173,7 +173,7 @@ def entry_html(url: str, spec: StreamSpec) -> str:
     return shown(lambda: card(f"Entry: {redacted_url(url)}", facts), card("Entry", {}))
 
 
-def _address(input_: Input) -> str:
+def _address(input_: Upstream) -> str:
     """Returns the address of an input; of replicas, the addresses of all of them."""
     from strandline.spark.operator.processing_element import ReplicatedInput
 
@@ -183,7 +183,7 @@ def _address(input_: Input) -> str:
 
 def builder_text(
     kind: str,
-    of: Sequence[Input],
+    of: Sequence[Upstream],
     window: Window,
     plan: AggregateDefinition | None = None,
     options: Mapping[str, str] | None = None,
@@ -200,7 +200,7 @@ def builder_text(
 
 def builder_html(
     kind: str,
-    of: Sequence[Input],
+    of: Sequence[Upstream],
     window: Window,
     plan: AggregateDefinition | None = None,
     options: Mapping[str, str] | None = None,
@@ -220,7 +220,7 @@ def builder_html(
     return shown(make, card(kind, {}))
 
 
-def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
+def operator_text(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
     """Shows an operator, for example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
 
     def make() -> str:
@@ -230,7 +230,7 @@ def operator_text(kind: str, inputs: Sequence[Input], definition: Definition, op
     return shown(make, f"{kind}(…)")
 
 
-def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, options: Mapping[str, str]) -> str:
+def operator_html(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
     """Shows an operator as a card."""
 
     def make() -> str:
@@ -245,14 +245,14 @@ def operator_html(kind: str, inputs: Sequence[Input], definition: Definition, op
     return shown(make, card(kind, {}))
 
 
-def _words(inputs: Sequence[Input], definition: Definition) -> dict[str, str]:
+def _words(inputs: Sequence[Upstream], definition: Definition) -> dict[str, str]:
     """Returns texts of the operator and of the work on its inputs before."""
     found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
     found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
     return {name: text for name, text in found.items() if text}
 
 
-def union_html(inputs: Sequence[Input]) -> str:
+def union_html(inputs: Sequence[Upstream]) -> str:
     """Shows the streams of a union as a card."""
 
     def make() -> str:

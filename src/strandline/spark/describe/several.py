@@ -7,10 +7,10 @@ from typing import Any
 
 from strandline.errors import OptionError
 from strandline.inputs.serialisable import require_serialisable
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 
 
-def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
+def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Upstream, ...]:
     """Returns the inputs, by their names in messages; raises with what is wrong, or differs, if they cannot be read as
     one."""
     if len(inputs) < 2:
@@ -20,7 +20,7 @@ def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Input, ...]:
             todo="give it two or more streams, one by one" if is_list else "give it two or more streams",
         )
     for name, input_ in inputs.items():
-        if not isinstance(input_, Input) or len(input_._input_members) > 1:
+        if not isinstance(input_, Upstream) or len(input_._input_members) > 1:
             raise OptionError(
                 f"{name} of {what} is {input_!r}, not a stream",
                 todo="give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); what an "

@@ -20,7 +20,7 @@ from strandline.spark.describe.aggregation import Windowed
 from strandline.spark.describe.half_built import HalfBuilt
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import rekeyed
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Shaped(HalfBuilt, OperatorInput):
     _is = "where(…) or select(…)"
     _needs = "build an operator on it: .window(…).aggregate(…), .apply(f), .join(…); or .rekey(…) to keep what is left"
 
-    def __init__(self, input_: Input, shape: Shape) -> None:
+    def __init__(self, input_: Upstream, shape: Shape) -> None:
         self._input = input_
         self._shape = shape
         self._schema = shape.schema_over(input_._input_spec.arrow)
@@ -59,7 +59,7 @@ class Shaped(HalfBuilt, OperatorInput):
         return self._input._input_place
 
     @property
-    def _input_members(self) -> tuple[Input, ...]:
+    def _input_members(self) -> tuple[Upstream, ...]:
         """Itself; of a union, its streams."""
         return (self,) if len(self._input._input_members) == 1 else tuple(self._input._input_members)
 
@@ -69,7 +69,7 @@ class Shaped(HalfBuilt, OperatorInput):
         return self._shape
 
     @property
-    def _bare_input(self) -> Input:
+    def _bare_input(self) -> Upstream:
         """The stream as it is."""
         return self._input
 
@@ -147,6 +147,6 @@ class Shaped(HalfBuilt, OperatorInput):
         return df.mapInArrow(work, from_arrow_schema(given))
 
 
-def shaped(input_: Input) -> Shaped:
+def shaped(input_: Upstream) -> Shaped:
     """Returns the input as it is, ready for `where` and `select`."""
     return Shaped(input_, AS_IS)

@@ -10,7 +10,7 @@ from strandline.spark.describe.half_built import HalfBuilt
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import union_html
 from strandline.spark.describe.several import require_several
-from strandline.spark.operator.processing_element import Input
+from strandline.spark.operator.processing_element import Upstream
 from strandline.spark.session.place import Place
 
 
@@ -20,7 +20,7 @@ class Union(HalfBuilt, OperatorInput):
     _is = "a union"
     _needs = "build an operator on it: union.window(…).aggregate(…), union.apply(f)"
 
-    def __init__(self, members: tuple[Input, ...]) -> None:
+    def __init__(self, members: tuple[Upstream, ...]) -> None:
         self._members = members
 
     def __repr__(self) -> str:
@@ -30,7 +30,7 @@ class Union(HalfBuilt, OperatorInput):
         return union_html(self._members)
 
     @property
-    def _input_members(self) -> tuple[Input, ...]:
+    def _input_members(self) -> tuple[Upstream, ...]:
         """The streams in their order."""
         return self._members
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import NotAStreamError
 from strandline.failpoint import failpoint
-from strandline.inputs.input import Slice
+from strandline.inputs.input import InputSlice
 from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
@@ -149,7 +149,7 @@ def _travels_as_its_values(kind: type[Any]) -> None:
 
 
 # Of each of these one travels for every partition in every batch.
-for _kind in (OperatorTask, Step, Slice, Position, Standing, Block, Done):
+for _kind in (OperatorTask, Step, InputSlice, Position, Standing, Block, Done):
     _travels_as_its_values(_kind)
 
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class Input(Protocol):
+class Upstream(Protocol):
     """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
 
     @property
@@ -73,11 +73,11 @@ class Input(Protocol):
         """What is done to its tuples before an operator takes them in."""
 
     @property
-    def _bare_input(self) -> Input:
+    def _bare_input(self) -> Upstream:
         """The stream, or the entry point, without that: what is read."""
 
     @property
-    def _input_members(self) -> Sequence[Input]:
+    def _input_members(self) -> Sequence[Upstream]:
         """The streams that it is made of: itself, or those of a union."""
 
     def _opened_input(self, limit_s: float | None = None) -> Log:
@@ -85,7 +85,7 @@ class Input(Protocol):
 
 
 @runtime_checkable
-class EntryPoint(Input, Protocol):
+class EntryPoint(Upstream, Protocol):
     """An input that a query has to persist; that query can feed operators as well."""
 
     def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
@@ -96,7 +96,7 @@ class EntryPoint(Input, Protocol):
 
 
 @runtime_checkable
-class ReplicatedInput(Input, Protocol):
+class ReplicatedInput(Upstream, Protocol):
     """An input that is several replicas, of which one is read at a time."""
 
     @property
@@ -151,7 +151,7 @@ class ProcessingElement:
     def __init__(
         self,
         element: Element,
-        inputs: Sequence[Input],
+        inputs: Sequence[Upstream],
         place: Place,
         spec: StreamSpec,
         query: QueryOptions,
@@ -349,11 +349,11 @@ class ProcessingElement:
         return None if self.query.trigger == AVAILABLE_NOW else self.query.promise
 
 
-def _places_of(input_: Input) -> tuple[Place, ...]:
+def _places_of(input_: Upstream) -> tuple[Place, ...]:
     return input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
 
 
-def _origin_of(input_: Input, stream: str) -> Origin:
+def _origin_of(input_: Upstream, stream: str) -> Origin:
     """What stream.json says of an input: of the stream with this id, or of all replicas."""
     if not isinstance(input_, ReplicatedInput):
         return Origin(stream, input_._input_place.url)
