@@ -20,6 +20,7 @@ from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.query.silence import Silence
 from strandline.testing import MemoryStorage
 from strandline.testing.items import append_items, item_spec
+from tests.support.inputs_over import inputs_over
 from tests.support.machine import patience
 
 PLACE: Any = SimpleNamespace(url="memory://results")
@@ -270,7 +271,7 @@ def test_commits_without_tuples_are_no_reason_for_a_batch_and_tuples_of_any_inpu
     writers = [Log.create(MemoryStorage(), item_spec(2)) for _ in range(2)]
     append_items(writers[0], {0: [(1, 1, 1)]})
     setting = make()
-    setting.job.inputs = inputs = OperatorInputs((), [Log.open(log.storage) for log in writers])
+    setting.job.inputs = inputs = OperatorInputs((), inputs_over([Log.open(log.storage) for log in writers]))
     setting.job.catch_up = lambda *_, **__: setting.job.taken_s.append(0.0)
     setting.begin()
     assert soon(lambda: len(setting.job.taken_s) == 1)

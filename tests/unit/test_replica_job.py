@@ -141,7 +141,7 @@ def test_an_operator_waits_while_no_replica_has_what_it_has_taken_in(replicated:
     replicated.replica("other")
     job.inputs.refresh()
     assert job.inputs.are_there
-    assert job.inputs.waiting(job.output.state.standings) == 0
+    assert job.inputs.input.waiting(job.output.state.standings) == 0
     assert job.lags == {}
 
 

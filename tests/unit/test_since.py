@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +48,10 @@ def totals(state: Any, row: Any, out: Any) -> Any:
 
 class Learning(Running):
     """Over the columns of this file."""
+
+
+ONE_STREAM: Any = SimpleNamespace(takes_offsets=True)
+"""An element over one stream."""
 
 
 def stream(partitions: int = 2) -> Feed:
@@ -247,7 +252,7 @@ def test_a_stream_that_exists_keeps_where_it_began_and_says_so() -> None:
         (old, {0: 0}, False),
     ]
     for spec, since, fits in words:
-        asked = since_of(since, [feed._input_spec], dt.UTC, is_serialised=False)
+        asked = since_of(since, [feed._input_spec], dt.UTC, ONE_STREAM)
         if fits:
             require_same_beginning(asked, spec, feed._input_spec, "streams/out")
             continue
