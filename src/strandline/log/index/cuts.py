@@ -51,22 +51,22 @@ class CutFile:
     """The ends at its last cut."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the milestone's file."""
+        """Returns the entry of this file in the milestone's file."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> CutFile:
-        """What `to_json` wrote."""
+        """Returns the entry that `to_json` wrote."""
         return cls(**{**body, "ends": tuple(body["ends"])})
 
     @property
     def is_full(self) -> bool:
-        """Whether further cuts had better go to another file."""
+        """True if further cuts should go to another file."""
         return self.rows * 2 * len(self.ends) >= _NUMBERS_MAX
 
 
 def encode(cuts: Sequence[AppendCommit]) -> bytes:
-    """The bytes of a file with these cuts."""
+    """Returns the bytes of a file with these cuts."""
     columns = {name: [getattr(m, name) for m in cuts] for name in _SCHEMA.names}
     sink = io.BytesIO()
     pq.write_table(pa.table(columns, schema=_SCHEMA), sink, compression="zstd", store_schema=False)
@@ -74,7 +74,7 @@ def encode(cuts: Sequence[AppendCommit]) -> bytes:
 
 
 def read(storage: Storage, file: CutFile, stream: str) -> list[AppendCommit]:
-    """The cuts of a file, as appends without blocks."""
+    """Returns the cuts of a file, as appends without blocks."""
     data = storage.read(file.file)
     if checksum(data) != file.checksum:
         raise CorruptManifestError(
@@ -100,7 +100,7 @@ def read(storage: Storage, file: CutFile, stream: str) -> list[AppendCommit]:
 
 
 def chosen(commit: Callable[[int], Commit], seqs: range, before: int, partitions: int) -> Iterator[AppendCommit]:
-    """Of the appends among some commits the last one, and so many others that not too many tuples lie between them.
+    """Yields, of the appends among some commits, the last one and as many others as keep few tuples between them.
 
     `before` is the number of tuples that were there before the first of these commits. Reads about two commits for
     each one chosen, not all of them.

@@ -1,7 +1,7 @@
-"""What the index says of every live block, as columns: how much there is, of what times, in how many bytes.
+"""The entries of all live blocks in the index, as columns: how many tuples, of what times, in how many bytes.
 
-No block is opened. Of an operator's stream only results are tuples: footprints take up offsets and bytes, but nobody
-reads them, and the end of a window that is still open is no time of the stream.
+No block is opened. Of an operator's stream only results are tuples: footprints take up offsets and bytes, but no
+reader gets them, and the end of a window that is still open is no time of the stream.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Entries:
         return np.stack(columns), profiles_of(leaf.table.column("file"))
 
     def tuples_from(self, offsets: Sequence[int]) -> Ints:
-        """Per partition, the side log last, the results at these offsets and behind.
+        """Returns, per partition, the side log last, the results at these offsets and behind.
 
         Those of a block that lies across, between footprints, count as spread evenly over it.
         """
@@ -115,13 +115,13 @@ class Entries:
         ]
 
     def since(self, offsets: Sequence[int]) -> tuple[int, int]:
-        """Tuples and bytes of the blocks that hold an offset of their partition's or a later one; none is late."""
+        """Returns the tuples and bytes of the blocks at or behind these offsets of their partitions; none is late."""
         partition, _, end, _, _, size_bytes, results = self._numbers
         held = end > np.asarray([*offsets, END], dtype=np.int64)[partition]
         return int(results[held].sum()), int(size_bytes[held].sum())
 
     def histogram(self, lowest: int, highest: int, buckets: int) -> Histogram:
-        """The tuples of the partitions, without the late side log, over time."""
+        """Returns the tuples of the partitions, without the late side log, over time."""
         shown = (self._numbers[0] != self._late) & (self._numbers[6] > 0)
         _, _, _, time_min, time_max, _, tuples = self._numbers[:, shown].astype(np.float64)
         spans = Spans(time_min, time_max, tuples).sliced(self._profiles.filter(pa.array(shown)))
@@ -132,7 +132,7 @@ class Entries:
 
 
 def tuples_kept(log: Log) -> int:
-    """How many results the partitions hold now, at a cost that does not grow with the stream.
+    """Returns how many results the partitions hold now, at a cost that does not grow with the stream.
 
     The root of the index says it, and the commits since; leaves are read where some of their blocks were just dropped,
     or where an earlier version has not counted.
@@ -164,7 +164,7 @@ def tuples_kept(log: Log) -> int:
 
 
 def _live_leaves(log: Log) -> Iterator[Leaf]:
-    """The entries of the index, less what later commits replaced, plus what they added."""
+    """Yields the entries of the index, less those that later commits replaced, plus those that they added."""
     replacements = outermost(b for m in log.tail if isinstance(m, CompactCommit) for b in m.blocks)
     appended = Leaf.of(b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
     for leaf in itertools.chain(_leaves(Index(log.storage), log.snapshot.children), [appended]):

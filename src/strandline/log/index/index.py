@@ -58,11 +58,11 @@ class Child:
     """The time before which nothing follows after this child."""
     seq: int
     results: int | None = field(default=None, compare=False)
-    """The tuples that are results; None if that is not known, for whoever wrote it had nothing to say of it."""
+    """The tuples that are results; None if its writer did not count them."""
 
 
 def children_json(children: Sequence[Child]) -> dict[str, Any]:
-    """Children in a root, node or milestone.
+    """Returns the children as a root, node or milestone holds them.
 
     Where there are others than results, how many results each has stands beside them: older readers look past it.
     """
@@ -73,7 +73,7 @@ def children_json(children: Sequence[Child]) -> dict[str, Any]:
 
 
 def children_in(body: Mapping[str, Any]) -> tuple[Child, ...]:
-    """What `children_json` wrote."""
+    """Returns the children that `children_json` wrote."""
     results = body.get("results") or [None] * len(body["children"])
     return tuple(
         Child(**{**child, "firsts": tuple(child["firsts"]), "ends": tuple(child["ends"]), "results": found})
@@ -90,21 +90,21 @@ class Snapshot:
     children: tuple[Child, ...] = ()
 
     def encode(self) -> bytes:
-        """The bytes of root.json."""
+        """Returns the bytes of root.json."""
         return seal({"format": self.state.format, **self.to_json()})
 
     def to_json(self) -> dict[str, Any]:
-        """What root.json and a milestone's file have in common."""
+        """Returns the part that root.json and a milestone's file have in common."""
         return {"stream": self.stream, "state": self.state.to_json(), **children_json(self.children)}
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> Snapshot:
-        """The snapshot in these bytes."""
+        """Returns the snapshot in these bytes."""
         return cls.from_json(unseal(data, where))
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Snapshot:
-        """What `to_json` wrote."""
+        """Returns the snapshot that `to_json` wrote."""
         return cls(body["stream"], LogState.from_json(body["state"]), children_in(body))
 
 
@@ -127,7 +127,7 @@ class Index:
         time_from: int | None = None,
         time_until: int | None = None,
     ) -> Iterator[Block]:
-        """Blocks of a partition, in order, that hold an offset in [first, end) and may hold a time in the range.
+        """Yields blocks of a partition, in order, that hold an offset in [first, end) and may hold a time in the range.
 
         The late side log (the last partition) is not ordered by time, so there only the leaves look at times.
         """
@@ -148,7 +148,7 @@ class Index:
                 yield from self.blocks(self.node(child), partition, first, end, time_from, time_until)
 
     def leaf(self, child: Child) -> Leaf:
-        """The leaf behind a child, from memory if it was read lately."""
+        """Returns the leaf behind a child, from memory if it was read lately."""
         found = self._leaves.get(child.file)
         if found is None:
             found = Leaf.decode(self.read(child))
@@ -156,7 +156,7 @@ class Index:
         return found
 
     def node(self, child: Child) -> tuple[Child, ...]:
-        """The children of a node, from memory if it was read lately."""
+        """Returns the children of a node, from memory if it was read lately."""
         found = self._nodes.get(child.file)
         if found is None:
             with concerning(self._storage.url):
@@ -166,14 +166,14 @@ class Index:
         return found
 
     def files(self, children: Iterable[Child]) -> Iterator[str]:
-        """Every file of the index below these children."""
+        """Yields every file of the index below these children."""
         for child in children:
             yield child.file
             if not child.is_leaf:
                 yield from self.files(self.node(child))
 
     def leaves(self, children: Iterable[Child]) -> Iterator[Child]:
-        """Every leaf below these children."""
+        """Yields every leaf below these children."""
         for child in children:
             if child.is_leaf:
                 yield child
@@ -181,7 +181,7 @@ class Index:
                 yield from self.leaves(self.node(child))
 
     def read(self, child: Child) -> bytes:
-        """The bytes of a leaf or node, its checksum verified."""
+        """Returns the bytes of a leaf or node; raises if their checksum is wrong."""
         data = self._storage.read(child.file)
         if checksum(data) != child.checksum:
             is_derived = child.file.startswith(f"{_FOLDER}/")
@@ -196,7 +196,8 @@ class Index:
     # ------------------------------------------------------------------ folding
 
     def fold(self, snapshot: Snapshot, tail: Sequence[Commit]) -> Snapshot:
-        """The snapshot after the commits of `tail`, its new files written; the root itself is the caller's to put."""
+        """Returns the snapshot after the commits of `tail`, with its new files written; the caller puts the root
+        itself."""
         state = snapshot.state
         before = state
         added: list[Block] = []
@@ -289,7 +290,7 @@ class Index:
         return children
 
     def _edited(self, children: Iterable[Child], edits: _Edits) -> list[Child]:
-        """The children after compactions and truncations; those that lost every entry are left out."""
+        """Returns the children after compactions and truncations; those that lost every entry are left out."""
         edited = (self._edited_child(c, edits) if edits.touch(c) else c for c in children)
         return [c for c in edited if c.entries]
 
@@ -323,14 +324,14 @@ class Index:
 
 
 class _Edits:
-    """What compactions and truncations change in the entries that are already indexed."""
+    """The changes that compactions and truncations make to entries of the index."""
 
     def __init__(self) -> None:
         self.replacements: list[Block] = []
         self.starts: tuple[int, ...] = ()
 
     def touch(self, child: Child) -> bool:
-        """Whether anything of the child changes."""
+        """Returns whether anything of the child changes."""
         cut = any(f < min(s, e) for f, s, e in zip(child.firsts, self.starts, child.ends, strict=True))
         return cut or any(
             r.first < child.ends[r.partition] and child.firsts[r.partition] < r.end for r in self.replacements
@@ -338,7 +339,7 @@ class _Edits:
 
 
 def outermost(blocks: Iterable[Block]) -> list[Block]:
-    """Blocks of compactions without those that a later one has replaced again, by partition and offset.
+    """Returns the blocks of compactions without those that a later one has replaced again, by partition and offset.
 
     A later one stands for whole ones of before, so they lie within each other or apart.
     """
@@ -351,12 +352,12 @@ def outermost(blocks: Iterable[Block]) -> list[Block]:
 
 
 def covers(outer: Block, inner: Block) -> bool:
-    """Whether `outer` stands for all tuples of `inner`."""
+    """Returns whether `outer` stands for all tuples of `inner`."""
     return outer.partition == inner.partition and outer.first <= inner.first and inner.end <= outer.end
 
 
 def load_snapshot(storage: Storage, stream: str) -> Snapshot | None:
-    """The snapshot at the root; None if it is of no use, for it is only a shortcut.
+    """Returns the snapshot at the root; None if it is of no use, for it is only a shortcut.
 
     That is: missing, torn, of another stream, or ahead of the commits (in a copy made while the stream was written).
     """

@@ -51,7 +51,7 @@ class Leaf:
 
     @classmethod
     def of(cls, blocks: Iterable[Block]) -> Leaf:
-        """A leaf with these blocks."""
+        """Returns a leaf with these blocks."""
         ordered = sorted(blocks, key=lambda b: (b.partition, b.first))
         columns = {name: [getattr(b, name) for b in ordered] for name in _SCHEMA.names if name != "rows"}
         texts: dict[tuple[tuple[str, int], ...], str] = {}  # many blocks, few that differ in this
@@ -65,7 +65,7 @@ class Leaf:
 
     @classmethod
     def joined(cls, leaves: Iterable[Leaf]) -> Leaf:
-        """One leaf with the entries of all."""
+        """Returns one leaf with the entries of all."""
         table = pa.concat_tables([leaf.table for leaf in leaves]).combine_chunks()
         return cls(table.sort_by([("partition", "ascending"), ("first", "ascending")]))
 
@@ -86,21 +86,22 @@ class Leaf:
         return len(self.table)
 
     def encode(self) -> bytes:
-        """The bytes of the leaf's file."""
+        """Returns the bytes of the leaf's file."""
         sink = io.BytesIO()
         pq.write_table(self.table, sink, compression="zstd", write_page_checksum=True, store_schema=False)
         return sink.getvalue()
 
     @classmethod
     def decode(cls, data: bytes) -> Leaf:
-        """The leaf in these bytes."""
+        """Returns the leaf in these bytes."""
         table = pq.read_table(pa.BufferReader(data), use_threads=False, page_checksum_verification=True)
         return cls(table.cast(_SCHEMA).combine_chunks())
 
     def blocks(
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
     ) -> Iterator[Block]:
-        """Blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from, time_until)."""
+        """Yields blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from,
+        time_until)."""
         low = int(np.searchsorted(self.partition, partition, side="left"))
         high = int(np.searchsorted(self.partition, partition, side="right"))
         low += int(np.searchsorted(self.end[low:high], first, side="right"))
@@ -115,7 +116,7 @@ class Leaf:
         yield from _blocks(self.table.slice(low, high - low).filter(pa.array(keep)))
 
     def covered_by(self, blocks: Iterable[Block]) -> npt.NDArray[np.bool_]:
-        """Of each entry, whether one of the blocks stands for it; those are in order and do not overlap."""
+        """Returns, for each entry, whether one of the blocks stands for it; those are in order and do not overlap."""
         covered = np.zeros(len(self), dtype=bool)
         for partition, group in itertools.groupby(blocks, key=lambda b: b.partition):
             own = list(group)
@@ -126,11 +127,11 @@ class Leaf:
         return covered
 
     def all(self) -> Iterator[Block]:
-        """Every entry."""
+        """Yields every entry."""
         return _blocks(self.table)
 
     def edited(self, drop: npt.NDArray[np.bool_], add: Iterable[Block]) -> Leaf:
-        """The leaf without some entries and with others."""
+        """Returns the leaf without some entries and with others."""
         kept = Leaf(self.table.filter(pa.array(~drop)).combine_chunks())
         added = Leaf.of(add)
         return Leaf.joined([kept, added]) if len(added) else kept

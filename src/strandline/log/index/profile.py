@@ -2,8 +2,8 @@
 
 A block that a task wrote covers a short time, and its tuples count as spread evenly over it. One that compaction made
 covers what many did, so that a quiet night or a busy hour would be gone from the picture. Its profile is kept in its
-name, as `reason` is: 64 digits, one for each slice of its time, of 0 to z. A name costs no format, and whoever does
-not know of profiles does not need them.
+name, as `reason` is: 64 digits, one for each slice of its time, of 0 to z. A name costs no format, and readers
+that do not know of profiles do not need them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Spans:
         self.tuples = tuples
 
     def over(self, lowest: float, highest: float, buckets: int) -> Floats:
-        """The tuples in each of so many equal parts of the time from `lowest` to `highest`."""
+        """Returns the tuples in each of so many equal parts of the time from `lowest` to `highest`."""
         width = (highest - lowest + 1.0) / buckets
         edges = lowest + width * np.arange(buckets + 1)
         low, high = (np.clip((t - lowest) // width, 0, buckets - 1).astype(int) for t in (self.first, self.last))
@@ -46,7 +46,8 @@ class Spans:
         return counts + np.diff(before)
 
     def sliced(self, profiles: pa.ChunkedArray) -> Spans:
-        """The same, with each that has a profile cut into its slices; `profiles` are null where there is none."""
+        """Returns the blocks with each that has a profile cut into its slices; `profiles` are null where there is
+        none."""
         is_profiled = profiles.is_valid().to_numpy()
         if not is_profiled.any():
             return self
@@ -69,7 +70,7 @@ _LEVELS[np.frombuffer(_DIGITS.encode(), dtype=np.uint8)] = np.arange(len(_DIGITS
 
 
 def profiles_of(files: pa.ChunkedArray) -> pa.ChunkedArray:
-    """What the names of blocks say of their profiles; null where they say nothing."""
+    """Returns the profiles that the names of blocks hold; null where a name holds none."""
     is_long = pc.greater_equal(pc.binary_length(files), _NAME_MIN)
     if not pc.any(is_long).as_py():
         return pa.chunked_array([pa.nulls(len(files), pa.string())])
@@ -77,7 +78,7 @@ def profiles_of(files: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def profile_of(run: Sequence[Block]) -> str:
-    """The profile of the block that takes the place of these."""
+    """Returns the profile of the block that takes the place of these."""
     counted = [b for b in run if b.has_results] or run
     spans = Spans(
         np.asarray([b.time_min for b in counted], dtype=np.float64),

@@ -11,7 +11,8 @@ from strandline.log.stream.spec import StreamSpec
 
 
 def rebuilt(spec: StreamSpec, commits: Commits, tree: Index, seq: int) -> Snapshot:
-    """The snapshot from the newest milestone and the manifests after it up to `seq`, without anything of the index."""
+    """Returns the snapshot from the newest milestone and the manifests after it up to `seq`, without anything of the
+    index."""
     while True:
         snapshot = commits.snapshot() or Snapshot(spec.id, LogState.empty(spec.partitions))
         try:

@@ -10,7 +10,8 @@ from strandline.log.stream.log import Log
 
 
 def offsets_at(log: Log, time: int) -> tuple[int, ...]:
-    """Per partition, the offset of the first tuple at `time` or later (the partition's end if there is none yet).
+    """Returns, per partition, the offset of the first tuple at `time` or later; the partition's end if there is none
+    yet.
 
     A binary search in the index and one block per partition.
     """
@@ -18,7 +19,7 @@ def offsets_at(log: Log, time: int) -> tuple[int, ...]:
 
 
 def offset_at(log: Log, partition: int, time: int) -> int:
-    """The same of one partition."""
+    """Returns that offset of one partition."""
     for block in log.blocks(partition, time_from=time):
         table = log.read_block(block, columns=[log.spec.time])
         is_in_time = pc.greater_equal(table.column(log.spec.time).cast(pa.int64()), time)

@@ -10,7 +10,8 @@ from strandline.log.stream.log import Log
 
 
 def appends_after(log: Log, seq: int) -> Iterator[AppendCommit]:
-    """The appends after `seq`, up to the last refresh. Of dropped ones only some, without their blocks (`cuts`)."""
+    """Yields the appends after `seq`, up to the last refresh. Of dropped ones only some, without their blocks
+    (`cuts`)."""
     while True:
         try:
             if seq + 1 < log.kept:
@@ -30,7 +31,8 @@ def appends_after(log: Log, seq: int) -> Iterator[AppendCommit]:
 
 
 def before_append_at(log: Log, offsets: Sequence[int]) -> int:
-    """The number of a commit after which the next append ends at these offsets, or before them in some partitions.
+    """Returns the number of a commit after which the next append ends at these offsets, or before them in some
+    partitions.
 
     It is the last such append among the commits that are kept; -1 if none is. Few commits are read, by bisection.
     """

@@ -36,7 +36,7 @@ BYTES_PER_GROUP = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What a manifest says of one block."""
+    """A block as a manifest describes it."""
 
     partition: int
     file: str
@@ -63,12 +63,12 @@ class Block:
 
     @property
     def has_results(self) -> bool:
-        """Whether there are others than footprints."""
+        """True if there are other tuples than footprints."""
         return self.results > 0
 
     @property
     def has_guesses(self) -> bool:
-        """Whether there are tentative tuples, void or not."""
+        """True if there are tentative tuples, void or not."""
         return self.rows.get("tentative", 0) > 0
 
     @property
@@ -78,12 +78,12 @@ class Block:
 
 
 def checksum(data: bytes | memoryview) -> str:
-    """The checksum that manifests keep of a block's bytes."""
+    """Returns the checksum that manifests keep of a block's bytes."""
     return f"xxh3:{xxhash.xxh3_64_hexdigest(data)}"
 
 
 def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamSpec, first: int) -> bytes:
-    """The bytes of a block from columns of one kind each (in the order of Kind), numbered from `first` on.
+    """Returns the bytes of a block from columns of one kind each (in the order of Kind), numbered from `first` on.
 
     Columns are those of the stream's tuples, for footprints followed by those that only they have.
     """
@@ -100,13 +100,13 @@ def encode_parts(parts: Sequence[tuple[Kind, Sequence[pa.Array]]], spec: StreamS
 
 
 def rows_per_group(table: pa.Table) -> int:
-    """How many of these tuples go into one row group."""
+    """Returns how many of these tuples go into one row group."""
     each_bytes = int(table.nbytes) / max(1, len(table))
     return max(1, min(ROWS_PER_GROUP, int(BYTES_PER_GROUP / max(each_bytes, 1))))
 
 
 def stamped(columns: Sequence[pa.Array], kind: Kind, spec: StreamSpec, first: int) -> pa.Table:
-    """Tuples of one kind with their offsets, from `first` on, in the block's columns."""
+    """Returns tuples of one kind with their offsets, from `first` on, in the block's columns."""
     tuples, control = len(spec.arrow), spec.block.names[len(spec.arrow) + 2 :]
     extra = columns[tuples:] or [pa.nulls(len(columns[0]), spec.block.field(name).type) for name in control]
     stamps = _stamps(len(columns[0]), kind, first)
@@ -118,7 +118,7 @@ def _stamps(rows: int, kind: Kind, first: int) -> tuple[pa.Array, pa.Array]:
 
 
 def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
-    """A Parquet writer with the settings of our blocks."""
+    """Returns a Parquet writer with the settings of our blocks."""
     return pq.ParquetWriter(
         sink,
         spec.stored,
@@ -132,7 +132,7 @@ def block_writer(sink: io.BytesIO | str, spec: StreamSpec) -> pq.ParquetWriter:
 
 
 def describe(data: bytes | memoryview, spec: StreamSpec, partition: int, first: int, file: str) -> Block:
-    """What the manifest will say of a block, from its bytes and its Parquet footer.
+    """Returns the manifest's description of a block, from its bytes and its Parquet footer.
 
     The block may come from Spark: whatever the footer says that should not be (null times; where it has offsets, some
     that are not dense from `first` on) is refused here, before anything is published.
@@ -179,7 +179,7 @@ class _Facts:
                 raise StorageError(
                     "a row group without statistics, from which a block is described",
                     where=where,
-                    todo=f"let whoever writes it keep them for {', '.join(_described_by(spec))}",
+                    todo=f"let its writer keep them for {', '.join(_described_by(spec))}",
                 )
             time, *stamps = found
             nulls += time.null_count
@@ -207,7 +207,7 @@ class _Facts:
 
 
 def _described_by(spec: StreamSpec) -> list[str]:
-    """The columns whose statistics say what a block holds."""
+    """Returns the columns whose statistics say what a block holds."""
     return [spec.time, OFFSET, KIND] if spec.is_stamped else [spec.time]
 
 
@@ -232,7 +232,7 @@ def verified(data: bytes, block: Block, url: str) -> bytes:
 
 
 def _lacking(source: pa.BufferReader, spec: StreamSpec, wanted: Sequence[str]) -> list[str]:
-    """The columns among these that the block does not have, because they were added to the stream later."""
+    """Returns the columns among these that the block does not have, because they were added to the stream later."""
     there = set(pq.read_schema(source).names)
     return [name for name in spec.added_columns if name in wanted and name not in there]
 
@@ -240,7 +240,7 @@ def _lacking(source: pa.BufferReader, spec: StreamSpec, wanted: Sequence[str]) -
 def decode(
     data: bytes, spec: StreamSpec, first: int, columns: Sequence[str] | None = None, *, check_pages: bool = False
 ) -> pa.Table:
-    """The tuples of a block in the order of their offsets, types as the stream's schema has them."""
+    """Returns the tuples of a block in the order of their offsets, with the types of the stream's schema."""
     names = list(dict.fromkeys([*columns, OFFSET, KIND])) if columns is not None else spec.block.names
     wanted = pa.schema([spec.stored.field(n) for n in names if spec.is_stamped or n not in (OFFSET, KIND)])
     source = pa.BufferReader(data)

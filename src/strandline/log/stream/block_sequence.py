@@ -99,7 +99,7 @@ class _Filling:
                 yield from self.rest()
 
     def rest(self) -> Iterator[list[Part]]:
-        """What goes into the block that is not full, if there is anything."""
+        """Writes the tuples of the block that is not full, if there are any."""
         parts = self._parts
         self._begin()
         if parts:
@@ -107,7 +107,7 @@ class _Filling:
 
 
 def _joined(piece: Sequence[Part]) -> list[Part]:
-    """One part for each kind: parts become row groups, which should be large."""
+    """Joins the parts of each kind: parts become row groups, which should be large."""
     by_kind: dict[Kind, list[Sequence[pa.Array]]] = {}
     for kind, columns in piece:
         by_kind.setdefault(kind, []).append(columns)

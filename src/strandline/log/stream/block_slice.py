@@ -42,7 +42,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a block holds, by its verified bytes."""
+    """The contents of a block, by its verified bytes."""
 
     footer: pq.FileMetaData
     parts: tuple[tuple[_Part, ...], ...]
@@ -86,7 +86,7 @@ class _Known:
                 self._contents.popitem(last=False)
 
     def clear(self) -> None:
-        """As a process that is new."""
+        """Forgets all blocks, as in a new process."""
         with self._lock:
             self._contents.clear()
 
@@ -112,7 +112,7 @@ class RowGroup:
         return self.opened.block
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """The tuples in the order of their offsets, in these columns and no others, verified."""
+        """Reads the tuples in the order of their offsets, in these columns and no others, and verifies them."""
         return self.opened.read(self.number, columns)
 
 
@@ -132,12 +132,12 @@ class OpenBlock:
         self._contents = contents
 
     def release(self) -> None:
-        """Lets go of what was read for the sake of the checksum, if it is much."""
+        """Releases the bytes that were read for the checksum, if they are many."""
         if self.block.size_bytes > BYTES_HELD_MAX:
             self._data = None
 
     def groups(self, since: int | None = None, until: int | None = None, kind: Kind = Kind.RESULT) -> list[RowGroup]:
-        """The row groups of a kind that may hold a time in [since, until), in the order of their offsets."""
+        """Returns the row groups of a kind that may hold a time in [since, until), in the order of their offsets."""
         footer, spec = self._contents.footer, self._log.spec
         names = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
         found, first = [], self.block.first
@@ -155,7 +155,7 @@ class OpenBlock:
         return found
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
-        """A row group in these columns."""
+        """Reads the tuples in the order of their offsets, in these columns and no others, and verifies them."""
         spec, footer = self._log.spec, self._contents.footer
         wanted = pa.schema([_field(spec, name) for name in columns])
         there = set(footer.schema.to_arrow_schema().names if spec.added else wanted.names)  # others were added since
@@ -169,7 +169,7 @@ class OpenBlock:
         return table.select(wanted.names).cast(wanted)
 
     def _bytes(self, group: int, names: Sequence[str]) -> pa.Buffer:
-        """The file's bytes; nothing but these columns of the row group need be in them."""
+        """Returns the file's bytes; only these columns of the row group are sure to be in them."""
         if self._data is not None:
             return pa.py_buffer(self._data)
         # Where nothing is written, this takes no memory.
@@ -192,7 +192,7 @@ def _field(spec: StreamSpec, name: str) -> pa.Field:
 
 
 def _owners(footer: pq.FileMetaData) -> list[str]:
-    """Of each column of the file, which of the stream's it belongs to: nested ones have several."""
+    """Returns, for each column of the file, the column of the stream that it belongs to: nested ones have several."""
     return [f.name for f in footer.schema.to_arrow_schema() for _ in range(_leaves(f.type))]
 
 
@@ -203,7 +203,7 @@ def _leaves(kind: pa.DataType) -> int:
 
 
 def _together(parts: Sequence[_Part]) -> list[tuple[int, int]]:
-    """What to read at once: neighbours."""
+    """Returns the ranges of bytes to read at once: neighbours are joined."""
     found: list[tuple[int, int]] = []
     for part in sorted(parts, key=lambda p: p.begin):
         if found and found[-1][1] == part.begin:

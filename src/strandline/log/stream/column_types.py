@@ -15,13 +15,13 @@ CONTROL_FIELDS = [pa.field(OFFSET, pa.int64()), pa.field(KIND, pa.int8())]
 
 
 def fields_of(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The fields of a struct in Spark's JSON."""
+    """Returns the fields of a struct in Spark's JSON."""
     fields: Sequence[Mapping[str, Any]] = schema["fields"]
     return fields
 
 
 def type_name(kind: Any) -> str:
-    """A type as one short text, the same for equal types."""
+    """Returns a type as one short text, the same for equal types."""
     if not isinstance(kind, Mapping):
         return str(kind)
     if kind["type"] == "struct":
@@ -34,12 +34,12 @@ def type_name(kind: Any) -> str:
 
 
 def has_map(kind: Any) -> bool:
-    """Whether a map is anywhere in the type (Spark cannot sort by maps)."""
+    """Returns whether a map is anywhere in the type (Spark cannot sort by maps)."""
     return "map<" in type_name(kind)
 
 
 def arrow_type(kind: Any, column: str) -> pa.DataType:
-    """The Arrow type in which the column is stored; `SchemaError` for types that a stream cannot hold."""
+    """Returns the Arrow type in which the column is stored; `SchemaError` for types that a stream cannot hold."""
     if isinstance(kind, Mapping):
         if kind["type"] == "struct":
             return pa.struct([pa.field(f["name"], arrow_type(f["type"], column)) for f in fields_of(kind)])
@@ -56,11 +56,11 @@ def arrow_type(kind: Any, column: str) -> pa.DataType:
 
 
 def arrow_schema(schema: Mapping[str, Any]) -> pa.Schema:
-    """The Arrow schema of the tuples, without the control columns."""
+    """Returns the Arrow schema of the tuples, without the control columns."""
     return pa.schema([pa.field(f["name"], arrow_type(f["type"], f["name"])) for f in fields_of(schema)])
 
 
 def block_schema(tuples: pa.Schema, footprints: Sequence[tuple[str, str]] = ()) -> pa.Schema:
-    """The Arrow schema of a block: the tuples' columns, offset and kind, then what only footprints fill."""
+    """Returns the Arrow schema of a block: the tuples' columns, offset and kind, then what only footprints fill."""
     extra = [pa.field(name, arrow_type(kind, name)) for name, kind in footprints]
     return pa.schema([*tuples, *CONTROL_FIELDS, *extra])

@@ -91,7 +91,7 @@ class Commits:
     # ------------------------------------------------------------------ reading commits
 
     def from_(self, seq: int, many: int) -> list[Commit]:
-        """Up to so many commits from `seq` on; `DroppedError` if that one is dropped."""
+        """Returns up to `many` commits from `seq` on; raises `DroppedError` if the commit `seq` is dropped."""
         found: list[Commit] = []
         try:
             with contextlib.suppress(KeyMissingError):
@@ -108,7 +108,7 @@ class Commits:
         return found
 
     def some(self, seqs: Sequence[int]) -> list[Commit]:
-        """These commits, which are there unless they were dropped; `DroppedError` then."""
+        """Returns these commits; raises `DroppedError` if they were dropped."""
         try:
             found = [self._read(seq) for seq in seqs]
         except StrandlineError:
@@ -157,27 +157,27 @@ class Commits:
     # ------------------------------------------------------------------ reading the milestone
 
     def snapshot(self) -> Snapshot | None:
-        """What the newest milestone holds; None if there is none."""
+        """Returns the state and index of the newest milestone; None if there is none."""
         body = self._body()
         return None if body is None else Snapshot.from_json(body)
 
     def cut_files(self) -> list[CutFile]:
-        """The cuts of the commits that are dropped, in order."""
+        """Returns the cuts of the commits that are dropped, in order."""
         body = self._body()
         return [] if body is None else [CutFile.from_json(file) for file in body["cuts"]]
 
     def cuts(self, seq: int) -> Iterator[AppendCommit]:
-        """Some of the appends after `seq` that were dropped."""
+        """Yields some of the appends after `seq` that were dropped."""
         for file in self.cut_files():
             if file.last > seq:
                 yield from (m for m in cuts.read(self._storage, file, self._stream) if m.seq > seq)
 
     def newest_files(self) -> set[str]:
-        """Every file that the newest milestone known here consists of, but for its mark."""
+        """Returns every file that the newest milestone known here consists of, but for its mark."""
         return self.files(self._newest)
 
     def marked_files(self) -> set[str]:
-        """Every file that the newest milestone with a mark consists of, if they are there, but for its mark.
+        """Returns every file that the newest milestone with a mark consists of, if they are there, but for its mark.
 
         The newest that is known may have none yet; the one before it has.
         """
@@ -190,7 +190,7 @@ class Commits:
         return set()
 
     def files(self, milestone: Milestone | None) -> set[str]:
-        """Every file that this milestone consists of, but for its mark."""
+        """Returns every file that this milestone consists of, but for its mark."""
         if milestone is None:
             return set()
         body = read_body(self._storage, milestone)
@@ -211,12 +211,12 @@ class Commits:
 
 
 def write_mark(milestone: Milestone, stream: str) -> bytes:
-    """The bytes of a mark, the same whoever writes them."""
+    """Returns the bytes of a mark; they depend on nothing but the milestone."""
     return manifest.seal({"format": FORMAT_2, "stream": stream, **milestone.to_json()})
 
 
 def read_mark(data: bytes, stream: str, where: str) -> Milestone:
-    """The milestone that a mark is of."""
+    """Returns the milestone that a mark is of."""
     body = manifest.unseal(data, where)
     if body.get("stream") != stream:
         raise CorruptManifestError(
@@ -228,7 +228,7 @@ def read_mark(data: bytes, stream: str, where: str) -> Milestone:
 
 
 def read_body(storage: Storage, milestone: Milestone) -> dict[str, Any]:
-    """What a milestone's file holds: a snapshot, and the files of the cuts."""
+    """Returns the contents of a milestone's file: a snapshot, and the files of the cuts."""
     where = f"{storage.url}/{milestone.file}"
     data = storage.read(milestone.file)
     if checksum(data) != milestone.checksum:

@@ -16,7 +16,7 @@ from strandline.units import END_OF_TIME
 
 
 def control_block(log: Log, partition: int, first: int, kinds: Sequence[Kind], unique: str) -> Block:
-    """A block with one tuple of each kind from offset `first` on, written and not published.
+    """Writes a block with one tuple of each kind from offset `first` on, and does not publish it.
 
     Their time is the stable boundary, 0 if there is none: a tuple must have one. All else is null.
     """

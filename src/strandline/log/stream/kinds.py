@@ -11,7 +11,7 @@ from strandline.control_columns import KIND
 
 
 class Kind(enum.IntEnum):
-    """What a tuple is."""
+    """The meaning of a tuple."""
 
     RESULT = 0
     G_OPEN = 1
@@ -29,26 +29,26 @@ class Kind(enum.IntEnum):
 
 
 def is_result(table: pa.Table) -> pa.ChunkedArray:
-    """Which of the tuples are results."""
+    """Returns which of the tuples are results."""
     return pc.equal(table.column(KIND), int(Kind.RESULT))
 
 
 def is_closed(table: pa.Table) -> pa.ChunkedArray:
-    """Which of the tuples say that a window closed: results, and windows without one."""
+    """Returns which of the tuples say that a window closed: results, and windows without one."""
     return pc.or_(is_result(table), pc.equal(table.column(KIND), int(Kind.CLOSED)))
 
 
 def is_footprint(table: pa.Table) -> pa.ChunkedArray:
-    """Which of the tuples hold the state of a window."""
+    """Returns which of the tuples hold the state of a window."""
     kinds = table.column(KIND)
     return pc.or_(pc.equal(kinds, int(Kind.G_OPEN)), pc.equal(kinds, int(Kind.G_CHECK)))
 
 
 def is_tentative(table: pa.Table) -> pa.ChunkedArray:
-    """Which of the tuples are tentative results, void or not."""
+    """Returns which of the tuples are tentative results, void or not."""
     return pc.equal(table.column(KIND), int(Kind.TENTATIVE))
 
 
 def only_results(table: pa.Table) -> pa.Table:
-    """The results among the tuples; the table itself if they are all results, which costs next to nothing."""
+    """Returns the results among the tuples; the table itself if they are all results, which costs next to nothing."""
     return table if not pc.max(table.column(KIND)).as_py() else table.filter(is_result(table))

@@ -1,8 +1,8 @@
 """The persistent stream without Spark: open it, read it from any point, publish to it.
 
-One rule carries everything: a commit is created exclusively at the next sequence number, by somebody who has seen all
-commits before it. So there is one history, a second writer cannot slip in, and a file that a `collect` has announced
-is never named again.
+One rule carries everything: a commit is created exclusively at the next sequence number, by a writer that has seen
+all commits before it. So there is one history, a second writer cannot slip in, and a file that a `collect` has
+announced is never named again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Log:
         self.storage = storage
         self._spec = stream
         self.clock = clock
-        self.retention = stream.retention  # of whoever appends with this handle
+        self.retention = stream.retention  # of the writer that appends with this handle
         self._index = Index(storage)
         self.commits = Commits(storage, stream.id)
         self._snapshot = Snapshot(stream.id, LogState.empty(stream.partitions))
@@ -64,7 +64,7 @@ class Log:
 
     @property
     def spec(self) -> StreamSpec:
-        """What the stream is, with the columns that were added to it, its operator in the version that is at work."""
+        """The description of the stream, with added columns and with its operator in the newest version."""
         if self.state.added is not self._told.added or self.state.revised != self._told.revised:
             self._spec, self._told = self._spec.changed(self.state.added, self.state.revised), self.state
         return self._spec
@@ -73,12 +73,12 @@ class Log:
 
     @classmethod
     def create(cls, storage: Storage, stream: StreamSpec, clock: Clock = SYSTEM_CLOCK) -> Log:
-        """The stream at this place, made anew if there is none; if there is one, it must have the same settings."""
+        """Opens the stream at this place, or makes it; raises if a stream with other settings is there."""
         with contextlib.suppress(StreamNotFoundError):
             return cls._open_same(storage, stream, clock)
         try:
             create_once(storage, spec.KEY, stream.to_json())
-        except KeyExistsError:  # somebody was faster
+        except KeyExistsError:  # another process was faster
             return cls._open_same(storage, stream, clock)
         return cls(storage, stream, clock)
 
@@ -90,7 +90,7 @@ class Log:
 
     @classmethod
     def open(cls, storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
-        """The stream at this place; an error that says what is there instead if it is none."""
+        """Opens the stream at this place; the error says what is there instead if there is none."""
         try:
             data = storage.read(spec.KEY)
         except KeyMissingError:
@@ -138,11 +138,12 @@ class Log:
         return self.commits.kept
 
     def commit(self, seq: int) -> Commit:
-        """The manifest of one commit; `DroppedError` if it is no longer kept."""
+        """Returns one commit; raises `DroppedError` if it is no longer kept."""
         return self.commits.some([seq])[0]
 
     def after(self, seq: int) -> Iterator[Commit]:
-        """The commits after `seq`, up to the last refresh, some read at a time; `DroppedError` if one is dropped."""
+        """Yields the commits after `seq`, up to the last refresh, some read at a time; raises `DroppedError` if one is
+        dropped."""
         in_tail = self._tail.after(seq)
         first = in_tail[0].seq if in_tail else self.state.seq + 1
         for start in range(seq + 1, first, index.FOLD_EVERY):
@@ -150,14 +151,14 @@ class Log:
         yield from in_tail
 
     def before(self, seq: int) -> Iterator[Commit]:
-        """The commits before `seq`, newest first, each read when it is asked for, as far back as they are kept."""
+        """Yields the kept commits before `seq`, newest first, each read when it is asked for."""
         in_tail = {m.seq: m for m in self._tail.commits}
         with contextlib.suppress(KeyMissingError, DroppedError):
             for s in range(seq - 1, -1, -1):
                 yield in_tail.get(s) or self.commit(s)
 
     def since(self, seq: int) -> list[Commit]:
-        """The same at once."""
+        """Returns the commits after `seq` as a list."""
         return list(self.after(seq))
 
     def _stand_on(self, snapshot: Snapshot) -> None:
@@ -197,7 +198,8 @@ class Log:
         time_from: int | None = None,
         time_until: int | None = None,
     ) -> Iterator[Block]:
-        """Blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from, time_until)."""
+        """Yields blocks of a partition that hold an offset in [first, end) and may hold a time in [time_from,
+        time_until)."""
         shown_until = 0
         for block in self._walk(partition, first, end, time_from, time_until):
             if block.first < shown_until:
@@ -208,7 +210,8 @@ class Log:
     def _walk(
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
     ) -> Iterator[Block]:
-        """The same, but a block may begin before the end of the one before it if the index had to be mended."""
+        """Yields what `blocks` yields; if the index had to be mended, a block may begin before the end of the last
+        one."""
         first, end = max(first, self.state.starts[partition]), min(end, self.state.ends[partition])
         if first >= end:
             return
@@ -230,7 +233,7 @@ class Log:
                 self.require_kept(partition, first)  # mending may have brought in a truncation
 
     def _mend_index(self, *, anew: bool = False) -> None:
-        """A file of the index is gone or rotten: a newer snapshot may do without it, else all is derived anew."""
+        """Replaces an index of which a file is gone or rotten: by a newer snapshot's, or by one derived anew."""
         newer = None if anew else index.load_snapshot(self.storage, self.spec.id)
         if newer is None or newer.children == self._snapshot.children:
             newer = rebuilt(self.spec, self.commits, self._index, self.state.seq)
@@ -239,14 +242,14 @@ class Log:
         self._stand_on(newer)
 
     def read_block(self, block: Block, columns: list[str] | None = None) -> pa.Table:
-        """The tuples of one block, its checksum verified."""
+        """Returns the tuples of one block; raises if its checksum is wrong."""
         data = blocks_.verified(self.storage.read(block.file), block, self.storage.url)
         return blocks_.decode(data, self.spec, block.first, columns)
 
     def read(
         self, partition: int, first: int | None = None, end: int = END, columns: list[str] | None = None
     ) -> Iterator[pa.Table]:
-        """The tuples [first, end) of a partition in order, control columns included, a table per block.
+        """Yields the tuples [first, end) of a partition in order, control columns included, a table per block.
 
         Readers in flight outlive compaction: should a file be gone, the same offsets are looked up again.
         """
@@ -290,7 +293,7 @@ class Log:
         return self._tail.commits
 
     def index_files(self) -> set[str]:
-        """The files of the index that this handle uses."""
+        """Returns the files of the index that this handle uses."""
         with contextlib.suppress(KeyMissingError, CorruptManifestError):
             return set(self._index.files(self._snapshot.children))
         self._mend_index(anew=True)
@@ -340,7 +343,7 @@ class Log:
             assert isinstance(m, type(made))
             try:
                 create_once(self.storage, commit_key(m.seq), data)
-            except (KeyExistsError, KeyMissingError):  # somebody else's commit, which may even be dropped by now
+            except (KeyExistsError, KeyMissingError):  # another writer's commit, which may even be dropped by now
                 self.refresh()
                 continue
             # Was it the next number, or one that is free again since its commit was dropped?
@@ -352,7 +355,7 @@ class Log:
             return m
 
     def fold(self, *, at_least: int = 1) -> None:
-        """Folds the commits since the snapshot at the root, whoever made it, into a new one if there are so many.
+        """Folds the commits since the snapshot at the root into a new one, if there are at least so many.
 
         It is only a shortcut: what goes wrong here must not look as if publishing had failed.
         """

@@ -1,4 +1,4 @@
-"""What a log says when there is no stream, when somebody else has published, or when something is gone."""
+"""The errors of a log: there is no stream, another writer has published, or something is gone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def no_stream(other: str | None, url: str) -> StreamError:
 
 
 def another_stream(seq: int, stream: str, url: str) -> NotAStreamError:
-    """The error of who finds a commit of another stream."""
+    """Returns the error of a reader that finds a commit of another stream."""
     return NotAStreamError(
         f"commit {seq} belongs to another stream ({stream})",
         stream=url,
@@ -53,7 +53,7 @@ def another_stream(seq: int, stream: str, url: str) -> NotAStreamError:
 
 
 def second_writer(seq: int, writer: Writer | None, url: str) -> SecondWriterError:
-    """The error of a writer that finds another's append where its own should come next."""
+    """Returns the error of a writer that finds another's append where its own should come next."""
     who = f" (query {writer.query}, run {writer.run}, batch {writer.batch})" if writer else ""
     return SecondWriterError(
         f"another writer has published commit {seq}{who}",
@@ -63,7 +63,7 @@ def second_writer(seq: int, writer: Writer | None, url: str) -> SecondWriterErro
 
 
 def finished(url: str) -> StreamFinishedError:
-    """The error of a writer that wants to add to a stream that was finished."""
+    """Returns the error of a writer that wants to add to a stream that was finished."""
     return StreamFinishedError(
         "the stream is finished, nothing can be added to it",
         stream=url,
@@ -72,7 +72,7 @@ def finished(url: str) -> StreamFinishedError:
 
 
 def unfinished(url: str) -> InputError:
-    """The error of a writer that was to finish its stream, and finds that its source has more."""
+    """Returns the error of a writer that was to finish its stream, and finds that its source has more."""
     return InputError(
         "the stream is not finished: its query ended before all input was published, or more came since",
         stream=url,
@@ -81,7 +81,7 @@ def unfinished(url: str) -> InputError:
 
 
 def collected(files: Iterable[str], url: str) -> CollectedError:
-    """The error of a writer whose files were announced for deletion."""
+    """Returns the error of a writer whose files were announced for deletion."""
     return CollectedError(
         f"the batch took so long that its files were collected: {', '.join(sorted(files))}",
         stream=url,
@@ -90,7 +90,7 @@ def collected(files: Iterable[str], url: str) -> CollectedError:
 
 
 def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
-    """The error of who lists blocks that change under its hands."""
+    """Returns the error of a reader that lists blocks while another process compacts them."""
     return ConflictError(
         f"blocks around offset {offset} were compacted while they were being listed",
         where=f"{url}, partition {partition}",
@@ -100,7 +100,7 @@ def compacted_meanwhile(partition: int, offset: int, url: str) -> ConflictError:
 
 
 def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedError:
-    """The error of who asks for what retention has dropped."""
+    """Returns the error of a reader that asks for tuples that retention has dropped."""
     return TruncatedError(
         f"offset {offset} was dropped, the partition begins at {start}",
         where=f"{url}, partition {partition}",
@@ -110,7 +110,8 @@ def truncated(partition: int, offset: int, start: int, url: str) -> TruncatedErr
 
 
 def gone(url: str) -> StorageError:
-    """The error of who does not find where a stream was what is published in it: no disk is mounted, it was moved."""
+    """Returns the error of a reader that does not find a stream where it was: its disk is not mounted, or it was
+    moved."""
     return StorageError(
         "the stream is gone from its place, or lacks what was published in it",
         where=f"{url.rstrip('/')}/{spec.KEY}",
@@ -120,7 +121,7 @@ def gone(url: str) -> StorageError:
 
 
 def lost_block(block: Block, url: str) -> CorruptBlockError:
-    """The error of a reader that does not find the file of a published block."""
+    """Returns the error of a reader that does not find the file of a published block."""
     problem = CorruptBlockError(
         "a published block is gone",
         where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
@@ -132,7 +133,8 @@ def lost_block(block: Block, url: str) -> CorruptBlockError:
 
 
 def rotten_part(block: Block, url: str, begin: int, end: int) -> CorruptBlockError:
-    """The error of a reader that finds other bytes in a published block than those that it has verified before."""
+    """Returns the error of a reader that finds other bytes in a published block than those that it has verified
+    before."""
     return CorruptBlockError(
         f"bytes {begin:,} to {end - 1:,} of a published block are not what they were when this process verified it",
         where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
@@ -142,7 +144,7 @@ def rotten_part(block: Block, url: str, begin: int, end: int) -> CorruptBlockErr
 
 
 def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
-    """The error of a reader that finds a published block longer or shorter than it was."""
+    """Returns the error of a reader that finds a published block longer or shorter than it was."""
     return CorruptBlockError(
         f"a published block has {size_bytes} bytes, the manifest says {block.size_bytes}",
         where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
@@ -152,7 +154,7 @@ def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
 
 
 def unindexed(partition: int, first: int, url: str) -> CorruptManifestError:
-    """The error of a reader that finds no block for an offset that was published."""
+    """Returns the error of a reader that finds no block for an offset that was published."""
     return CorruptManifestError(
         f"the index knows no block with offset {first}",
         where=f"{url}, partition {partition}",

@@ -2,7 +2,7 @@
 
 The commit of a milestone names an immutable file that holds the state and the live blocks. Before anything is dropped
 the milestone is *marked*: `milestones/<number>.json` is created, only if it is absent, and never deleted. The numbers
-of milestones have no gaps, so whoever knows one finds out with a single look whether there is a newer one.
+of milestones have no gaps, so a process that knows one finds a newer one with a single look.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FOLDER = "milestones"
 
 @dataclass(frozen=True, slots=True)
 class Milestone:
-    """What a commit says of a milestone."""
+    """A milestone as a commit names it."""
 
     number: int
     """0, 1, 2, …"""
@@ -28,21 +28,21 @@ class Milestone:
     checksum: str
 
     def to_json(self) -> dict[str, Any]:
-        """For manifests, snapshots and marks."""
+        """Returns the milestone as manifests, snapshots and marks hold it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Milestone:
-        """What `to_json` wrote; fields of a later version are left out."""
+        """Returns the milestone that `to_json` wrote; ignores fields of a later version."""
         return cls(**{name: body[name] for name in cls.__slots__})
 
 
 def mark_key(number: int) -> str:
-    """Where the mark of a milestone lies."""
+    """Returns the key of the mark of a milestone."""
     return f"{FOLDER}/{number:020d}.json"
 
 
 def is_mark(key: str) -> bool:
-    """Whether this is the key of a mark, which is never deleted."""
+    """Returns whether this is the key of a mark, which is never deleted."""
     number = key.removeprefix(f"{FOLDER}/").removesuffix(".json")
     return number.isdecimal() and key == mark_key(int(number))

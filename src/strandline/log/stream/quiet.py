@@ -1,7 +1,7 @@
 """Appends without tuples: they say that time has passed although nothing came, or that nothing will come any more.
 
-Such an append speaks for the batch before it: same query, same batch, same source offsets. So whoever compares Spark's
-checkpoint with the newest manifest finds there what it would have found without it.
+Such an append speaks for the batch before it: same query, same batch, same source offsets. So a comparison of
+Spark's checkpoint with the newest manifest has the same outcome as without it.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def finish(log: Log, run: str, durability: Durability = "fsync") -> AppendCommit
 
 
 def _writer(base: LogState, run: str) -> Writer | None:
-    """The query and batch that published last, in this run; None before the first batch, which Spark counts from."""
+    """Returns the newest query and batch, in this run; None before the first batch, which Spark counts from."""
     return None if base.writer is None else Writer(base.writer.query, run, base.writer.batch)

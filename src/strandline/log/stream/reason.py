@@ -12,7 +12,7 @@ from typing import Final
 LATE: Final = "late"
 """Older than the boundary that stood when their batch began."""
 AHEAD: Final = "ahead"
-"""Further in the future than `max_ahead`, by the clock of whoever published the batch."""
+"""Further in the future than `max_ahead`, by the clock of the writer of the batch."""
 TIME: Final = "time"
 """At a time with which nothing can be computed: at the edge of the 64-bit range, or outside of the years 1 to 9999."""
 KEY: Final = "key"
@@ -30,11 +30,11 @@ IN_NAME: Final = r"\.([a-z_]+)\.parquet$"
 
 
 def reason_of(file: str) -> str:
-    """The reason that the name of a block of the side log says."""
+    """Returns the reason that the name of a block of the side log says."""
     found = re.search(IN_NAME, file)
     return found[1] if found else LATE
 
 
 def ending(reason: str | None) -> str:
-    """With what the name of a block ends."""
+    """Returns the ending of the name of a block."""
     return ".parquet" if reason in (None, LATE) else f".{reason}.parquet"

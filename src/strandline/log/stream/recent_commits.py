@@ -1,7 +1,7 @@
 """The commits since the last fold: what they add to the blocks of the index, and what they put in their place.
 
-Kept by partition: whoever asks for the blocks of each of a thousand partitions pays for the blocks, not for the
-commits a thousand times.
+Kept by partition: to list the blocks of each of a thousand partitions costs as much as the blocks, not a thousand
+times the commits.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Tail:
                 self._compacted[b.partition] = sorted([*others, b], key=lambda block: block.first)
 
     def after(self, seq: int) -> list[Commit]:
-        """The commits of the tail after `seq`."""
+        """Returns the commits of the tail after `seq`."""
         return self._commits[bisect.bisect_right(self._commits, seq, key=lambda m: m.seq) :]
 
     def blocks(
         self, partition: int, first: int, end: int, time_from: int | None = None, time_until: int | None = None
     ) -> list[Block]:
-        """Appended blocks that hold an offset in [first, end) and may hold a time in [time_from, time_until)."""
+        """Returns appended blocks with an offset in [first, end) and perhaps a time in [time_from, time_until)."""
         appended = self._appended.get(partition, [])
         low = bisect.bisect_right(appended, first, key=lambda b: b.end)
         high = bisect.bisect_left(appended, end, lo=low, key=lambda b: b.first)
@@ -64,7 +64,7 @@ class Tail:
         ]
 
     def replaced(self, found: Iterable[Block], partition: int) -> Iterator[Block]:
-        """The blocks found, or, once each, the compacted ones that stand for them as of this call."""
+        """Yields the blocks found, or, once each, the compacted ones that stand for them as of this call."""
         return _replaced(found, self._compacted.get(partition, []))
 
 

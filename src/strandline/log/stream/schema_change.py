@@ -22,7 +22,7 @@ from strandline.log.stream.spec import StreamSpec
 
 
 def checked_evolution(value: str | None) -> str | None:
-    """What `schema_evolution` may say."""
+    """Returns `schema_evolution`; raises `OptionError` if it is neither None nor "add"."""
     if value not in (None, "add"):
         raise OptionError(
             f"schema_evolution={value!r} is unknown", todo='use "add" (new columns at the end), or leave it out'
@@ -31,7 +31,8 @@ def checked_evolution(value: str | None) -> str | None:
 
 
 def created(storage: Storage, stream: StreamSpec, evolution: str | None, clock: Clock = SYSTEM_CLOCK) -> Log:
-    """`Log.create`; with "add", columns that `stream` has at its end and the stream there does not are added first."""
+    """Creates the stream as `Log.create` does; with "add", first adds the columns at the end of `stream` that it
+    lacks."""
     if evolution == "add":
         with contextlib.suppress(StreamNotFoundError):
             add_columns(Log.open(storage, clock), stream)
@@ -47,7 +48,7 @@ def add_columns(log: Log, asked: StreamSpec) -> SchemaCommit | None:
     def make(state: LogState, seen: Sequence[Commit]) -> SchemaCommit:
         columns = tuple(log.spec.additions(asked))
         if not columns:
-            raise _OvertakenError("somebody else has added columns in the meantime")
+            raise _OvertakenError("another writer has added columns in the meantime")
         if state.finished:
             raise log_errors.finished(log.storage.url)
         return SchemaCommit(state.seq + 1, log.spec.id, log.clock.now_us(), columns=columns)

@@ -101,7 +101,7 @@ class StreamSpec:
 
     @property
     def is_stamped(self) -> bool:
-        """Whether files have `_offset` and `_kind`: where footprints stand between the results, and in format 1.
+        """True if files have `_offset` and `_kind`: where footprints stand between the results, and in format 1.
 
         In other files tuple i is a result with the offset `first + i`, so two columns would say nothing.
         """
@@ -109,18 +109,18 @@ class StreamSpec:
 
     @property
     def time_is_timestamp(self) -> bool:
-        """Whether the time column is a timestamp (otherwise it is an integer)."""
+        """True if the time column is a timestamp (otherwise it is an integer)."""
         return self._type_of(self.time) in _TIMESTAMP_TYPES
 
     @property
     def time_kind(self) -> TimeKind:
-        """What a time of this stream is: on the clock of UTC, on one that is not known, or a number."""
+        """The kind of the stream's times: on the clock of UTC, on an unknown clock, or numbers."""
         kind = self._type_of(self.time)
         return "timestamp" if kind == "timestamp" else "timestamp_ntz" if kind == "timestamp_ntz" else "integer"
 
     @property
     def is_written_in_order(self) -> bool:
-        """Whether the results of a batch are in the order of time.
+        """True if the results of a batch are in the order of time.
 
         An outer join writes tuples without a match later. The results of a user's function, which stream.json knows by
         their `output`, come in the order of its tuples.
@@ -130,7 +130,7 @@ class StreamSpec:
 
     @property
     def time_is_offset(self) -> bool:
-        """Whether times are offsets of a partition's input, as with count windows: then no two partitions compare."""
+        """True if times are offsets of a partition's input, as with count windows: then no two partitions compare."""
         return self.operator is not None and self.operator.get("window", {}).get("kind") == "count"
 
     @property
@@ -146,18 +146,18 @@ class StreamSpec:
         return self.partitions
 
     def folder(self, partition: int) -> str:
-        """Where the blocks of a partition (or of the late side log) lie."""
+        """Returns the folder of the blocks of a partition (or of the late side log)."""
         return "late" if partition == self.late else f"blocks/p{partition:05d}"
 
     def file(self, partition: int, first: int, unique: str, reason: str | None = None) -> str:
-        """The name of a block, used once. It begins with the first offset: a file alone tells where tuples stand.
+        """Returns a name for a block, used once. It begins with the first offset; in the side log it has the reason.
 
-        In the side log it also says for which reason they are there.
+        So a file alone shows where its tuples stand.
         """
         return f"{self.folder(partition)}/{first:020d}-{unique}{ending(reason)}"
 
     def to_json(self) -> bytes:
-        """The bytes of stream.json."""
+        """Returns the bytes of stream.json."""
         body = {
             "format": self.format,
             "id": self.id,
@@ -181,7 +181,7 @@ class StreamSpec:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> StreamSpec:
-        """The spec that stream.json holds; an error that names `where` if it holds none."""
+        """Returns the spec that stream.json holds; raises an error that names `where` if it holds none."""
         try:
             body = json.loads(data)
             version = body["format"]
@@ -233,7 +233,7 @@ class StreamSpec:
         return self.columns[len(self.columns) - self.added :]
 
     def with_added(self, columns: Sequence[Mapping[str, Any]]) -> StreamSpec:
-        """The spec with further columns at its end, as far as it does not have them yet."""
+        """Returns the spec with further columns at its end, as far as it does not have them yet."""
         known = {f["name"]: type_name(f["type"]) for f in fields_of(self.schema)}
         for column in columns:
             if known.get(column["name"], type_name(column["type"])) != type_name(column["type"]):
@@ -248,12 +248,12 @@ class StreamSpec:
         return replace(self, schema=schema, added=self.added + len(new)) if new else self
 
     def changed(self, added: Sequence[Mapping[str, Any]], revised: Mapping[str, Any] | None) -> StreamSpec:
-        """The spec with further columns, and these words of its operator, which a later version of it has changed."""
+        """Returns the spec with further columns, and with what a later version of its operator has changed."""
         found = self.with_added(added)
         return found if not revised else replace(found, operator={**(found.operator or {}), **revised})
 
     def additions(self, asked: StreamSpec) -> list[Mapping[str, Any]]:
-        """The columns that `asked` has at its end beside all of this stream's; none if they differ otherwise."""
+        """Returns the columns that `asked` has behind all of this stream's; none if they differ otherwise."""
         ours, theirs = ([(f["name"], type_name(f["type"])) for f in fields_of(s.schema)] for s in (self, asked))
         if theirs[: len(ours)] != ours:
             return []
@@ -287,7 +287,7 @@ class StreamSpec:
                 )
 
     def _way_on(self, asked: StreamSpec) -> str:
-        """What else there is to do about a schema that differs."""
+        """Returns what else there is to do about a schema that differs."""
         if self.operator is not None or len(asked.columns) <= len(self.columns):
             return ""
         if self.additions(asked):
@@ -324,7 +324,7 @@ class StreamSpec:
             )
 
     def _require_same_origin(self, asked: StreamSpec, where: str) -> None:
-        """A stream that `rekey` makes of another is made of that one, and in the same shape, for good."""
+        """Raises if `rekey` would make the stream from another stream, or in another shape, than before."""
         mine, wanted = ({} if "shape" not in (s.upstream or {}) else dict(s.upstream or {}) for s in (self, asked))
         if [mine.get(n) for n in ("stream", "shape")] != [wanted.get(n) for n in ("stream", "shape")]:
             raise StreamMismatchError(
@@ -371,13 +371,13 @@ class StreamSpec:
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
-    """Over the values and their order, however the file is indented."""
+    """Returns a checksum over the values and their order, however the file is indented."""
     text = json.dumps(body, separators=(",", ":"))
     return f"xxh3:{xxhash.xxh3_64_hexdigest(text.encode())}"
 
 
 def normalised(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema without nullability and metadata, neither of which changes what is stored."""
+    """Returns the schema without nullability and metadata, neither of which changes what is stored."""
     return {
         "type": "struct",
         "fields": [
