@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.arrow_types import simple_name
+from strandline.control_columns import OFFSET
 from strandline.errors import InputError, OptionError, SchemaError
 from strandline.operators.expressions.expression_tree import Column
 from strandline.operators.expressions.expressions import VALUE_ERRORS, Formula
 from strandline.operators.operator import OnError
 
-OFFSET = "_offset"
 _ONE_BY_ONE = 16
 """So few rows, one of which cannot be computed, are tried one by one: halves of them would be as much work."""
 _SHOWN = 60
