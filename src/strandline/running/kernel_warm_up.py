@@ -37,11 +37,9 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.aggregate.aggregates import avg, count_all
-from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.operators.kernels.kernel_bundle import can_be_kept, keep_names, kept_names
 from strandline.operators.operator import Definition
+from strandline.operators.registry import common_operators
 from strandline.recovery.stream_definition import definition_of, output_spec
 from strandline.running import step as steps
 from strandline.running.batch import run_batch
@@ -126,14 +124,12 @@ def kernels_of(log: Log) -> Kernels:
     return Kernels(definition_of(log.spec, log.storage.url, specs), specs)
 
 
-def _common(window: Window, key: str) -> Kernels:
-    fields = {"key": key, "value": "double", "time": "timestamp"}
-    schema = {"type": "struct", "fields": [{"name": n, "type": t} for n, t in fields.items()]}
-    made = AggregateDefinition.of(window, {"average": avg("value"), "n": count_all()}, fields, ["key"], "time")
-    return Kernels(made, (StreamSpec("common", schema, ("key",), "time", partitions=1, lateness=0),))
+def _common(definition: Definition, types: Mapping[str, str]) -> Kernels:
+    schema = {"type": "struct", "fields": [{"name": n, "type": t} for n, t in types.items()]}
+    return Kernels(definition, (StreamSpec("common", schema, ("key",), "time", partitions=1, lateness=0),))
 
 
-COMMON = [_common(count_window(2), "long"), _common(time_window(2), "string"), _common(session_window(2), "string")]
+COMMON = [_common(*operator) for operator in common_operators()]
 """Of operators that run most of the kernels which do not depend on what is computed."""
 
 
