@@ -8,7 +8,7 @@ O(1) a tuple and window; nothing is allocated; what is changed is in the trace.
 from __future__ import annotations
 
 from strandline.operators.aggregate.accumulation import Ops, accumulate, replay_into
-from strandline.operators.aggregate.windows import Reach
+from strandline.operators.aggregate.windows import WindowReach
 from strandline.operators.kernels.kernel_cache import Kernel, njit
 from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, bucket_of, key_of, link, look_ahead, same_key
@@ -21,7 +21,7 @@ def tumbling_count_windows(ops: Ops, word_key: bool) -> Kernel:
     """Returns the loop for count windows one after the other, one a key at a time: the hot loop of most jobs."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def step(reach: Reach, state: State, batch: Batch, first: int, out: Outcome, trace: Trace) -> tuple[int, int]:
+    def step(reach: WindowReach, state: State, batch: Batch, first: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         records = state.records
         mask, seed = len(state.buckets) - 1, state.header[SEED]
         room = len(records) - state.header[N]  # closing windows make more
@@ -54,7 +54,7 @@ def sliding_count_windows(ops: Ops, word_key: bool) -> Kernel:
     """Returns the loop for count windows that overlap: a tuple counts for all of its key, and may open one more."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def step(reach: Reach, state: State, batch: Batch, first: int, out: Outcome, trace: Trace) -> tuple[int, int]:
+    def step(reach: WindowReach, state: State, batch: Batch, first: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         records = state.records
         mask, seed = len(state.buckets) - 1, state.header[SEED]
         for row in range(first, len(batch.keys)):
@@ -91,7 +91,7 @@ def replaying_count_windows(ops: Ops, word_key: bool) -> Kernel:
     """Returns the loop over tuples seen before: they count where no footprint has them yet. Nothing is emitted."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def replay(reach: Reach, state: State, batch: Batch, trace: Trace) -> None:
+    def replay(reach: WindowReach, state: State, batch: Batch, trace: Trace) -> None:
         mask, seed = len(state.buckets) - 1, state.header[SEED]
         for row in range(len(batch.keys)):
             look_ahead(state, batch, row, NO_START, seed, mask)

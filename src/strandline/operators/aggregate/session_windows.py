@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from strandline.operators.aggregate.accumulation import Ops, accumulate, merge_state, replay_into
 from strandline.operators.aggregate.session_list import drop_session, put_session, sessions_around
-from strandline.operators.aggregate.windows import Reach
+from strandline.operators.aggregate.windows import WindowReach
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel, njit
 from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
@@ -38,7 +38,7 @@ def session_windows(ops: Ops, word_key: bool) -> Kernel:
     """Returns the loop for sessions: a tuple opens one, continues one, or joins two."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def step(reach: Reach, state: State, batch: Batch, row: int, out: Outcome, trace: Trace) -> tuple[int, int]:
+    def step(reach: WindowReach, state: State, batch: Batch, row: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         records = state.records
         mask, seed = len(state.buckets) - 1, state.header[SEED]
         rows = len(batch.keys)
@@ -89,7 +89,7 @@ def replaying_sessions(ops: Ops, word_key: bool) -> Kernel:
     """
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def replay(reach: Reach, state: State, batch: Batch, trace: Trace) -> None:
+    def replay(reach: WindowReach, state: State, batch: Batch, trace: Trace) -> None:
         gap = reach.size
         records = state.records
         mask, seed = len(state.buckets) - 1, state.header[SEED]

@@ -8,10 +8,10 @@ O(1) a tuple and window; nothing is allocated; what is changed is in the trace.
 from __future__ import annotations
 
 from strandline.operators.aggregate.accumulation import Ops, accumulate, replay_into
-from strandline.operators.aggregate.windows import Reach
+from strandline.operators.aggregate.windows import WindowReach
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel, njit
-from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Outcome, State
+from strandline.operators.open_windows.arrays import DONE, FULL, Batch, Key, Outcome, State
 from strandline.operators.open_windows.hash_table import bucket_of, key_of, link, look_ahead, same_key
 from strandline.operators.open_windows.record import END, FREE, LINK, OPENED, ROWS, SEED, START, N
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
@@ -26,11 +26,20 @@ def first_start(time: int, latest: int, size: int, advance: int, rest: int) -> i
     return latest - (size - rest) + (advance if time - latest >= rest else 0)
 
 
+@njit(inline="always", _nrt=False)
+def window_of(state: State, batch: Batch, word_key: bool, key: Key, start: int, seed: int, mask: int) -> int:
+    """Returns the record of the window of a key that begins at `start`; -1 if it is not open."""
+    slot = state.buckets[bucket_of(key.word, start, seed, mask)]
+    while slot >= 0 and not (state.records[slot, START] == start and same_key(state, batch, word_key, slot, key)):
+        slot = state.records[slot, LINK]
+    return slot
+
+
 def time_windows(ops: Ops, word_key: bool) -> Kernel:
     """Returns the loop for time windows: a tuple opens those of its windows that are not open yet."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def step(reach: Reach, state: State, batch: Batch, row: int, out: Outcome, trace: Trace) -> tuple[int, int]:
+    def step(reach: WindowReach, state: State, batch: Batch, row: int, out: Outcome, trace: Trace) -> tuple[int, int]:
         size, advance = reach
         records = state.records
         mask, seed = len(state.buckets) - 1, state.header[SEED]
@@ -47,11 +56,7 @@ def time_windows(ops: Ops, word_key: bool) -> Kernel:
             look_ahead(state, batch, row, latest, seed, mask)
             start = first_start(time, latest, size, advance, rest)
             while start <= latest:
-                slot = state.buckets[bucket_of(key.word, start, seed, mask)]
-                while slot >= 0:
-                    if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
-                        break
-                    slot = records[slot, LINK]
+                slot = window_of(state, batch, word_key, key, start, seed, mask)
                 if slot < 0:
                     slot = open_window(state, trace, out, key, start, start + size, offset)
                     link(state, trace, slot, start)
@@ -70,9 +75,8 @@ def replaying_time_windows(ops: Ops, word_key: bool) -> Kernel:
     """Returns the loop over tuples seen before: they count where no footprint has them yet. Nothing is emitted."""
 
     @njit(cache=True, nogil=True, _nrt=False)
-    def replay(reach: Reach, state: State, batch: Batch, trace: Trace) -> None:
+    def replay(reach: WindowReach, state: State, batch: Batch, trace: Trace) -> None:
         size, advance = reach
-        records = state.records
         mask, seed = len(state.buckets) - 1, state.header[SEED]
         rest = size % advance
         for row in range(len(batch.keys)):
@@ -81,12 +85,9 @@ def replaying_time_windows(ops: Ops, word_key: bool) -> Kernel:
             look_ahead(state, batch, row, latest, seed, mask)
             start = first_start(time, latest, size, advance, rest)
             while start <= latest:
-                slot = state.buckets[bucket_of(key.word, start, seed, mask)]
-                while slot >= 0:
-                    if records[slot, START] == start and same_key(state, batch, word_key, slot, key):
-                        replay_into(ops, state, batch, slot, row, trace)
-                        break
-                    slot = records[slot, LINK]
+                slot = window_of(state, batch, word_key, key, start, seed, mask)
+                if slot >= 0:
+                    replay_into(ops, state, batch, slot, row, trace)
                 start += advance
 
     return replay

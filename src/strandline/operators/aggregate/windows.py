@@ -16,7 +16,7 @@ OVERLAP_MAX = 10_000
 _SIZE_MAX = 1 << 60
 
 
-class Reach(NamedTuple):
+class WindowReach(NamedTuple):
     """How long windows are, and how far apart they begin, as kernels take it."""
 
     size: int
@@ -66,9 +66,9 @@ class Window:
         return -(-self.size // max(1, self.advance))
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> WindowReach:
         """Size and advance as kernels take them."""
-        return Reach(self.size + self.overreach, self.advance)
+        return WindowReach(self.size + self.overreach, self.advance)
 
     @property
     def overreach(self) -> int:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from strandline.operators.join.list_kernels import append, let_oldest_go, oldest_of_key
 from strandline.operators.join.pair_kernels import name_pairs, write_pair
-from strandline.operators.join.ring_kernels import bucket_of, next_record, number_in, skim
-from strandline.operators.join.taking_in import take_in_order
+from strandline.operators.join.ring_kernels import bucket_of, number_in, skim
+from strandline.operators.join.taking_in import let_pass, new_record, take_in_order, take_next, touch_buckets
 from strandline.operators.join.tuple_record import (
     CHAIN,
     COUNT,
@@ -16,20 +16,11 @@ from strandline.operators.join.tuple_record import (
     FITS_WORD,
     FOUND,
     FULL,
-    GROW,
-    HEAD,
     KEEPS,
-    KEY,
     LIVE,
-    MEETS,
     NEWER,
     ORDINAL,
-    ROW,
-    SETTLED,
     SIZE,
-    TAIL,
-    TIME,
-    WHO,
 )
 from strandline.operators.kernels.kernel_cache import njit
 
@@ -56,22 +47,16 @@ def _meet(mine, other, which, new, row, rules, pairs, progress):
 @njit(inline="always", _nrt=False)
 def _keep(mine, which, new, row, rules):
     """Keeps a new tuple, and lets go of the one of the same key whose place it takes."""
-    header = mine.header
     if rules[KEEPS + which] == 0:
-        header[TAIL] += 1
-        header[HEAD] = header[SETTLED] = header[TAIL]
+        let_pass(mine)
         return
-    record = next_record(mine)
+    record = new_record(mine, new, row, rules)
     if new.nulls[row]:
         mine.records[record, ORDINAL] = DEAD
         skim(mine)
         return
     mine.records[record, ORDINAL] = new.ordinals[row]
-    mine.records[record, TIME] = new.times[row]
-    mine.records[record, KEY] = new.keys[row]
-    if rules[FITS_WORD] == 0:
-        mine.records[record, mine.records.shape[1] - 1] = new.key_at[row]
-    header[LIVE] += 1
+    mine.header[LIVE] += 1
     many, oldest = append(mine, record, rules[FITS_WORD] != 0)
     if many > rules[SIZE + which]:
         let_oldest_go(mine, oldest)
@@ -81,29 +66,13 @@ def _keep(mine, which, new, row, rules):
 @njit(inline="always", _nrt=False)
 def _take(left, right, mine, other, which, new, rules, pairs, progress):
     """Takes in the next tuple of a side; DONE, or what stands against it, and then nothing of it was done."""
-    row = progress[ROW + which]
-    if rules[KEEPS + which] and mine.header[TAIL] - mine.header[HEAD] == len(mine.records):
-        progress[WHO] = which
-        return GROW
-    if (
-        progress[MEETS]
-        and new.nulls[row] == 0
-        and rules[KEEPS + 1 - which]
-        and _meet(mine, other, which, new, row, rules, pairs, progress) == FULL
-    ):
-        return FULL
-    _keep(mine, which, new, row, rules)
-    progress[ROW + which] = row + 1
-    return DONE
+    return take_next(_meet, _keep, mine, other, which, new, rules, pairs, progress)
 
 
 @njit(inline="always", _nrt=False)
 def _look_ahead(mine, other, new, first, end):
     """Touches what the next tuples of a side will ask for, as with trails."""
-    touched = 0
-    for row in range(first, end):
-        touched += mine.buckets[bucket_of(mine, new.keys[row])]
-        touched += other.buckets[bucket_of(other, new.keys[row])]
+    touched = touch_buckets(mine, other, new, first, end)
     for row in range(first, end):
         found = other.buckets[bucket_of(other, new.keys[row])]
         if found >= 0:

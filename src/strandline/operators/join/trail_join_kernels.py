@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from strandline.operators.join.pair_kernels import name_pairs, turn, write_pair
-from strandline.operators.join.ring_kernels import bucket_of, has_key, next_record, record_of, skim
+from strandline.operators.join.ring_kernels import bucket_of, has_key, record_of, skim
 from strandline.operators.join.settling_kernels import drop, is_over, settle
-from strandline.operators.join.taking_in import take_in_order
+from strandline.operators.join.taking_in import let_pass, new_record, take_in_order, take_next, touch_buckets
 from strandline.operators.join.trail_kernels import lay, let_head_go
 from strandline.operators.join.tuple_record import (
     BAND,
@@ -18,7 +18,6 @@ from strandline.operators.join.tuple_record import (
     FORM,
     FOUND,
     FULL,
-    GROW,
     HEAD,
     HIGH,
     KEEP,
@@ -27,17 +26,14 @@ from strandline.operators.join.tuple_record import (
     KEY,
     LIVE,
     LOW,
-    MEETS,
     NULL,
     OLDER,
     ORDINAL,
     PER_PARTITION,
     ROW,
-    SETTLED,
     SIZE,
     TAIL,
     TIME,
-    WHO,
 )
 from strandline.operators.kernels.kernel_cache import njit
 
@@ -76,17 +72,12 @@ def _meet(mine, other, which, new, row, rules, pairs, progress):
 @njit(inline="always", _nrt=False)
 def _keep(mine, which, new, row, rules):
     """Keeps a new tuple, and lets go of the one whose place it takes."""
-    header = mine.header
     if rules[KEEPS + which] == 0:
-        header[TAIL] += 1
-        header[HEAD] = header[SETTLED] = header[TAIL]
+        let_pass(mine)
         return
+    header = mine.header
     number = header[TAIL]
-    record = next_record(mine)
-    mine.records[record, TIME] = new.times[row]
-    mine.records[record, KEY] = new.keys[row]
-    if rules[FITS_WORD] == 0:
-        mine.records[record, mine.records.shape[1] - 1] = new.key_at[row]
+    record = new_record(mine, new, row, rules)
     if new.nulls[row] == 0:
         lay(mine, record, number)
     elif rules[KEEPS_NULL + which]:
@@ -104,40 +95,21 @@ def _keep(mine, which, new, row, rules):
 @njit(inline="always", _nrt=False)
 def _take(left, right, mine, other, which, new, rules, pairs, progress):
     """Takes in the next tuple of a side; DONE, or what stands against it, and then nothing of it was done."""
-    row = progress[ROW + which]
     if rules[FORM] == BAND:
-        time = new.times[row]
+        time = new.times[progress[ROW + which]]
         if (is_over(left, 0, rules, time) or is_over(right, 1, rules, time)) and settle(
             left, right, rules, time, pairs, progress
         ) == FULL:
             return FULL
         drop(left, rules[KEEP], time)
         drop(right, rules[KEEP + 1], time)
-    if rules[KEEPS + which] and mine.header[TAIL] - mine.header[HEAD] == len(mine.records):
-        progress[WHO] = which
-        return GROW
-    if (
-        progress[MEETS]
-        and new.nulls[row] == 0
-        and rules[KEEPS + 1 - which]
-        and _meet(mine, other, which, new, row, rules, pairs, progress) == FULL
-    ):
-        return FULL
-    _keep(mine, which, new, row, rules)
-    progress[ROW + which] = row + 1
-    return DONE
+    return take_next(_meet, _keep, mine, other, which, new, rules, pairs, progress)
 
 
 @njit(inline="always", _nrt=False)
 def _look_ahead(mine, other, new, first, end):
-    """Touches what the next tuples of a side will ask for, all at once: memory answers such questions together.
-
-    The number that is returned is of no use, but keeps the compiler from leaving it all out.
-    """
-    touched = 0
-    for row in range(first, end):
-        touched += mine.buckets[bucket_of(mine, new.keys[row])]
-        touched += other.buckets[bucket_of(other, new.keys[row])]
+    """Touches what the next tuples of a side will ask for; see `touch_buckets`."""
+    touched = touch_buckets(mine, other, new, first, end)
     for row in range(first, end):
         found = other.buckets[bucket_of(other, new.keys[row])]
         if found >= other.header[HEAD]:
