@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import dis
-import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,13 @@ from strandline.arrow_types import decimal_of
 from strandline.errors import InputError, OptionError
 from strandline.operators.functions.compiled_function import compiled, first_call
 from strandline.operators.functions.function_identity import FunctionPart, identity_of, place_of
+from strandline.operators.functions.row_function import (
+    compares_texts_only,
+    named_columns,
+    require_parameters,
+    text_number,
+    whole_row,
+)
 from strandline.operators.kernels.arrow_words import doubles_of, validity, words_of
 from strandline.operators.kernels.kernel_cache import njit
 
@@ -50,7 +56,8 @@ class Predicate:
     @classmethod
     def of(cls, function: Any, version: int = 1) -> Predicate:
         """The condition that the function is; raises OptionError if it can be none."""
-        _require_two_parameters(function)
+        todo = "write where(lambda left, right: …)"
+        require_parameters(function, f"where({function!r})", "where", len(PARAMETERS), "two", todo)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
             raise OptionError(f"where: version={version!r} is not a version", todo="count from 1: where(…, version=2)")
         identity = identity_of(function, PARAMETERS)
@@ -176,37 +183,25 @@ class Judgement:
     """The pairs for which it raised, and what; it does not hold for them."""
 
 
-def _require_two_parameters(function: Any) -> None:
-    """Raises OptionError unless the function can be called with a left and a right tuple."""
-    if not isinstance(function, types.FunctionType):
-        raise OptionError(f"where({function!r}) is not a function", todo="write where(lambda left, right: …)")
-    code = function.__code__
-    if code.co_argcount != 2 or code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-        raise OptionError(
-            f"where: {function.__name__} does not have two parameters",
-            where=place_of(function),
-            todo="write where(lambda left, right: …)",
-        )
-
-
 # ---------------------------------------------------------------------- what it names
 
 
 def _attributes(tree: ast.FunctionDef) -> set[tuple[int, str]]:
-    """Sides and columns that are named; raises OptionError if a tuple is used in any other way."""
-    found, inside = set(), set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PARAMETERS:
-            found.add((PARAMETERS.index(node.value.id), node.attr))
-            inside.add(node.value)
+    """Returns the sides and columns that are named; raises OptionError if a tuple is used in any other way."""
+    named = list(named_columns(tree, _parameter))
+    inside = {node.value for node, _, _ in named}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in PARAMETERS and node not in inside:
             raise _whole_tuple(node.id)
-    return found
+    return {(PARAMETERS.index(parameter), column) for _, parameter, column in named}
+
+
+def _parameter(node: ast.expr) -> str | None:
+    return node.id if isinstance(node, ast.Name) and node.id in PARAMETERS else None
 
 
 def _loaded(code: types.CodeType) -> set[tuple[int, str]]:
-    """The same of a function without source."""
+    """Returns the sides and columns that a function without source names."""
     found, instructions = set(), list(dis.get_instructions(code))
     for one, following in zip(instructions, [*instructions[1:], None], strict=True):
         if one.opname.startswith("LOAD_FAST"):
@@ -219,25 +214,22 @@ def _loaded(code: types.CodeType) -> set[tuple[int, str]]:
 
 
 def _whole_tuple(name: str) -> OptionError:
-    return OptionError(f"where: {name} is used as a whole", todo=f"name its columns, as in {name}.amount")
+    what, todo = whole_row(name)
+    return OptionError(f"where: {what}", todo=todo)
 
 
 def _compares_only(tree: ast.FunctionDef, texts: set[tuple[int, str]]) -> bool:
-    """Whether texts are compared with texts, by == and !=, and nothing else is done to them."""
+    """Returns whether texts are compared with texts, by == and !=, and nothing else is done to them."""
+    columns = {
+        n for n, parameter, column in named_columns(tree, _parameter) if (PARAMETERS.index(parameter), column) in texts
+    }
 
     def is_text(node: ast.AST) -> bool:
-        if isinstance(node, ast.Constant):
-            return isinstance(node.value, (str, bytes))
-        return (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in PARAMETERS
-            and (PARAMETERS.index(node.value.id), node.attr) in texts
-        )
+        return node in columns or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)))
 
     compared = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Eq, ast.NotEq)) for op in node.ops):
+        if isinstance(node, ast.Compare) and compares_texts_only(node):
             operands = [node.left, *node.comparators]
             if all(map(is_text, operands)):
                 compared.update(operands)
@@ -252,12 +244,8 @@ class _Coded(ast.NodeTransformer):
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         """A column instead of a text."""
-        if not isinstance(node.value, (str, bytes)):
-            return node
-        text = node.value.encode() if isinstance(node.value, str) else node.value
-        if text not in self.texts:
-            self.texts.append(text)
-        return ast.Attribute(ast.Name("left", ast.Load()), f"_text{self.texts.index(text)}", ast.Load())
+        number = text_number(node, self.texts)
+        return node if number is None else ast.Attribute(ast.Name("left", ast.Load()), f"_text{number}", ast.Load())
 
 
 # ---------------------------------------------------------------------- columns as numbers

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from strandline.errors import OptionError
+from strandline.operators.functions.row_function import compares_texts_only, named_columns, text_number, whole_row
 from strandline.operators.kernels.arrow_words import BYTES, FLOATS
 from strandline.operators.keyed.record_layout import COUNT, NULL
 
@@ -52,10 +53,9 @@ def use_of(tree: ast.FunctionDef) -> Use:
         if called is not None:
             found.nulls[called.parameter].add(called.column)
             found.columns[called.parameter].add(called.column)
-        elif isinstance(node, ast.Attribute) and node.attr not in (*_NULL_METHODS, "is_new"):
-            parameter = _parameter(node.value)
-            if parameter is not None:
-                found.columns[parameter].add(node.attr)
+    for _, parameter, column in named_columns(tree, _parameter):
+        if column not in (*_NULL_METHODS, "is_new"):
+            found.columns[parameter].add(column)
     return found
 
 
@@ -160,7 +160,8 @@ class Rewrite(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """Any name but those of whole records."""
         if node.id in ("state", "row", "out"):
-            self._refuse(f"{node.id} is used as a whole", node, f"name its columns, as in {node.id}.column")
+            what, todo = whole_row(node.id)
+            self._refuse(what, node, todo)
         return node
 
     # ------------------------------------------------------------------ nulls
@@ -232,12 +233,10 @@ class Rewrite(ast.NodeTransformer):
 
     def _text(self, node: ast.expr) -> ast.expr:
         """The reference that a text is."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
-            text = node.value.encode() if isinstance(node.value, str) else node.value
-            if text not in self.constants:
-                self.constants.append(text)
+        number = text_number(node, self.constants) if isinstance(node, ast.Constant) else None
+        if number is not None:
             constants = ast.Attribute(ast.Name(TEXTS, ast.Load()), "constants", ast.Load())
-            return ast.Subscript(constants, ast.Constant(self.constants.index(text)), ast.Load())
+            return ast.Subscript(constants, ast.Constant(number), ast.Load())
         if isinstance(node, ast.IfExp):
             return ast.IfExp(self.visit(node.test), self._text(node.body), self._text(node.orelse))
         if not self._is_text(node):
@@ -258,7 +257,7 @@ class Rewrite(ast.NodeTransformer):
                 self._refuse(f"{column[0]}.{column[1]} is compared with None, which it never is", node, todo)
         if not any(map(self._is_text, operands)):
             return self.generic_visit(node)
-        if not all(isinstance(op, (ast.Eq, ast.NotEq)) for op in node.ops):
+        if not compares_texts_only(node):
             todo = 'compare each: row.name == "a" or row.name == "b"; or compute what you need before'
             self._refuse("texts can be compared with == and != only", node, todo)
         texts = [self._text(operand) for operand in operands]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import keyword
-import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operators.functions.function_identity import FunctionIdentity, identity_of, place_of
+from strandline.operators.functions.row_function import require_parameters
 from strandline.operators.keyed.function_rewrite import Use, use_of
 from strandline.operators.keyed.record_layout import Columns, is_computable
 from strandline.operators.keyed.returned import EMIT_MAX
@@ -41,17 +41,9 @@ class UserFunction:
         shown = f"f({', '.join(parameters)})"
         if isinstance(function, KeyedFunction):
             raise OptionError(f"{what}: {function!r} is one already", todo="write @sl.keyed(…) once")
-        if not isinstance(function, types.FunctionType):
-            raise OptionError(f"{what}: {function!r} is not a function", todo=f"write def {shown}: …")
-        code = function.__code__
-        more = code.co_kwonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-        if code.co_argcount != len(parameters) or more:
-            raise OptionError(
-                f"{what}: {function.__name__} does not have {len(parameters)} parameters",
-                where=place_of(function),
-                todo=f"write def {shown}: …",
-            )
-        if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        many, todo = len(parameters), f"write def {shown}: …"
+        require_parameters(function, f"{what}: {function!r}", what, many, str(many), todo)
+        if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
             raise OptionError(
                 f"{what}: {function.__name__} is a generator or a coroutine",
                 where=place_of(function),
