@@ -63,7 +63,7 @@ class PlainAggregate:
         return self.plain.advance(boundary)
 
     def keep(self, later: PlainAggregate) -> None:
-        is_session = self.plain.plan.is_session
+        is_session = self.plain.definition.is_session
         for key, mine in self.plain._windows.items():
             theirs = later.plain._windows.get(key, [])
             self.plain._windows[key] = [

@@ -28,6 +28,7 @@ from tests.specification.plain_aggregates import (
     saved,
     take,
 )
+from tests.specification.plain_saving import saved_as_asked
 from tests.specification.plain_slow_windows import PlainSlowWindows
 
 _US = dt.timedelta(microseconds=1)
@@ -51,12 +52,14 @@ class _Window:
 
 
 class PlainOperator:
-    """A plan with its open windows."""
+    """A definition with its open windows."""
 
-    def __init__(self, plan: AggregateDefinition, on_error: OnError = "stop", schema: pa.Schema | None = None) -> None:
-        self.plan = plan
+    def __init__(
+        self, definition: AggregateDefinition, on_error: OnError = "stop", schema: pa.Schema | None = None
+    ) -> None:
+        self.definition = definition
         self._schema = schema
-        """The input's, if the plan has a shape or aggregates have conditions."""
+        """The input's, if the definition has a shape or aggregates have conditions."""
         self.on_error = on_error
         self.input_end = 0
         self.aside: list[Row] = []
@@ -81,36 +84,36 @@ class PlainOperator:
                 continue
             for window in self._windows_of(row):
                 window.rows += 1
-                for a, state in zip(self.plan.accumulators, window.states, strict=True):
+                for a, state in zip(self.definition.accumulators, window.states, strict=True):
                     if a.where is None or a.where in true:
                         take(a, state, row[a.column] if a.column is not None else None, row["_offset"])
                 if self.on_error == "stop" and self._has(window, is_sum_overflowed):
                     raise AggregateOverflowError("a sum does not fit any more")
-                if self.plan.window.kind == "count" and window.rows == self.plan.window.size:
+                if self.definition.window.kind == "count" and window.rows == self.definition.window.size:
                     window.end = row["_offset"]
                     found += self._close(window)
         return found
 
     def _conditions(self, row: Row) -> set[Formula] | None:
         """Those that are true for the tuple; None if one of them cannot be computed, so that it is set aside."""
-        if not self.plan.conditions:
+        if not self.definition.conditions:
             return set()
         assert self._schema is not None
-        one = pa.Table.from_pylist([row], schema=self.plan.shape.schema_over(self._schema))
+        one = pa.Table.from_pylist([row], schema=self.definition.shape.schema_over(self._schema))
         try:
-            return {c for c in self.plan.conditions if c.over(one).to_pylist()[0]}
+            return {c for c in self.definition.conditions if c.over(one).to_pylist()[0]}
         except pa.ArrowException:
             if self.on_error == "stop":
                 raise
             return None
 
     def _shaped(self, row: Row) -> Row | None:
-        """What the plan's shape makes of the tuple, all by itself; None if nothing is left of it."""
-        if not self.plan.shape:
+        """What the definition's shape makes of the tuple, all by itself; None if nothing is left of it."""
+        if not self.definition.shape:
             return row
         assert self._schema is not None
         try:
-            left = self.plan.shape.over(pa.Table.from_pylist([row], schema=self._schema)).to_pylist()
+            left = self.definition.shape.over(pa.Table.from_pylist([row], schema=self._schema)).to_pylist()
         except pa.ArrowException:
             if self.on_error == "stop":
                 raise
@@ -119,19 +122,19 @@ class PlainOperator:
 
     def advance(self, boundary: int) -> list[Row]:
         """Closes the windows that are over at this time: their results, ordered by end, then by opening."""
-        due = [w for w in self._open() if self.plan.window.has_times and self._is_over(w, boundary)]
+        due = [w for w in self._open() if self.definition.window.has_times and self._is_over(w, boundary)]
         return [row for w in sorted(due, key=lambda w: (w.end, w.opened, w.start)) for row in self._close(w)]
 
     def _windows_of(self, row: Row) -> list[_Window]:
         """The windows that the tuple belongs to, opened if they were not."""
-        window, offset = self.plan.window, row["_offset"]
-        key = tuple(row[column] for column, _ in self.plan.key)
+        window, offset = self.definition.window, row["_offset"]
+        key = tuple(row[column] for column, _ in self.definition.key)
         mine = self._windows.setdefault(key, [])
         if window.kind == "count":
             if not mine or mine[-1].rows == window.advance:
                 self._add(key, offset, -1, offset)
             return list(mine)
-        time = _number(row[self.plan.time[0]])
+        time = _number(row[self.definition.time[0]])
         if window.kind == "time":
             first, last = (time - window.size) // window.advance + 1, time // window.advance
             for start in range(first * window.advance, last * window.advance + 1, window.advance):
@@ -145,14 +148,14 @@ class PlainOperator:
 
     def _are_near(self, end: int, start: int) -> bool:
         """Whether what ends here, the gap included, is in one session with what begins there."""
-        return end >= start if self.plan.window.includes_gap else end > start
+        return end >= start if self.definition.window.includes_gap else end > start
 
     def _is_over(self, window: _Window, boundary: int) -> bool:
         """Whether nothing that belongs to the window can follow, if nothing before the boundary does."""
-        return window.end < boundary if self.plan.window.includes_gap else window.end <= boundary
+        return window.end < boundary if self.definition.window.includes_gap else window.end <= boundary
 
     def _add(self, key: tuple[Any, ...], start: int, end: int, opened: int) -> _Window:
-        window = _Window(key, start, end, opened, [empty(a) for a in self.plan.accumulators])
+        window = _Window(key, start, end, opened, [empty(a) for a in self.definition.accumulators])
         self._windows[key].append(window)
         self._fresh.append(window)
         return window
@@ -161,7 +164,7 @@ class PlainOperator:
         """The session that a tuple continues; if it is near to two of them, the later one goes into the earlier one."""
         first, *others = sorted(near, key=lambda w: w.opened)
         for other in others:
-            for a, state, more in zip(self.plan.accumulators, first.states, other.states, strict=True):
+            for a, state, more in zip(self.definition.accumulators, first.states, other.states, strict=True):
                 merge(a, state, more)
             first.rows += other.rows
             first.start = min(first.start, other.start)
@@ -182,46 +185,25 @@ class PlainOperator:
             self.aside.append({**self._key_and_times(window, window.end), ROWS: window.rows, OPENED: window.opened})
             return []
         results: Row = {}
-        for a, state in zip(self.plan.accumulators, window.states, strict=True):
+        for a, state in zip(self.definition.accumulators, window.states, strict=True):
             results |= {
                 name: value for (name, _), value in zip(a.results, results_of(a, state, window.rows), strict=True)
             }
         return [{**self._key_and_times(window, window.end), **results}]
 
     def _has(self, window: _Window, what: Callable[[Accumulator, Row], bool]) -> bool:
-        return any(what(a, state) for a, state in zip(self.plan.accumulators, window.states, strict=True))
+        return any(what(a, state) for a, state in zip(self.definition.accumulators, window.states, strict=True))
 
     # ------------------------------------------------------------------ footprints
 
     def save(self, position: int, limits: Limits) -> tuple[list[Row], list[Row]]:
-        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
-        begin = position
+        """Returns footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
         still_open = [w for w in self._fresh if w in self._windows[w.key]]
-        new = [w for w in still_open if w.output < 0]
-        opened = [self._footprint(w, position + i) for i, w in enumerate(still_open)]
-        position += len(opened)
-        checked: list[Row] = []
-
-        def leave(window: _Window) -> None:
-            checked.append(self._footprint(window, position + len(checked)))
-
-        def save_oldest() -> None:
-            while len(checked) < limits.budget:
-                oldest, end = self._oldest(), position + len(checked)
-                if oldest is None or oldest.input_end is None or oldest.output >= begin:
-                    break
-                extent, replay = end - oldest.output, self.input_end - oldest.input_end
-                cost = extent * limits.extent_cost + replay * limits.replay_cost
-                if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
-                    break
-                leave(oldest)
-
-        save_oldest()
         every = sorted(self._open(), key=lambda w: (w.opened, w.start))
-        self._slow.save(every, new, limits, len(checked), leave)
-        save_oldest()  # of a longer output
         self._fresh = []
-        return opened, checked
+        return saved_as_asked(
+            still_open, every, self._slow, self._oldest, self._footprint, position, self.input_end, limits
+        )
 
     def save_all(self, position: int) -> tuple[list[Row], list[Row]]:
         """A footprint of every window: an instant checkpoint."""
@@ -245,28 +227,28 @@ class PlainOperator:
 
     def _footprint(self, window: _Window, position: int) -> Row:
         window.input_end, window.output = self.input_end, position
-        end = window.end if self.plan.window.has_times else self.input_end - 1
+        end = window.end if self.definition.window.has_times else self.input_end - 1
         control = {TAKEN_IN: self.input_end, OPEN: len(self._open()), ROWS: window.rows, OPENED: window.opened}
         parts = {
             f"_{a.name}_{part}": saved(a, part, kind, state)
-            for a, state in zip(self.plan.accumulators, window.states, strict=True)
+            for a, state in zip(self.definition.accumulators, window.states, strict=True)
             for part, kind in a.parts
         }
         return {
             **self._key_and_times(window, end),
-            **{name: None for a in self.plan.accumulators for name, _ in a.results},
+            **{name: None for a in self.definition.accumulators for name, _ in a.results},
             **control,
             **parts,
         }
 
     def _key_and_times(self, window: _Window, end: int) -> Row:
-        key = {column: value for (column, _), value in zip(self.plan.key, window.key, strict=True)}
+        key = {column: value for (column, _), value in zip(self.definition.key, window.key, strict=True)}
         return {**key, START: self._time(window.start), END: self._time(end)}
 
     def _time(self, time: int) -> Any:
-        if self.plan.time_type == "long":
+        if self.definition.time_type == "long":
             return time
-        zone = dt.UTC if self.plan.time_type == "timestamp" else None
+        zone = dt.UTC if self.definition.time_type == "timestamp" else None
         return dt.datetime(1970, 1, 1, tzinfo=zone) + time * _US
 
 

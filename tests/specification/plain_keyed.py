@@ -18,6 +18,7 @@ from strandline.operators.keyed.definition import OPEN, OPENED, RESULT_TIME, ROW
 from strandline.operators.keyed.plain_call import PlainRecord
 from strandline.operators.keyed.returned import CLOSE
 from strandline.operators.operator import TAKEN_IN, Extent, Limits
+from tests.specification.plain_saving import saved_as_asked
 from tests.specification.plain_slow_windows import PlainSlowWindows
 
 Row = dict[str, Any]
@@ -123,34 +124,13 @@ class PlainKeyed:
     # ------------------------------------------------------------------ footprints
 
     def save(self, position: int, limits: Limits) -> tuple[list[Row], list[Row]]:
-        """Footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
-        begin = position
+        """Returns footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
         still_open = [key for key in self._fresh if self._keys.get(key.key) is key]
-        new = [key for key in still_open if key.output < 0]
-        opened = [self._footprint(key, position + i) for i, key in enumerate(still_open)]
-        position += len(opened)
-        checked: list[Row] = []
-
-        def leave(key: _Key) -> None:
-            checked.append(self._footprint(key, position + len(checked)))
-
-        def save_oldest() -> None:
-            while len(checked) < limits.budget:
-                oldest, end = self._oldest(), position + len(checked)
-                if oldest is None or oldest.input_end is None or oldest.output >= begin:
-                    break
-                extent, replay = end - oldest.output, self.input_end - oldest.input_end
-                cost = extent * limits.extent_cost + replay * limits.replay_cost
-                if extent <= limits.extent and replay <= limits.replay and cost <= limits.cost:
-                    break
-                leave(oldest)
-
-        save_oldest()
         every = sorted(self._keys.values(), key=lambda key: key.opened)
-        self._slow.save(every, new, limits, len(checked), leave)
-        save_oldest()  # of a longer output
         self._fresh = []
-        return opened, checked
+        return saved_as_asked(
+            still_open, every, self._slow, self._oldest, self._footprint, position, self.input_end, limits
+        )
 
     def save_all(self, position: int) -> tuple[list[Row], list[Row]]:
         """A footprint of every key."""
