@@ -23,20 +23,20 @@ _ABSENT, _VALUE, _NULL = 0, 1, 2
 """The flag of a value: no tuple yet, a value, a null."""
 
 
-def require_sound_windows(plan: AggregateDefinition, table: pa.Table, records: Int64s) -> None:
+def require_sound_windows(definition: AggregateDefinition, table: pa.Table, records: Int64s) -> None:
     """Raises UnsoundFootprintError if footprints, and the records made of them, hold what tuples cannot have made."""
     at, rows = records[:, POS], records[:, ROWS_WORD]
-    parts = [f"_{a.name}_{part}" for a in plan.accumulators for part, _ in a.parts if part != "value"]
+    parts = [f"_{a.name}_{part}" for a in definition.accumulators for part, _ in a.parts if part != "value"]
     require_values(table, [START, END, TAKEN_IN, ROWS, OPENED, *parts])
     taken_in, opened = records[:, T], records[:, OPENED_WORD]
     is_opened = (opened >= 0) & (opened < taken_in)
     require_sound(is_opened, "the window was opened behind what the footprint holds", at)
     require_sound(rows >= 1, "the window has no tuples", at)
-    if plan.window.has_times:
+    if definition.window.has_times:
         require_sound(records[:, START_WORD] < records[:, END_WORD], "the window ends before it begins", at)
     else:
-        require_sound(rows < plan.window.size, "the window has as many tuples as one that is complete", at)
-    for a, word in zip(plan.accumulators, plan.words, strict=False):
+        require_sound(rows < definition.window.size, "the window has as many tuples as one that is complete", at)
+    for a, word in zip(definition.accumulators, definition.words, strict=False):
         if a.op is Op.SKETCH:
             found = sketches.first_unsound(a, table.column(f"_{a.name}_sketch"), rows)
             require_sound(np.arange(len(rows)) != found, f"the sketch of {a.name} is none", at)

@@ -13,18 +13,18 @@ from strandline.operators.open_windows.record import BYTES_END, LENGTH_BITS
 from strandline.operators.open_windows.trace import HITS, NUMBERS, Trace
 
 
-def room_for_hits(trace: Trace, plan: AggregateDefinition, rows: int) -> Trace:
+def room_for_hits(trace: Trace, definition: AggregateDefinition, rows: int) -> Trace:
     """The trace with room for what so many tuples can come to, nothing noted yet."""
     trace.counts[HITS] = trace.counts[NUMBERS] = 0
-    if not plan.sketches:
+    if not definition.sketches:
         return trace
-    most = rows * (plan.window.overlap + 2) + 1
+    most = rows * (definition.window.overlap + 2) + 1
     return trace._replace(
-        hits=np.empty((most, 2), np.int64), numbered=np.empty((most, 1 + len(plan.sketches)), np.int64)
+        hits=np.empty((most, 2), np.int64), numbered=np.empty((most, 1 + len(definition.sketches)), np.int64)
     )
 
 
-def sketched(plan: AggregateDefinition, state: State, batch: Batch, trace: Trace, results: Int64s) -> Batch:
+def sketched(definition: AggregateDefinition, state: State, batch: Batch, trace: Trace, results: Int64s) -> Batch:
     """Lets windows and results refer to what their sketches have become: bytes of the batch that is returned."""
     count = int(trace.counts[NUMBERS])
     if not count:
@@ -33,13 +33,13 @@ def sketched(plan: AggregateDefinition, state: State, batch: Batch, trace: Trace
     group = _groups(count, hits[hits[:, 1] < 0])
     hits = hits[hits[:, 1] >= 0]
     held = int(state.header[BYTES_END])
-    word = plan.hit_word
+    word = definition.hit_word
     data, end = [batch.bytes], held + len(batch.bytes)
     slots = numbered[:, 0]
     is_there = state.records[slots, word] == np.arange(1, count + 1)
-    for place, j in enumerate(plan.sketches, start=1):
-        a = plan.accumulators[j]
-        row = plan.inputs.index((a.column, a.read, a.where))
+    for place, j in enumerate(definition.sketches, start=1):
+        a = definition.accumulators[j]
+        row = definition.inputs.index((a.column, a.read, a.where))
         counts = batch.valid[row, hits[:, 1]] == 1
         rows = hits[counts, 1]
         added = sketches.elements(a, np.ascontiguousarray(batch.values[row, rows]), held, batch.bytes)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_types import decimal_of
+from strandline.control_columns import OFFSET
 from strandline.operators.aggregate import sketches
 from strandline.operators.aggregate.aggregates import Accumulator, Op, Read
 from strandline.operators.aggregate.conditions import holds, validity_where
@@ -35,20 +36,22 @@ from strandline.operators.open_windows.record import KEY, KEY_AT, LENGTH_BITS, P
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.open_windows.record import START as START_WORD
-from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.operator import TAKEN_IN
 
 
-def input_batch(plan: AggregateDefinition, table: pa.Table, held: int) -> Batch:
+def input_batch(definition: AggregateDefinition, table: pa.Table, held: int) -> Batch:
     """Input tuples for the kernels. `held` is how many bytes the state has: positions continue from there."""
     offsets, _ = words_of(table.column(OFFSET), "long")
-    times = words_of(table.column(plan.time[0]), plan.time[1])[0] if plan.window.has_times else offsets
-    keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
+    times = (
+        words_of(table.column(definition.time[0]), definition.time[1])[0] if definition.window.has_times else offsets
+    )
+    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
     rows = len(offsets)
-    values = np.zeros((len(plan.inputs), rows), np.int64)
-    valid = np.empty((len(plan.inputs), rows), np.uint8)
-    types = {a.column: a.type for a in plan.accumulators if a.column is not None}
+    values = np.zeros((len(definition.inputs), rows), np.int64)
+    valid = np.empty((len(definition.inputs), rows), np.uint8)
+    types = {a.column: a.type for a in definition.accumulators if a.column is not None}
     pieces = [data]
-    for i, (name, read, where) in enumerate(plan.inputs):
+    for i, (name, read, where) in enumerate(definition.inputs):
         column = table.column(name or OFFSET)
         if read is Read.VALIDITY:
             valid[i] = validity(column)
@@ -65,7 +68,7 @@ def input_batch(plan: AggregateDefinition, table: pa.Table, held: int) -> Batch:
             values[i] = np.where(valid[i], (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
             pieces.append(piece)
         if where is not None:
-            valid[i] = validity_where(valid[i], holds(table, plan.conditions.index(where)))
+            valid[i] = validity_where(valid[i], holds(table, definition.conditions.index(where)))
     every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     return sealed_batch(Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every))
 
@@ -76,30 +79,30 @@ def input_batch(plan: AggregateDefinition, table: pa.Table, held: int) -> Batch:
 class Columns:
     """Records of windows, turned into columns. They may refer to bytes of the state and of the batch at hand."""
 
-    def __init__(self, plan: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> None:
-        self._plan = plan
+    def __init__(self, definition: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> None:
+        self._definition = definition
         self._records = records
         self._state = state
         self._batch = batch
 
     def results(self) -> list[pa.Array]:
         """The columns of results."""
-        each = zip(self._plan.accumulators, self._plan.words, strict=False)
+        each = zip(self._definition.accumulators, self._definition.words, strict=False)
         aggregates = [column for a, word in each for column in self._results(a, word)]
         return [*self._key(), self._time(START_WORD), self._end(), *aggregates]
 
     def footprints(self, open_windows: int) -> list[pa.Array]:
         """The columns of footprints: key and window, no aggregates, then the control columns."""
-        plan, rows = self._plan, len(self._records)
-        nothing = [null_column(kind, rows) for a in plan.accumulators for _, kind in a.results]
-        end = self._end() if plan.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
+        definition, rows = self._definition, len(self._records)
+        nothing = [null_column(kind, rows) for a in definition.accumulators for _, kind in a.results]
+        end = self._end() if definition.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
         control = [self._word(T), pa.array(np.full(rows, open_windows)), self._word(ROWS_WORD), self._word(OPENED_WORD)]
         return [*self._key(), self._time(START_WORD), end, *nothing, *control, *self._state_parts()]
 
     def without_result(self) -> list[pa.Array]:
         """The columns of windows that closed and have no result: as in footprints, without what depends on batches."""
-        plan, rows = self._plan, len(self._records)
-        nothing = [null_column(kind, rows) for a in plan.accumulators for _, kind in a.results]
+        definition, rows = self._definition, len(self._records)
+        nothing = [null_column(kind, rows) for a in definition.accumulators for _, kind in a.results]
         unknown = null_column("long", rows)
         control = [unknown, unknown, self._word(ROWS_WORD), self._word(OPENED_WORD)]
         ends = [self._time(START_WORD), self._end()]
@@ -108,24 +111,24 @@ class Columns:
     def _state_parts(self) -> list[pa.Array]:
         return [
             self._part(a, part, kind, word + place)
-            for a, word in zip(self._plan.accumulators, self._plan.words, strict=False)
+            for a, word in zip(self._definition.accumulators, self._definition.words, strict=False)
             for (part, kind), place in zip(a.parts, a.places, strict=False)
         ]
 
     def _key(self) -> list[pa.Array]:
         at = self._records[:, KEY_AT]
-        starts, data = (_NOWHERE, _NO_BYTES) if self._plan.key_codec.fits_word else self._bytes(at)
-        return self._plan.key_codec.decode(np.ascontiguousarray(self._records[:, KEY]), at, starts, data)
+        starts, data = (_NOWHERE, _NO_BYTES) if self._definition.key_codec.fits_word else self._bytes(at)
+        return self._definition.key_codec.decode(np.ascontiguousarray(self._records[:, KEY]), at, starts, data)
 
     def _word(self, word: int) -> pa.Array:
         return pa.array(self._records[:, word], pa.int64())
 
     def _time(self, word: int, less: int = 0) -> pa.Array:
         words = self._records[:, word] - less
-        return from_words(words, np.ones(len(words), np.uint8), self._plan.time_type)
+        return from_words(words, np.ones(len(words), np.uint8), self._definition.time_type)
 
     def _end(self) -> pa.Array:
-        return self._time(END_WORD, self._plan.window.overreach)
+        return self._time(END_WORD, self._definition.window.overreach)
 
     def _bytes(self, at: Int64s) -> tuple[Int64s, Bytes]:
         return gathered(at, self._state, self._batch)
@@ -221,18 +224,18 @@ def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
 # ---------------------------------------------------------------------- footprints back in
 
 
-def footprint_records(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+def footprint_records(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
     """Records as footprints have them, and their keys as a batch; the first word of strings points into its bytes."""
     rows = table.num_rows
-    records = np.zeros((rows, plan.width), np.int64)
-    records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
-    records[:, END_WORD] = words_of(table.column(END), plan.time_type)[0] + plan.window.overreach
+    records = np.zeros((rows, definition.width), np.int64)
+    records[:, START_WORD], _ = words_of(table.column(START), definition.time_type)
+    records[:, END_WORD] = words_of(table.column(END), definition.time_type)[0] + definition.window.overreach
     records[:, T], _ = words_of(table.column(TAKEN_IN), "long")
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, ROWS_WORD], _ = words_of(table.column(ROWS), "long")
     records[:, OPENED_WORD], _ = words_of(table.column(OPENED), "long")
-    batch, pieces = _keys(plan, table, held)
-    for a, word in zip(plan.accumulators, plan.words, strict=False):
+    batch, pieces = _keys(definition, table, held)
+    for a, word in zip(definition.accumulators, definition.words, strict=False):
         for (part, kind), i in zip(a.parts, a.places, strict=False):
             column = table.column(f"_{a.name}_{part}")
             if part == "sum" and decimal_of(kind):
@@ -250,24 +253,24 @@ def footprint_records(plan: AggregateDefinition, table: pa.Table, held: int) -> 
     return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
 
 
-def closed_records(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
+def closed_records(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
     """What results say of the windows that closed with them."""
-    records = np.zeros((table.num_rows, plan.width), np.int64)
+    records = np.zeros((table.num_rows, definition.width), np.int64)
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
-    records[:, START_WORD], _ = words_of(table.column(START), plan.time_type)
-    records[:, END_WORD] = words_of(table.column(END), plan.time_type)[0] + plan.window.overreach
-    batch, pieces = _keys(plan, table, held)
+    records[:, START_WORD], _ = words_of(table.column(START), definition.time_type)
+    records[:, END_WORD] = words_of(table.column(END), definition.time_type)[0] + definition.window.overreach
+    batch, pieces = _keys(definition, table, held)
     return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
 
 
-def _keys(plan: AggregateDefinition, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
-    keys, key_at, data = plan.key_codec.encode([table.column(c) for c, _ in plan.key], held)
+def _keys(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
+    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
     return NO_BATCH._replace(keys=keys, key_at=key_at), [data]
 
 
-def key_and_window(plan: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> str:
+def key_and_window(definition: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> str:
     """For messages: the key of the first of these windows, and where it begins."""
-    columns = Columns(plan, records, state, batch)
-    names = [*(c for c, _ in plan.key), START]
+    columns = Columns(definition, records, state, batch)
+    names = [*(c for c, _ in definition.key), START]
     values: Sequence[pa.Array] = [*columns._key(), columns._time(START_WORD)]
     return ", ".join(f"{name}={value[0].as_py()!r}" for name, value in zip(names, values, strict=True))
