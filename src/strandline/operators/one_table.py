@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.operator import OFFSET
+from strandline.control_columns import OFFSET
+from strandline.operators.defaults import OneTableDefinition
+from strandline.operators.operator import OnError
 
 INPUT_NAME = "_input"
 
@@ -48,3 +50,19 @@ def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]],
             one = one.append_column(INPUT_NAME, pa.array(np.full(len(one), number, np.int32)))
         made.append(one)
     return one_table(made)
+
+
+def as_one_table(
+    definition: OneTableDefinition,
+    tuples: Sequence[pa.Table],
+    on_error: OnError,
+    set_aside: Callable[[str, pa.Table, int], None],
+    *,
+    numbered: bool = False,
+) -> pa.Table:
+    """Returns the tuples of all inputs, each in its shape, in their order and in the columns of the first.
+
+    Tuples that cannot be computed go to `set_aside`, or InputError is raised. See `in_first_columns` for `numbered`.
+    """
+    made = definition.shaping.over(tuples, on_error, lambda number, rows: set_aside("value", rows, number))
+    return in_first_columns(made, definition.takes, numbered=numbered)

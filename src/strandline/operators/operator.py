@@ -1,12 +1,37 @@
-"""The protocol of operators: all that the driver, a step, recovery and whoever looks at an operator know of one.
+"""The protocol of operators: all that the driver, a step, a recovery and the tools know of one.
 
 A `Definition` says what an operator is; it is part of the identity of the stream that the operator writes. An
 `Operator` is one partition of it at work: tuples in, results and footprints out, a function of its input. Aggregates,
-joins and barriers are peers behind it.
+joins, barriers, keyed functions and partition-wide classes are peers behind it.
 
-What an operator takes in is one sequence of tuples a partition, in an order that everybody agrees on. It comes as one
-table for each of its inputs; the column `_offset` says where in the sequence a tuple stands. Over one stream that is
-the offset in the stream.
+The input of an operator is one sequence of tuples a partition, in an order that is the same for every reader. Tuples
+come as one table for each input; the column `_offset` has the place of a tuple in the sequence. Over one stream that
+is the offset in the stream.
+
+The order of calls
+------------------
+
+1. The state, one of three ways:
+   - a new partition: `definition.fresh()`
+   - the state that the step before left on this machine: `definition.revived(arrays)`
+   - a recovery: `fresh()`, `load(…)` with the footprints, `aside.ignore()`, `replay(…)` of the tuples since the oldest
+     footprint, `input_end` is set, then `repeat(…)` of the tuples that no save has seen, with `advance(…)` between them
+2. A step: `begin()`; then for each piece of the input `feed(…)`, `input_end` is set, `advance(boundary)`
+3. The end of a step: `mark_unsaved()` if footprints were left out before; one of `save(…)`, `save_all(…)` and
+   `save_nothing()`; `end()`; `extent(…)`; `image()`
+
+`windows(…)` and `oldest_footprint()` may be called between two steps; the properties at any time.
+
+What a new operator writes
+--------------------------
+
+- `Definition`: `kind`, `key`, `times`, `result_columns`, `result_time`, `control_columns`, `takes` and `shapes` (see
+  `defaults.py`), `text`, `to_json`, `in_small`, `continuing`, `fresh`, `revived`, and a line in `registry.py`. All
+  others have a default in `DefinitionDefaults`; over inputs with the same columns `OneTableDefinition` has `times` and
+  `takes`, too.
+- `Operator`: `on_error`, `input_end`, `definition`, `aside`, `opened`, `open_windows`, `rows_at_once`, `due`, `begin`,
+  `feed`, `replay`, `save`, `save_all`, `save_nothing`, `extent`, `load`, `windows`, `image`. The others have a default
+  in `OperatorDefaults`; state in records of windows has most of these in `open_windows.windows_at_work`.
 """
 
 from __future__ import annotations
@@ -20,19 +45,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-OFFSET = "_offset"
-"""The column that says where in the sequence of input tuples a tuple stands."""
-
 TAKEN_IN = "_input"
-"""The column of footprints that says which input tuples they hold: those before this place. Every operator has it."""
+"""The column of footprints with a place: they hold the input tuples before it. Every operator has it."""
 
 
 class OtherVersionError(ValueError):
-    """Raised if a state is sound but depends on what a version of the operator said that is not this one."""
+    """Raised for a sound state that depends on another version of the operator."""
 
 
 OnError = Literal["stop", "set_aside"]
-"""What to do about a tuple or a window that cannot be computed."""
+"""The way to deal with a tuple or a window that cannot be computed."""
 
 Rows = npt.NDArray[np.integer[Any]] | slice
 """Some rows of an array: their numbers, or those from one to another."""
@@ -40,19 +62,19 @@ Rows = npt.NDArray[np.integer[Any]] | slice
 
 @dataclass(frozen=True, slots=True)
 class SlowLimits:
-    """Which windows have been open for long, and when one of those has been without a G-check for too long."""
+    """The windows that have been open for long, and the age at which their last footprint is too old."""
 
     opened_before: int
-    """Those that were opened before this place of the input."""
+    """Windows that were opened before this place of the input are slow."""
     written_before: int
-    """If their last footprint lies before this output offset."""
+    """A slow window gets a G-check if its last footprint lies before this output offset."""
     at_most: int
-    """So many G-checks for that."""
+    """At most this many slow windows get one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a G-check is due: the oldest window gets one while any of these is exceeded, at most `budget` of them."""
+    """The oldest window gets a G-check while any of these is exceeded, at most `budget` windows do."""
 
     extent: float = math.inf
     replay: float = math.inf
@@ -61,29 +83,29 @@ class Limits:
     replay_cost: float = 0.0
     budget: int = 1 << 62
     slow: SlowLimits | None = None
-    """Windows that get a G-check beside those; None if how long they have been open does not matter."""
+    """Windows that get a G-check as well; None if their age does not matter."""
 
     def slow_budget(self, written: int) -> int:
-        """How many G-checks of slow windows may follow so many others."""
+        """Returns how many G-checks of slow windows may follow `written` others."""
         return 0 if self.slow is None else max(0, min(self.slow.at_most, self.budget - written))
 
 
 @dataclass(frozen=True, slots=True)
 class Footprints:
-    """What a step leaves of its state: columns of G-opens, then of G-checks."""
+    """The footprints of a step: columns of G-opens, then of G-checks."""
 
     opened: list[pa.Array]
     checked: list[pa.Array]
 
     @property
     def rows(self) -> int:
-        """How many there are of both."""
+        """The number of footprints."""
         return len(self.opened[0]) + len(self.checked[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far back the eventual checkpoint reaches."""
+    """The reach of the eventual checkpoint."""
 
     open_windows: int
     oldest_input: int
@@ -94,7 +116,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class StateImage:
-    """The state of an operator as arrays, and what of it has changed since the step began."""
+    """The state of an operator as arrays, and the rows that have changed since the step began."""
 
     arrays: Mapping[str, npt.NDArray[Any]]
     changed: Mapping[str, Rows] | None
@@ -103,7 +125,7 @@ class StateImage:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What a stretch of the output says of windows, in the columns that `Definition.loads` names, and `_offset`."""
+    """The rows of a stretch of the output, in the columns that `Definition.loads` names and `_offset`."""
 
     closed: pa.Table
     """Results, and windows that closed without one."""
@@ -111,46 +133,40 @@ class Saved:
 
 
 class SetAside(Protocol):
-    """What a step could not compute."""
+    """The tuples and windows that a step could not compute."""
 
     @property
     def tables(self) -> Mapping[str, Sequence[pa.Table]]:
-        """By reason, in columns of results and footprints; those that a table does not have are null."""
+        """Tables by reason, in columns of results and footprints; missing columns are null."""
 
     @property
     def closed(self) -> Sequence[list[pa.Array]]:
-        """Columns of windows that closed without a result: their footprints do not count any more."""
+        """Columns of windows that closed without a result; their footprints do not count any more."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of all that."""
+        """The memory that it takes."""
 
     def ignore(self) -> None:
-        """Drops what is added from now on, however much: it was set aside before, and this is a recovery."""
+        """Drops everything that is added from now on: a recovery adds it a second time."""
 
 
 class Definition(Protocol):
-    """What an operator is. Immutable, equal by value; it travels to tasks without what is compiled of it."""
+    """What an operator is. Immutable, equal by value; tasks receive it without its compiled parts."""
+
+    # ------------------------------------------------------------------ to be written
 
     @property
     def kind(self) -> str:
-        """What stream.json calls it."""
-
-    @property
-    def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that it reads, of each input."""
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
-
-    @property
-    def has_times(self) -> bool:
-        """Whether the operator does anything when time passes."""
+        """The name of the kind in stream.json."""
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Names and types of the key columns."""
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of each input."""
 
     @property
     def result_columns(self) -> list[tuple[str, Any]]:
@@ -158,15 +174,51 @@ class Definition(Protocol):
 
     @property
     def result_time(self) -> str:
-        """The column among them that is the time of a result."""
+        """The result column with the time of a result."""
 
     @property
     def control_columns(self) -> list[tuple[str, Any]]:
         """Names and types of the columns that only footprints fill."""
 
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the operator in words; with `is_timestamp`, times are microseconds and no plain numbers."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[Definition, Sequence[Mapping[str, Any]]]:
+        """Returns a definition that runs the same kernels over windows of a few tuples, and the columns it reads.
+
+        Columns are names and types, a mapping an input; those given are what the inputs have.
+        """
+
+    def continuing(self, stored: Mapping[str, Any] | None) -> Definition:
+        """Returns the definition by the rules of a stream with this JSON; they may be older than today's."""
+
+    def fresh(self, on_error: OnError = "stop") -> Operator:
+        """Returns an operator without state."""
+
+    def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> Operator:
+        """Returns the operator with these arrays as its state, which it may write to.
+
+        Raises ValueError if they do not fit, OtherVersionError if another version of the operator made them.
+        """
+
+    # ------------------------------------------------------------------ with a default
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that it reads, of each input."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the operator does anything when time passes."""
+
     @property
     def hidden(self) -> frozenset[str]:
-        """Those of the results' columns that say nothing of a window while it is open."""
+        """The result columns that are empty while a window is open."""
 
     @property
     def loads(self) -> tuple[str, ...]:
@@ -174,7 +226,7 @@ class Definition(Protocol):
 
     @property
     def replays_windows(self) -> bool:
-        """Whether windows that no footprint holds are got back by the replay; else every open window has one."""
+        """Whether windows without a footprint come back with the replay; else every open window has a footprint."""
 
     @property
     def closes_early(self) -> bool:
@@ -182,7 +234,7 @@ class Definition(Protocol):
 
     @property
     def replays_versions(self) -> bool:
-        """Whether tuples that an earlier version of the operator has taken in may be replayed by this one."""
+        """Whether this version may replay tuples that an earlier version of the operator has taken in."""
 
     @property
     def lives_in_process(self) -> bool:
@@ -190,7 +242,7 @@ class Definition(Protocol):
 
     @property
     def can_compute(self) -> bool:
-        """Whether tuples can be taken in: of a user's function, stream.json has no more than the text."""
+        """Whether tuples can be taken in; stream.json has only the text of a user's function."""
 
     @property
     def needs_newer_format(self) -> bool:
@@ -198,42 +250,23 @@ class Definition(Protocol):
 
     @property
     def revised(self) -> Mapping[str, Any]:
-        """What of `to_json` a later version of the operator has changed; empty if this is the first."""
+        """The fields of `to_json` that a later version of the operator has changed; empty for the first version."""
 
     @property
     def blocked_without_input(self) -> str | None:
         """Why there are no results while an input is missing, in words; None if there may be some."""
 
-    def text(self, *, is_timestamp: bool) -> str:
-        """Returns the operator in words; with `is_timestamp`, times are microseconds and no plain numbers."""
-
-    def to_json(self) -> dict[str, Any]:
-        """What stream.json says of it: all that must stay the same for as long as the stream lives."""
-
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
-        """No result to come has a time before this one, when no tuple before `boundary` follows and the input tuples
-        before the place `input_end` were taken in; None if that cannot be said."""
+        """Returns a time before which no result will follow; None if there is none.
 
-    def in_small(
-        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
-    ) -> tuple[Definition, Sequence[Mapping[str, Any]]]:
-        """One that runs the same kernels over windows which a few tuples fill, and the columns that it reads.
-
-        Columns are names and types, a mapping an input; those given are what the inputs have.
+        No tuple before `boundary` will follow; the input tuples before the place `input_end` were taken in.
         """
-
-    def continuing(self, stored: Mapping[str, Any] | None) -> Definition:
-        """The definition by the rules of the stream of which stream.json says this; they may be older than today's."""
-
-    def fresh(self, on_error: OnError = "stop") -> Operator:
-        """An operator without state."""
-
-    def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> Operator:
-        """The operator that these arrays are the state of, which it may write to; ValueError if they cannot be."""
 
 
 class Operator(Protocol):
     """One partition of an operator at work."""
+
+    # ------------------------------------------------------------------ to be written
 
     on_error: OnError
     input_end: int
@@ -245,23 +278,19 @@ class Operator(Protocol):
 
     @property
     def aside(self) -> SetAside:
-        """What this step has set aside."""
+        """The tuples and windows that this step has set aside."""
 
     @property
     def opened(self) -> int:
-        """How many windows were opened in this step."""
+        """The number of windows that were opened in this step."""
 
     @property
     def open_windows(self) -> int:
-        """How many windows are open: N."""
-
-    @property
-    def must_save_all(self) -> bool:
-        """Whether nothing that was saved before this step may be replayed into: another function made it."""
+        """The number of open windows: N."""
 
     @property
     def rows_at_once(self) -> int:
-        """How many tuples to feed before time may pass."""
+        """The number of tuples to feed before time may pass."""
 
     @property
     def due(self) -> int | None:
@@ -273,23 +302,41 @@ class Operator(Protocol):
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in tuples, a table an input; yields the columns of results that they complete."""
 
-    def advance(self, boundary: int) -> list[pa.Array] | None:
-        """Takes in that no tuple before this time will follow; the columns of results that this completes."""
-
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into windows whose footprints did not have them yet."""
 
-    def repeat(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes in tuples as `feed` did before the state was lost: the same state, no results."""
-
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of what is new, then of the oldest windows, as the limits ask; the first goes to `position`."""
+        """Returns footprints of new windows, then of the oldest ones as the limits ask; the first is at `position`."""
 
     def save_all(self, position: int) -> Footprints:
-        """Footprints of the whole state: an instant checkpoint."""
+        """Returns footprints of the whole state: an instant checkpoint."""
 
     def save_nothing(self) -> Footprints:
-        """No footprints."""
+        """Returns no footprints."""
+
+    def extent(self, position: int) -> Extent:
+        """Returns where recovery would begin if the output ended at this offset."""
+
+    def load(self, newest_first: Iterable[Saved]) -> None:
+        """Replaces the state by the newest footprint of every window that is open."""
+
+    def windows(self, *, now: bool = False) -> list[pa.Array]:
+        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
+
+    def image(self) -> StateImage:
+        """Returns the state as arrays."""
+
+    # ------------------------------------------------------------------ with a default
+
+    @property
+    def must_save_all(self) -> bool:
+        """Whether nothing that was saved before this step may be replayed into: another function made it."""
+
+    def advance(self, boundary: int) -> list[pa.Array] | None:
+        """Notes that no tuple before this time will follow; returns the columns of results that this completes."""
+
+    def repeat(self, tuples: Sequence[pa.Table]) -> None:
+        """Takes in tuples as `feed` did before the state was lost: the same state, no results."""
 
     def mark_unsaved(self, *, every: bool = False) -> None:
         """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
@@ -297,22 +344,10 @@ class Operator(Protocol):
     def end(self) -> None:
         """Ends a step: frees memory that no window refers to any more."""
 
-    def extent(self, position: int) -> Extent:
-        """Where recovery would begin if the output ended at this offset."""
-
-    def load(self, newest_first: Iterable[Saved]) -> None:
-        """Replaces the state by the newest footprint of every window that is open."""
-
     def oldest_footprint(self) -> tuple[int, int] | None:
-        """T and output offset of the oldest footprint that counts; None if there is none."""
-
-    def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
-
-    def image(self) -> StateImage:
-        """The state as arrays."""
+        """Returns T and output offset of the oldest footprint that counts; None if there is none."""
 
 
 def version_in(stored: Mapping[str, Any] | None) -> int:
-    """The version of an operator of which stream.json, or a manifest, says this."""
+    """Returns the version in an operator's JSON, of stream.json or of a manifest."""
     return int((stored or {}).get("version", 1))

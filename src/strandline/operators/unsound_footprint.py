@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.operator import OFFSET
 
 
 class UnsoundFootprintError(ValueError):

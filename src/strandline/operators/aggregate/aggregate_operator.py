@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.aggregate.aside import Aside, unfit, unfit_error
@@ -16,7 +17,7 @@ from strandline.operators.aggregate.loading import loaded
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.one_table import in_first_columns
+from strandline.operators.one_table import as_one_table
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import END, OPENED, START, USED
@@ -24,7 +25,7 @@ from strandline.operators.open_windows.timers import count_due
 from strandline.operators.open_windows.trace import FRESH, OVERFLOWS, RESULTS
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_at_work import OpenWindows
-from strandline.operators.operator import OFFSET, OnError, Saved
+from strandline.operators.operator import OnError, Saved
 
 _ROWS_MAX = 1 << 20
 """Rows that go through a kernel at once: bounds what a step needs beside the state."""
@@ -60,7 +61,7 @@ class AggregateOperator(OpenWindows):
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; yields the results of the count windows they complete."""
-        table = self._one(tuples)
+        table = as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             end = int(piece.column(OFFSET)[-1].as_py()) + 1
@@ -76,18 +77,10 @@ class AggregateOperator(OpenWindows):
                     self.state.drop_dead_bytes(self.definition.bytes_words)
             self.input_end = end
 
-    def _one(self, tuples: Sequence[pa.Table]) -> pa.Table:
-        """The tuples of all inputs in their order, in the columns of the first."""
-        if len(tuples) == 1:
-            return tuples[0]
-        tell = partial(self.aside.add_tuples, "value")
-        made = self.definition.shaping_before.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
-        return in_first_columns(made, self.definition.takes)
-
     def shaped(self, table: pa.Table) -> pa.Table:
         """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
         tell = partial(self.aside.add_tuples, "value")
-        return self.definition.shaping.computed(table, self.on_error, tell)
+        return self.definition.own_shaping.computed(table, self.on_error, tell)
 
     def healthy(self, table: pa.Table) -> pa.Table:
         """Returns the tuples that kernels can take; the others go to `aside`, or InputError is raised."""
@@ -164,14 +157,9 @@ class AggregateOperator(OpenWindows):
         records = self._results(records[order], NO_BATCH)
         return Columns(self.definition, records, state.arrays, NO_BATCH).results() if len(records) else None
 
-    def repeat(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes in tuples as `feed` did before; their results are there already."""
-        for _ in self.feed(tuples):
-            pass
-
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
-        table = self.healthy(self.shaped(self._one(tuples)))
+        table = self.healthy(self.shaped(as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)))
         if not table.num_rows:
             return
         batch = input_batch(self.definition, table, held_bytes(self.state.arrays))

@@ -32,12 +32,12 @@ from strandline.operators.aggregate.count_windows import (
 from strandline.operators.aggregate.session_windows import close_due_sessions, replaying_sessions, session_windows
 from strandline.operators.aggregate.time_windows import close_due, replaying_time_windows, time_windows
 from strandline.operators.aggregate.windows import Window
+from strandline.operators.defaults import OneTableDefinition
 from strandline.operators.expressions.expressions import Formula
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel
-from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.kernels.wide import means
 from strandline.operators.open_windows.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.open_windows.window_state import WindowState
@@ -53,16 +53,10 @@ CONTROL = ((TAKEN_IN, "long"), (OPEN, "long"), (ROWS, "long"), (OPENED, "long"))
 
 
 @dataclass(frozen=True)
-class AggregateDefinition:
+class AggregateDefinition(OneTableDefinition):
     """One windowed aggregation over an input stream."""
 
     kind: ClassVar[str] = "aggregate"
-    replays_windows: ClassVar[bool] = False
-    replays_versions: ClassVar[bool] = True
-    revised: ClassVar[Mapping[str, Any]] = {}
-    can_compute: ClassVar[bool] = True
-    lives_in_process: ClassVar[bool] = False
-    blocked_without_input: ClassVar[str | None] = None
     result_time: ClassVar[str] = END
     window: Window
     key: tuple[tuple[str, str], ...]
@@ -144,7 +138,7 @@ class AggregateDefinition:
         return cls(window, tuple(key.items()), time, accumulators, shape, more_times, InputShapes.from_json(body))
 
     def continuing(self, operator: Mapping[str, Any] | None) -> AggregateDefinition:
-        """The plan for a stream of which stream.json says this: with its rule for sessions and its texts."""
+        """Returns the definition with the rule for sessions and the texts that stream.json has."""
         if operator is None:
             return self
         older = replace(self.window, includes_gap=False)
@@ -199,20 +193,9 @@ class AggregateDefinition:
         return [*CONTROL, *state_columns(self.accumulators)]
 
     @property
-    def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read from each input."""
-        return self.before.reads(self.takes)
-
-    @property
-    def takes(self) -> tuple[tuple[str, ...], ...]:
-        """Those that are taken in of each when it has its shape: the same ones, but for the name of the time."""
-        names = self.shape.reads(self._columns)
-        return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
-        return (self.time[0], *self.more_times)
+    def taken(self) -> list[str]:
+        """The columns that its shape needs."""
+        return self.shape.reads(self._columns)
 
     @property
     def has_times(self) -> bool:
@@ -263,13 +246,8 @@ class AggregateDefinition:
         return distinct([a.where for a in self.accumulators])
 
     @cached_property
-    def shaping_before(self) -> InputShapes:
-        """The shapes of several inputs as far as the operator needs them."""
-        return self.before.pruned(self.takes)
-
-    @cached_property
-    def shaping(self) -> Shape:
-        """The shape as far as the operator needs it, and the conditions of aggregates."""
+    def own_shaping(self) -> Shape:
+        """The shape of all tuples as far as the operator needs it, and the conditions of aggregates."""
         pruned = self.shape.pruned(self._columns)
         return Conditioned(pruned.steps, self.conditions) if self.conditions else pruned
 
@@ -291,11 +269,6 @@ class AggregateDefinition:
         return body | before
 
     # ------------------------------------------------------------------ the record
-
-    @cached_property
-    def key_codec(self) -> KeyCodec:
-        """How keys become words or bytes."""
-        return KeyCodec([kind for _, kind in self.key])
 
     @cached_property
     def inputs(self) -> list[tuple[str | None, Read, Formula | None]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow.compute as pc
 
+from strandline.control_columns import OFFSET
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.footprint_soundness import require_sound_windows
 from strandline.operators.aggregate.session_loading import fill_sessions, load_sessions, newest_of_sessions
@@ -18,7 +19,7 @@ from strandline.operators.open_windows.footprint_loading import fill, load
 from strandline.operators.open_windows.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_of_a_key import require_few
-from strandline.operators.operator import OFFSET, Saved
+from strandline.operators.operator import Saved
 
 
 def loaded(definition: AggregateDefinition, newest_first: Iterable[Saved]) -> WindowState:

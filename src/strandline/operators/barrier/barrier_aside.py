@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.barrier.definition import TIME, BarrierDefinition
-from strandline.operators.operator import OFFSET, OnError
+from strandline.operators.operator import OnError
 
 REASON, VALUE = "barrier", "value"
 

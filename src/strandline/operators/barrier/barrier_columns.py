@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 
 from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, in_order, portions, stacked
+from strandline.control_columns import OFFSET
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import TIME, BarrierDefinition
 from strandline.operators.barrier.matching import BYTES_END, Incoming
 from strandline.operators.barrier.waiting_state import WaitingState
 from strandline.operators.kernels.arrow_words import validity, whole
 from strandline.operators.kernels.kernel_arrays import Int64s, sealed
-from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.operator import TAKEN_IN
 from strandline.operators.unsound_footprint import require_sound, require_values
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.arrow_rows import in_order, rows_of
+from strandline.control_columns import OFFSET
 from strandline.operators.barrier import footprint_queue, matching
 from strandline.operators.barrier.barrier_aside import BarrierAside
 from strandline.operators.barrier.barrier_columns import (
@@ -29,17 +30,16 @@ from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import AT, NONE, POS, SINCE, Incoming, Outgoing
 from strandline.operators.barrier.waiting_state import WaitingState
+from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.kernels.kernel_arrays import Int64s, sealed
-from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
+from strandline.operators.operator import Extent, Footprints, Limits, OnError, Saved, StateImage
 from strandline.units import END_OF_TIME
 
 _ROWS_MAX = 1 << 18
 
 
-class BarrierOperator:
+class BarrierOperator(OperatorDefaults):
     """A definition with the tuples that wait."""
-
-    must_save_all = False
 
     def __init__(self, definition: BarrierDefinition, state: WaitingState, on_error: OnError = "stop") -> None:
         self.definition = definition
@@ -144,15 +144,6 @@ class BarrierOperator:
             rows = state.arrays.tuples[own, matching.ROW] - payload.end
             state.arrays.tuples[own, matching.ROW] = payload.end + np.arange(len(own))
             payload.add(payload.end, in_order(payloads[i], rows), state.waiting)
-
-    def advance(self, boundary: int) -> list[pa.Array] | None:
-        """Nothing: sets are complete when their last tuple comes."""
-        return None
-
-    def repeat(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes in tuples as `feed` did before; their results are there already."""
-        for _ in self.feed(tuples):
-            pass
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Lets those of the tuples wait that did so before: all that no result was made of."""

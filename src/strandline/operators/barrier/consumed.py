@@ -10,10 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import OFFSET
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import NONE
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.operator import TAKEN_IN
 
 _NONE: Int64s = np.empty(0, np.int64)
 

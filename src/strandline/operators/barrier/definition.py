@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
+from strandline.operators.defaults import DefinitionDefaults
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
 
 if TYPE_CHECKING:
@@ -45,20 +45,13 @@ class BarrierInput:
 
 
 @dataclass(frozen=True)
-class BarrierDefinition:
+class BarrierDefinition(DefinitionDefaults):
     """Per key, the n-th tuples of all inputs. What is null in a key is a value of its own, as in aggregates."""
 
     kind: ClassVar[str] = "barrier"
-    has_times: ClassVar[bool] = True
     result_time: ClassVar[str] = TIME
-    hidden: ClassVar[frozenset[str]] = frozenset()
-    needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
     closes_early: ClassVar[bool] = True
-    replays_versions: ClassVar[bool] = True
-    revised: ClassVar[Mapping[str, Any]] = {}
-    can_compute: ClassVar[bool] = True
-    lives_in_process: ClassVar[bool] = False
     blocked_without_input: ClassVar[str | None] = "a barrier has nothing to say"
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
@@ -87,20 +80,10 @@ class BarrierDefinition:
             seen.add(name.lower())
 
     @property
-    def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that it reads, of each input."""
-        return self.shapes.reads(self.takes)
-
-    @property
     def takes(self) -> tuple[tuple[str, ...], ...]:
         """The columns that it takes in, of each input: all that its shape leaves."""
         key = tuple(name for name, _ in self.key)
         return tuple((*key, *(name for name, _ in one.columns)) for one in self.inputs)
-
-    @cached_property
-    def shaping(self) -> InputShapes:
-        """The shapes as far as the barrier needs them."""
-        return self.shapes.pruned(self.takes)
 
     @property
     def times(self) -> tuple[str, ...]:
@@ -125,16 +108,6 @@ class BarrierDefinition:
     def at_columns(self) -> tuple[str, ...]:
         """The control column of each input with the place of its tuple."""
         return tuple(f"_at_{one.name}" for one in self.inputs)
-
-    @property
-    def loads(self) -> tuple[str, ...]:
-        """The columns of the output that a recovery reads."""
-        return tuple(name for name, _ in [*self.result_columns, *self.control_columns])
-
-    @cached_property
-    def key_codec(self) -> KeyCodec:
-        """Encodes the key."""
-        return KeyCodec([kind for _, kind in self.key])
 
     @cached_property
     def payload_schemas(self) -> tuple[pa.Schema, ...]:
@@ -176,10 +149,6 @@ class BarrierDefinition:
             for i in body["inputs"]
         )
         return cls(tuple(key.items()), tuple(inputs), body["at_most"], InputShapes.from_json(body))
-
-    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
-        """The boundary itself: a result comes with the latest of its tuples."""
-        return boundary
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]

@@ -34,7 +34,7 @@ from strandline.operators.barrier.matching import (
     USED,
     N,
     Touched,
-    Waiting,
+    WaitingTuples,
 )
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.key_mixing import new_seed
@@ -50,7 +50,7 @@ _GARBAGE_MIN = 1 << 10
 class WaitingState:
     """The arrays, their payloads, and which parts of them were changed since `begin`."""
 
-    def __init__(self, arrays: Waiting, payloads: Sequence[Payloads]) -> None:
+    def __init__(self, arrays: WaitingTuples, payloads: Sequence[Payloads]) -> None:
         self.arrays = arrays
         self.payloads = list(payloads)
         self.begin()
@@ -61,7 +61,7 @@ class WaitingState:
         header = np.zeros(HEADER_WORDS, np.int64)
         header[FREE] = header[KEYS_FREE] = NONE
         header[SEED] = new_seed()
-        arrays = Waiting(
+        arrays = WaitingTuples(
             header,
             np.full((ROOM_MIN, TUPLE_WORDS), NONE, np.int64),
             np.full((ROOM_MIN, QUEUES + 2 * len(schemas)), NONE, np.int64),
@@ -76,7 +76,7 @@ class WaitingState:
     def revived(cls, arrays: Mapping[str, npt.NDArray[Any]], schemas: Sequence[pa.Schema]) -> WaitingState:
         """The state that these arrays hold; ValueError if they cannot be such a state."""
         try:
-            found = Waiting(*(arrays[name] for name in Waiting._fields))
+            found = WaitingTuples(*(arrays[name] for name in WaitingTuples._fields))
             payloads = [
                 Payloads(schema, arrays[f"payload_{i}"], arrays[f"chunks_{i}"]) for i, schema in enumerate(schemas)
             ]
@@ -84,7 +84,7 @@ class WaitingState:
             raise ValueError(f"arrays of another state: {problem}") from None
         h = found.header
         is_whole = (
-            len(arrays) == len(Waiting._fields) + 2 * len(schemas)
+            len(arrays) == len(WaitingTuples._fields) + 2 * len(schemas)
             and h.shape == (HEADER_WORDS,)
             and found.tuples.shape[1:] == (TUPLE_WORDS,)
             and found.keys.shape[1:] == (QUEUES + 2 * len(schemas),)
@@ -111,7 +111,7 @@ class WaitingState:
     def image(self) -> StateImage:
         """All arrays by name, and of each the rows that were changed since `begin`."""
         w, h, before = self.arrays, self.arrays.header, self._before
-        arrays: dict[str, npt.NDArray[Any]] = dict(zip(Waiting._fields, w, strict=True))
+        arrays: dict[str, npt.NDArray[Any]] = dict(zip(WaitingTuples._fields, w, strict=True))
         for i, payload in enumerate(self.payloads):
             arrays[f"payload_{i}"], arrays[f"chunks_{i}"] = payload.arena, payload.table
         if self.replaced or any(payload.is_replaced for payload in self.payloads):
@@ -212,7 +212,7 @@ class WaitingState:
                 payload.choose(w.tuples[own, ROW])
                 w.tuples[own, ROW] = np.arange(len(own))
 
-    def _replace(self, arrays: Waiting) -> None:
+    def _replace(self, arrays: WaitingTuples) -> None:
         if arrays is self.arrays:
             return
         sizes = [len(a) for a in (arrays.tuples, arrays.keys, arrays.buckets)]

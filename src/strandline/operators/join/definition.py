@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import join_text, version_text
+from strandline.operators.defaults import DefinitionDefaults
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.join.column_types import stored_type, type_json, type_text
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
-from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.units import END_OF_TIME, earlier
 
@@ -45,17 +45,11 @@ class JoinInput:
 
 
 @dataclass(frozen=True)
-class JoinDefinition:
+class JoinDefinition(DefinitionDefaults):
     """A join, equal by value; `columns` are those of each side without the key, its own time among them."""
 
     kind: ClassVar[str] = "join"
-    hidden: ClassVar[frozenset[str]] = frozenset()
-    needs_newer_format: ClassVar[bool] = True
     replays_windows: ClassVar[bool] = True
-    closes_early: ClassVar[bool] = False
-    replays_versions: ClassVar[bool] = True
-    can_compute: ClassVar[bool] = True
-    lives_in_process: ClassVar[bool] = False
 
     key: tuple[tuple[str, str], ...]
     times: tuple[str, str]
@@ -124,20 +118,10 @@ class JoinDefinition:
     # ------------------------------------------------------------------ columns
 
     @property
-    def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read of each input."""
-        return self.shapes.reads(self.takes)
-
-    @property
     def takes(self) -> tuple[tuple[str, ...], ...]:
         """The columns that are taken in of each input: all that its shape leaves."""
         keys = [c for c, _ in self.key]
         return tuple((*keys, *(c for c, _ in self.columns[side])) for side in SIDES)
-
-    @cached_property
-    def shaping(self) -> InputShapes:
-        """The shapes as far as the join needs them."""
-        return self.shapes.pruned(self.takes)
 
     @property
     def has_times(self) -> bool:
@@ -192,11 +176,6 @@ class JoinDefinition:
         """Names and types of the columns that only footprints fill."""
         return list(CONTROL)
 
-    @property
-    def loads(self) -> tuple[str, ...]:
-        """The columns of the output that a recovery reads."""
-        return tuple(name for name, _ in [*self.result_columns, *self.control_columns])
-
     @cached_property
     def no_footprints(self) -> list[pa.Array]:
         """The columns of footprints without a row."""
@@ -211,11 +190,6 @@ class JoinDefinition:
         """Arrow's schema of the payload of each side."""
         left, right = (pa.schema([(c, stored_type(kind)) for c, kind in self.payload(side)]) for side in SIDES)
         return left, right
-
-    @cached_property
-    def key_codec(self) -> KeyCodec:
-        """How keys become words or bytes."""
-        return KeyCodec([kind for _, kind in self.key])
 
     # ------------------------------------------------------------------ stream.json, and operators
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.errors import InputError
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.join.definition import (
@@ -20,7 +21,7 @@ from strandline.operators.join.definition import (
 )
 from strandline.operators.join.join_windows import NAMES
 from strandline.operators.kernels.arrow_words import from_words, words_of
-from strandline.operators.operator import OFFSET, OnError
+from strandline.operators.operator import OnError
 from strandline.units import TIME_MAX
 
 VALUE: Final = "value"

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.arrow_rows import in_order, portions, rows_of, sizes_at
+from strandline.control_columns import OFFSET
 from strandline.operators.join.definition import ORDINAL_COLUMN, SIDE_COLUMN, JoinDefinition
 from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.tuple_record import HEAD, SAVED, TAIL
 from strandline.operators.kernels.arrow_words import validity, words_of
-from strandline.operators.operator import OFFSET, TAKEN_IN, Saved
+from strandline.operators.operator import TAKEN_IN, Saved
 from strandline.operators.unsound_footprint import require_sound, require_values
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.arrow_rows import Rows, rows_of, stacked
+from strandline.control_columns import OFFSET
 from strandline.operators.join import join_loading, settling_kernels
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_aside import JoinAside
@@ -57,7 +58,7 @@ from strandline.operators.join.tuple_ring import TupleRing
 from strandline.operators.kernels.arrow_words import validity, words_of
 from strandline.operators.kernels.kernel_arrays import sealed
 from strandline.operators.open_windows.payloads import Payloads
-from strandline.operators.operator import OFFSET, OnError, OtherVersionError, Saved, StateImage
+from strandline.operators.operator import OnError, OtherVersionError, Saved, StateImage
 
 ROWS_MAX: Final = 1 << 20
 """Tuples that go through a kernel at once."""
@@ -72,8 +73,6 @@ _NONE: Final[tuple[list[Rows], list[Rows]]] = ([], [])
 
 class JoinOperator(JoinSaving):
     """A join with the tuples that it keeps of both sides."""
-
-    must_save_all = False
 
     def __init__(
         self,

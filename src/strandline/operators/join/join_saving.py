@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.join.join_columns import footprints_of
 from strandline.operators.join.join_windows import LEFT, RIGHT
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from strandline.operators.join.tuple_ring import TupleRing
 
 
-class JoinSaving:
+class JoinSaving(OperatorDefaults):
     """Footprints of a join."""
 
     definition: JoinDefinition
@@ -48,7 +49,7 @@ class JoinSaving:
 
     def save(self, position: int, limits: Limits) -> Footprints:
         """Footprints of the oldest tuples that have none, and of groups whose own are too far back, as limits ask."""
-        written = _Written()
+        written = _WrittenGroup()
         if self._save_every:
             self._save_unsaved(position, written)
         self._save_oldest(position, limits, written)
@@ -57,7 +58,7 @@ class JoinSaving:
             self._save_oldest(position, limits, written)  # of a longer output
         return self._footprints(written)
 
-    def _save_oldest(self, begin: int, limits: Limits, written: _Written) -> None:
+    def _save_oldest(self, begin: int, limits: Limits, written: _WrittenGroup) -> None:
         while written.rows < limits.budget:
             end = begin + written.rows
             room = min(self.definition.group, limits.budget - written.rows)
@@ -75,7 +76,7 @@ class JoinSaving:
             else:
                 break
 
-    def _save_slow(self, position: int, limits: Limits, written: _Written) -> None:
+    def _save_slow(self, position: int, limits: Limits, written: _WrittenGroup) -> None:
         """Footprints of tuples that have been kept for long: of those that have none, and of groups that are due again.
 
         Groups are written again in the order of their footprints only: with an older one of another group before it, a
@@ -108,13 +109,13 @@ class JoinSaving:
     def save_all(self, position: int) -> Footprints:
         """A footprint of every kept tuple: an instant checkpoint."""
         self.mark_unsaved(every=True)
-        written = _Written()
+        written = _WrittenGroup()
         self._save_unsaved(position, written)
         return self._footprints(written)
 
     def save_nothing(self) -> Footprints:
         """No footprints."""
-        return self._footprints(_Written())
+        return self._footprints(_WrittenGroup())
 
     def mark_unsaved(self, *, every: bool = False) -> None:
         """The next `save` writes all tuples that have no footprint; with `every`, those with one too."""
@@ -139,7 +140,7 @@ class JoinSaving:
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
         """Every kept tuple in the columns of a footprint, left first."""
-        written = _Written()
+        written = _WrittenGroup()
         for side, ring in enumerate(self.rings):
             written.add(side, ring.live(ring[HEAD], ring[TAIL]))
         return self._footprints(written).checked
@@ -153,7 +154,7 @@ class JoinSaving:
                 found.append((int(ring.read(np.array([number]))[0, 0]), side))
         return min(found, default=None)
 
-    def _save_unsaved(self, position: int, written: _Written) -> None:
+    def _save_unsaved(self, position: int, written: _WrittenGroup) -> None:
         for side, ring in enumerate(self.rings):
             while ring.first_unsaved() is not None:
                 written.add(side, self._save_group(side, position + written.rows, self.definition.group))
@@ -166,14 +167,14 @@ class JoinSaving:
         self.groups.add(SavedGroup(side, int(numbers[0]), ring[SAVED], position))
         return numbers
 
-    def _footprints(self, written: _Written) -> Footprints:
+    def _footprints(self, written: _WrittenGroup) -> Footprints:
         nothing = self.definition.no_footprints
         if not written.rows:
             return Footprints(nothing, nothing)
         return Footprints(nothing, footprints_of(self, *written.arrays()))  # type: ignore[arg-type]
 
 
-class _Written:
+class _WrittenGroup:
     """Tuples in the order in which their footprints stand."""
 
     def __init__(self) -> None:

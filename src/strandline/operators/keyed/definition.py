@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import version_text
+from strandline.operators.defaults import OneTableDefinition
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.functions.function_identity import FunctionIdentity
 from strandline.operators.given_input import GivenInput
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.kernels.key_codec import KeyCodec
 from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import Columns, stored_kind
@@ -43,17 +43,13 @@ STATE: Final = "_state_"
 
 
 @dataclass(frozen=True)
-class KeyedDefinition:
+class KeyedDefinition(OneTableDefinition):
     """A function over the keys of an input. Equal by value."""
 
     kind: ClassVar[str] = "keyed"
-    needs_newer_format: ClassVar[bool] = True
-    replays_windows: ClassVar[bool] = False
     closes_early: ClassVar[bool] = True
     replays_versions: ClassVar[bool] = False
-    lives_in_process: ClassVar[bool] = False
     result_time: ClassVar[str] = RESULT_TIME
-    blocked_without_input: ClassVar[str | None] = None
 
     function: KeyedFunction
     key: tuple[tuple[str, str], ...]
@@ -122,31 +118,15 @@ class KeyedDefinition:
         return self.time[1] if self.time[1].startswith("timestamp") else "long"
 
     @property
-    def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read of each input."""
-        return self.before.reads(self.takes)
-
-    @property
-    def takes(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are taken of what is left of each input: the same ones, but for the name of the time."""
+    def taken(self) -> list[str]:
+        """The key, the columns that the function reads, and the time."""
         read = [c for c, _ in self.types if c != INPUT_NAME or not self.tells_input]
-        names = list(dict.fromkeys([*(c for c, _ in self.key), *read, self.time[0]]))
-        return tuple(tuple(time if name == self.time[0] else name for name in names) for time in self.times)
+        return list(dict.fromkeys([*(c for c, _ in self.key), *read, self.time[0]]))
 
     @property
     def tells_input(self) -> bool:
         """Whether the function asks of which of several inputs a tuple is."""
         return bool(self.more_times) and (INPUT_NAME, INPUT_TYPE) in self.types
-
-    @cached_property
-    def shaping(self) -> InputShapes:
-        """The shapes as far as the operator needs them."""
-        return self.before.pruned(self.takes)
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
-        return (self.time[0], *self.more_times)
 
     @property
     def has_times(self) -> bool:
@@ -251,10 +231,6 @@ class KeyedDefinition:
         """The same with the texts that the stream has for what is done before."""
         return replace(self, before=self.before.known_as(stored))
 
-    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
-        """The boundary itself: results have the time of their tuple, or that at which the key expired."""
-        return boundary
-
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[KeyedDefinition, Sequence[Mapping[str, Any]]]:
@@ -276,11 +252,6 @@ class KeyedDefinition:
         )
 
     # ------------------------------------------------------------------ the record, and operators
-
-    @cached_property
-    def key_codec(self) -> KeyCodec:
-        """How keys become words or bytes."""
-        return KeyCodec([kind for _, kind in self.key])
 
     @cached_property
     def program(self) -> Program:

@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import OFFSET
 from strandline.operators.aside_tables import AsideTables, unfit_tuples
 from strandline.operators.kernels.arrow_words import BYTES, arrow_type, whole, words_of
 from strandline.operators.kernels.key_codec import BYTES_A_PART
 from strandline.operators.keyed.definition import RESULT_TIME, KeyedDefinition
 from strandline.operators.open_windows.record import LENGTH_MAX
-from strandline.operators.operator import OFFSET, TAKEN_IN, OnError
+from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.units import TIME_MAX
 
 FUNCTION: Final = "function"

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.operators.kernels.arrow_words import (
     BYTES,
     FLOATS,
@@ -36,7 +37,7 @@ from strandline.operators.open_windows.byte_arena import gathered
 from strandline.operators.open_windows.record import END, KEY, KEY_AT, LENGTH_BITS, POS, START, TIMER, T
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
-from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.operator import TAKEN_IN
 
 _NOWHERE, _NO_BYTES = np.zeros(1, np.int64), np.empty(0, np.uint8)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.control_columns import OFFSET
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import OPENED, RESULT_TIME, ROWS, VERSION, KeyedDefinition
 from strandline.operators.keyed.keyed_columns import closed_records, footprint_records, versions
@@ -19,7 +20,7 @@ from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.open_windows.window_state import ROOM_MIN, WindowState
 from strandline.operators.open_windows.windows_of_a_key import require_few
-from strandline.operators.operator import OFFSET, TAKEN_IN, Saved
+from strandline.operators.operator import TAKEN_IN, Saved
 from strandline.operators.unsound_footprint import require_sound, require_values
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
+from strandline.control_columns import OFFSET
 from strandline.operators.functions.compiled_function import counted
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import KeyedDefinition
@@ -39,14 +39,14 @@ from strandline.operators.keyed.sheet import (
     Sheet,
 )
 from strandline.operators.keyed.texts import texts_of, with_constants
-from strandline.operators.one_table import in_first_columns
+from strandline.operators.one_table import as_one_table
 from strandline.operators.open_windows.arrays import NO_BATCH, Outcome
 from strandline.operators.open_windows.byte_arena import held_bytes
 from strandline.operators.open_windows.record import FUNCTION
 from strandline.operators.open_windows.trace import FRESH
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_at_work import OpenWindows
-from strandline.operators.operator import OFFSET, Footprints, Limits, OnError, Saved
+from strandline.operators.operator import Footprints, Limits, OnError, Saved
 
 _ROOM = 1 << 16
 """Results and closings that are written before somebody takes them."""
@@ -95,11 +95,6 @@ class KeyedOperator(OpenWindows):
                 yield from TuplePass(self, piece).taken_in()
             self.input_end = end
 
-    def repeat(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes in tuples as `feed` did before; their results are there already."""
-        for _ in self.feed(tuples):
-            pass
-
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Closes the keys that expire at this time or before: what the function makes of each, by time and opening."""
         if self.due is None or self.due > boundary:
@@ -119,9 +114,7 @@ class KeyedOperator(OpenWindows):
 
     def _one(self, tuples: Sequence[pa.Table], aside: KeyedAside, on_error: OnError) -> pa.Table:
         """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
-        tell = partial(aside.add_tuples, "value")
-        made = self.definition.shaping.over(tuples, on_error, lambda number, rows: tell(rows, number))
-        return in_first_columns(made, self.definition.takes, numbered=self.definition.tells_input)
+        return as_one_table(self.definition, tuples, on_error, aside.add_tuples, numbered=self.definition.tells_input)
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
         """Notes that keys were opened in these records."""

@@ -41,7 +41,7 @@ _CHUNK_WORDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class _PayloadChunk:
     """Payloads of `rows` tuples from the number `first` on; `size` rows of the arena from `at` on."""
 
     first: int
@@ -66,7 +66,7 @@ class Payloads:
         if table is not None and table.shape[1:] != (_CHUNK_WORDS,):
             raise ValueError("payloads of another time")
         rows = () if table is None else table[table[:, 3] > 0].tolist()
-        self._chunks = [_Chunk(*row) for row in rows]
+        self._chunks = [_PayloadChunk(*row) for row in rows]
         self._room_in_table = CHUNKS_MAX if table is None else len(table)
         self._read: dict[int, Rows] = {}
         is_inside = all(c.rows > 0 and 0 <= c.at <= len(self._arena) - c.size for c in self._chunks)
@@ -155,7 +155,7 @@ class Payloads:
                 self._put(number, rest, place=0)
         self._shrink()
 
-    def _is_worth_it(self, head: _Chunk, dead: int) -> bool:
+    def _is_worth_it(self, head: _PayloadChunk, dead: int) -> bool:
         """Whether the first chunk has so many dead tuples, or bytes of them, that it is to be written without them."""
         if dead <= 0:
             return False
@@ -215,7 +215,7 @@ class Payloads:
     def _parts(self) -> Iterator[Rows]:
         return map(self._rows, self._chunks)
 
-    def _rows(self, chunk: _Chunk) -> Rows:
+    def _rows(self, chunk: _PayloadChunk) -> Rows:
         found = self._read.get(chunk.at)
         if found is None:
             data = self._arena[chunk.at : chunk.at + chunk.size].reshape(-1)
@@ -239,14 +239,14 @@ class Payloads:
             self._chunks.insert(place, self._write(first, piece, np.frombuffer(written, np.uint8)))
             first, place = first + len(piece), place + 1
 
-    def _write(self, first: int, piece: Rows, data: Bytes) -> _Chunk:
+    def _write(self, first: int, piece: Rows, data: Bytes) -> _PayloadChunk:
         size = -(-len(data) // ROW_BYTES)
         at = self._room(size)
         self._arena[at : at + size].reshape(-1)[: len(data)] = data
         self._written.append((at, at + size))
-        return _Chunk(first, len(piece), at, size, piece.largest)
+        return _PayloadChunk(first, len(piece), at, size, piece.largest)
 
-    def _free(self, chunk: _Chunk) -> None:
+    def _free(self, chunk: _PayloadChunk) -> None:
         self._chunks.remove(chunk)
         self._read.pop(chunk.at, None)
 

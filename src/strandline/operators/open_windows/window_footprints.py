@@ -39,7 +39,7 @@ class Page(NamedTuple):
     """They hold the input tuples before this place."""
 
 
-class Bounds(NamedTuple):
+class LimitWords(NamedTuple):
     """`Limits` as kernels take them: numbers of one type each."""
 
     extent: float
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
     budget: int
 
     @classmethod
-    def of(cls, limits: Limits) -> Bounds:
+    def of(cls, limits: Limits) -> LimitWords:
         """Returns the bounds that are these limits."""
         return cls(
             float(limits.extent),
@@ -114,7 +114,7 @@ def save_open(state: State, trace: Trace, slots: Int32s, page: Page) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def save_oldest(state: State, trace: Trace, page: Page, written: int, begin: int, bounds: Bounds) -> int:
+def save_oldest(state: State, trace: Trace, page: Page, written: int, begin: int, bounds: LimitWords) -> int:
     """Saves windows, those with the oldest footprint first, while one of the bounds is exceeded.
 
     These are G-checks; returns how many are on the page then, on which `written` were before. What has a footprint at

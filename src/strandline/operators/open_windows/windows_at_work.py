@@ -5,15 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
 from strandline.operators.open_windows.slow_windows import SlowBounds, note_openings, save_slow
-from strandline.operators.open_windows.window_footprints import Bounds, Page, oldest, save_oldest, save_open, still_open
+from strandline.operators.open_windows.window_footprints import (
+    LimitWords,
+    Page,
+    oldest,
+    save_oldest,
+    save_open,
+    still_open,
+)
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import Extent, Footprints, Limits, StateImage
 
 
-class OpenWindows:
+class OpenWindows(OperatorDefaults):
     """The open windows of a partition, for an operator that says how they are written as columns."""
 
     def __init__(self, state: WindowState) -> None:
@@ -21,8 +29,6 @@ class OpenWindows:
         self.opened = 0
         """How many windows were opened in this step."""
         self._fresh: list[Int32s] = []
-        self.must_save_all = False
-        """Whether no footprint from before this step may be replayed into."""
 
     @property
     def input_end(self) -> int:
@@ -59,7 +65,7 @@ class OpenWindows:
         self.state.reserve_queue(state.open_windows)
         records = np.empty((state.open_windows, self.state.width), np.int64)
         page = Page(records, position, self.input_end)
-        bounds = Bounds.of(limits)
+        bounds = LimitWords.of(limits)
         written = int(save_oldest(state.arrays, state.trace, page, 0, begin, bounds))
         if limits.slow is None:
             state.arrays.header[LISTED] = 0

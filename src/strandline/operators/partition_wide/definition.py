@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import call_text, version_text
+from strandline.operators.defaults import OneTableDefinition
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.given_input import GivenInput
 from strandline.operators.operator import TAKEN_IN, OnError
@@ -48,17 +48,12 @@ Columns = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class PartitionWideDefinition:
+class PartitionWideDefinition(OneTableDefinition):
     """A user's class over the partitions of an input."""
 
     kind: ClassVar[str] = "partition_wide"
-    needs_newer_format: ClassVar[bool] = True
-    replays_windows: ClassVar[bool] = False
-    closes_early: ClassVar[bool] = False
     replays_versions: ClassVar[bool] = False
     lives_in_process: ClassVar[bool] = True
-    has_times: ClassVar[bool] = True
-    blocked_without_input: ClassVar[str | None] = None
 
     of: UserClass
     output: Columns
@@ -149,24 +144,9 @@ class PartitionWideDefinition:
         return dict(self.output)[self.result_time]
 
     @property
-    def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are read of each input."""
-        return self.before.reads(self.takes)
-
-    @property
-    def takes(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that are taken of what is left of each input: the same ones, but for the name of the time."""
-        return tuple(tuple(time if c == self.time[0] else c for c in self.columns) for time in self.times)
-
-    @cached_property
-    def shaping(self) -> InputShapes:
-        """The shapes as far as the operator needs them."""
-        return self.before.pruned(self.takes)
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
-        return (self.time[0], *self.more_times)
+    def taken(self) -> tuple[str, ...]:
+        """All columns of the input."""
+        return self.columns
 
     @property
     def can_compute(self) -> bool:
@@ -239,10 +219,6 @@ class PartitionWideDefinition:
     def continuing(self, stored: Mapping[str, Any] | None) -> PartitionWideDefinition:
         """The same with the texts that the stream has for what is done before."""
         return replace(self, before=self.before.known_as(stored))
-
-    def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
-        """The boundary itself: results that would be older are refused."""
-        return boundary
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.operators.aside_tables import AsideTables
 from strandline.operators.kernels.arrow_words import arrow_type, whole
-from strandline.operators.operator import OFFSET, TAKEN_IN
+from strandline.operators.operator import TAKEN_IN
 
 if TYPE_CHECKING:
     from strandline.operators.partition_wide.definition import PartitionWideDefinition

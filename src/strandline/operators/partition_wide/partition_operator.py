@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.operators.one_table import in_first_columns
-from strandline.operators.operator import OFFSET, Extent, Footprints, Limits, OnError, Saved, StateImage
+from strandline.control_columns import OFFSET
+from strandline.operators.defaults import OperatorDefaults
+from strandline.operators.one_table import as_one_table
+from strandline.operators.operator import Extent, Footprints, Limits, OnError, Saved, StateImage
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.failed_method import raised
 from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork
@@ -20,7 +21,7 @@ from strandline.operators.partition_wide.state_rows import NO_STATE, SavedState,
 _NEVER = 1 << 62
 
 
-class PartitionWideOperator:
+class PartitionWideOperator(OperatorDefaults):
     """A definition with an object of its class. The object is one window, open from its first tuple on."""
 
     def __init__(self, definition: PartitionWideDefinition, on_error: OnError = "stop") -> None:
@@ -64,17 +65,12 @@ class PartitionWideOperator:
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Takes in input tuples; yields the results that the object makes of them."""
-        table = self._one(tuples)
+        table = as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             self._see(piece)
             yield from self._taken_in(piece) if self.on_error == "set_aside" else self._results(piece)
             self.input_end = _end(piece)
-
-    def repeat(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes in tuples as `feed` did before; their results are there already."""
-        for _ in self.feed(tuples):
-            pass
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples that were seen before, and that the saved state does not have."""
@@ -90,12 +86,6 @@ class PartitionWideOperator:
             columns = ReturnedTable(self.definition, "advance", value, f"boundary {boundary}").columns(self._promised)
         self._promised = boundary
         return columns
-
-    def _one(self, tuples: Sequence[pa.Table]) -> pa.Table:
-        """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
-        tell = partial(self.aside.add_tuples, "value")
-        made = self.definition.shaping.over(tuples, self.on_error, lambda number, rows: tell(rows, number))
-        return in_first_columns(made, self.definition.takes)
 
     def _see(self, piece: pa.Table) -> None:
         latest = pc.max(piece.column(self.definition.time[0]).cast(pa.int64())).as_py()
@@ -157,12 +147,6 @@ class PartitionWideOperator:
         """No footprints."""
         return Footprints(*(footprints(self.definition, NO_STATE) for _ in range(2)))
 
-    def mark_unsaved(self, *, every: bool = False) -> None:
-        """Nothing: a state is saved whole, or not at all."""
-
-    def end(self) -> None:
-        """Ends a step."""
-
     def extent(self, position: int) -> Extent:
         """Where recovery would begin if the whole state were saved now."""
         return Extent(self.open_windows, self.input_end, position)
@@ -173,10 +157,6 @@ class PartitionWideOperator:
         self._latest = None if self._saved is None else self._saved.latest
         self._object = ObjectAtWork(self.definition.of, None if self._saved is None else self._saved.state)
         self.must_save_all = self._saved is not None and self._saved.version != self.definition.of.version
-
-    def oldest_footprint(self) -> tuple[int, int] | None:
-        """None: what is saved whole has no oldest part."""
-        return None
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
         """The state in the columns of footprints: as it was saved last, or with `now` as it is."""

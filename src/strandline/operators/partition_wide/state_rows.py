@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from strandline.control_columns import OFFSET
 from strandline.operators.kernels.arrow_words import arrow_type
-from strandline.operators.operator import OFFSET, TAKEN_IN, Saved
+from strandline.operators.operator import TAKEN_IN, Saved
 from strandline.operators.partition_wide.definition import (
     BYTES,
     CHECKSUM,
