@@ -1,6 +1,6 @@
-"""How far an operator had come by when, in the time of its input: some places of input and output, in few numbers.
+"""The progress of an operator in the time of its input: some places of input and output, in few numbers.
 
-Whoever asks which windows have been open for an hour needs the place in the input at which it was an hour earlier. So a
+To know which windows have been open for an hour takes the place of the input at which it was an hour earlier. So a
 standing remembers where steps ended. Ends that lie close together for their age are forgotten: what is found is too
 late by at most an eighth of the time that was asked for, and never too early.
 """
@@ -40,13 +40,13 @@ class InputTimes:
     ends: tuple[StepEnd, ...] = ()
 
     def then(self, end: StepEnd, spans: Sequence[int]) -> Self:
-        """The same with one more end, but for those that are not needed to look back by these spans of time."""
+        """Adds an end and drops those that are not needed to look back by these spans of time; returns the times."""
         ends = [e for e in self.ends if e.time < end.time]
         oldest = max((i for i, e in enumerate(ends) if e.time < end.time - max(spans)), default=0)
         return type(self)(tuple(_thinned([*ends[oldest:], end], spans)))
 
     def before(self, time: int) -> StepEnd | None:
-        """The last end before this time; None if none is known."""
+        """Returns the last end before this time; None if none is known."""
         return next((e for e in reversed(self.ends) if e.time < time), None)
 
     @property
@@ -57,12 +57,12 @@ class InputTimes:
 
     @classmethod
     def of_words(cls, words: Sequence[int]) -> Self:
-        """What `words` gave."""
+        """Returns what `words` gave."""
         return cls(tuple(StepEnd(*row) for row in np.array(words, np.int64).reshape(-1, 3).cumsum(axis=0).tolist()))
 
 
 def _thinned(ends: Sequence[StepEnd], spans: Sequence[int]) -> Iterable[StepEnd]:
-    """The ends without those between two that are close together for their age."""
+    """Returns the ends without those between two that are close together for their age."""
     now, kept = ends[-1].time, [ends[0]]
     for end, behind in pairwise(ends[1:]):
         # By each span it is asked for until the one behind it has grown as old.

@@ -22,12 +22,12 @@ from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
 FOOTPRINT_NS = 1_000.0
-"""What writing a footprint costs, for the budget of `interval` a `period`."""
+"""The cost of writing a footprint, for the budget of `interval` a `period`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What to save and when. Made by `cec`, `instant`, `partial` and `none`."""
+    """The rule for what to save and when. Made by `cec`, `instant`, `partial` and `none`."""
 
     kind: Literal["cec", "instant", "partial", "none"]
     extent: int | None = None
@@ -40,7 +40,7 @@ class Policy:
     slow: SlowWindows | None = None
 
     def __repr__(self) -> str:
-        """The call that makes it."""
+        """Returns the call that makes it."""
         if self.kind != "cec":
             return "none()" if self.every_us is None else f'{self.kind}("{exact_duration(self.every_us)}")'
         given = {
@@ -63,12 +63,12 @@ class Policy:
 
     @property
     def starts_from(self) -> Literal["footprints", "whole state", "nothing"]:
-        """What a recovery under this policy starts from."""
+        """The state from which a recovery under this policy starts."""
         return _STARTS[self.kind]
 
     @property
     def replays(self) -> bool:
-        """Whether it then takes in again what came since."""
+        """True if it then takes in again what came since."""
         return self.kind in ("cec", "instant")
 
     @property
@@ -77,7 +77,7 @@ class Policy:
         return _MODES[self.starts_from, self.replays]
 
     def limits(self, open_windows: int, elapsed_us: int, before: Standing | None, time: int | None = None) -> Limits:
-        """When G-checks are due at the end of a step, `elapsed_us` after the one before, at this time of the input."""
+        """Returns when G-checks are due at the end of a step, `elapsed_us` after the last, at this input time."""
         slow = None if self.slow is None else self.slow.limits(before, time)
         extent = math.inf if self.extent is None else float(self.extent)
         if self.extent_ratio is not None:
@@ -93,7 +93,7 @@ class Policy:
         return Limits(extent, replay, self.allowed_s(before) * 1e9, extent_ns, replay_ns, budget, slow)
 
     def allowed_s(self, costs: Standing | None) -> float:
-        """recover_within: how long the reading and replaying of a recovery may take.
+        """Returns how long the reading and replaying of a recovery may take under recover_within.
 
         What is left of the target after a new process has started; if that is next to nothing, whatever is done with
         footprints, what is left of it in a process that is there.
@@ -122,14 +122,14 @@ class Policy:
         )
 
     def whole_is_due(self, standing: Standing | None, now_us: int) -> bool:
-        """instant, partial: whether the whole state is to be saved now."""
+        """Returns whether instant and partial save the whole state now."""
         if standing is None or standing.mode != self.mode or self.every_us is None:
             return True
-        # Also if it was saved in the future: whoever has set the clock back shall not wait until it is there again.
+        # Also if it was saved in the future, by a clock that was set back since.
         return abs(now_us - standing.saved_us) >= self.every_us
 
     def is_overdue(self, standing: Standing, now_us: int) -> bool:
-        """partial: whether tuples that no checkpoint holds have been at risk for longer than the policy says."""
+        """Returns whether tuples that no checkpoint holds have been at risk for longer than partial allows."""
         is_at_risk = self.starts_from == "whole state" and not self.replays and standing.input > standing.oldest
         return is_at_risk and self.whole_is_due(standing, now_us)
 
@@ -169,7 +169,7 @@ def cec(
     every: Duration | None = None,
     at_most: int | None = None,
 ) -> Policy:
-    """Continuous eventual checkpointing: footprints between the results, oldest window first, as the targets ask.
+    """Returns continuous eventual checkpointing: footprints between the results, oldest window first, as targets ask.
 
     `extent` (Q) bounds the output tuples and `replay` (U) the input tuples that a recovery reads; "2x" is twice the
     number of open windows. `interval` of every `period` (CI, CP) bounds the time that goes into footprints.
@@ -205,12 +205,12 @@ def cec(
 
 
 def instant(every: Duration) -> Policy:
-    """Checkpoint roll-backward: the whole state at once, every so often; the baseline that CEC is compared with."""
+    """Returns checkpoint roll-backward: the whole state at once, every so often; the baseline for comparing CEC."""
     return Policy("instant", every_us=positive_us(every, "instant: every"))
 
 
 def partial(every: Duration = "10 s") -> Policy:
-    """Partial fault tolerance: the whole state every so often, and a recovery that replays nothing.
+    """Returns partial fault tolerance: the whole state every so often, and a recovery that replays nothing.
 
     What was taken in since then is missing in the windows that were open: never more than that, and every gap is on
     record, see `Stream.losses`. For state that forgets its past by itself, such as a model that is learnt on line.
@@ -219,7 +219,7 @@ def partial(every: Duration = "10 s") -> Policy:
 
 
 def none() -> Policy:
-    """No state is kept over a failure: windows that were open then are lost. For measuring what the others cost."""
+    """Returns the policy that saves nothing: a failure loses the open windows. For measuring the cost of the others."""
     return Policy("none")
 
 

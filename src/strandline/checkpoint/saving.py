@@ -1,4 +1,4 @@
-"""What a step saves of its state, and what the standing says of that."""
+"""The saving at the end of a step, and its entry in the standing."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class Occasion:
     elapsed_us: int
     """Since the step before."""
     is_older: bool = False
-    """Whether the step began with a recovery to another state than the standing speaks of: from an older checkpoint, or
+    """True if the step began with a recovery to another state than the standing speaks of: from an older checkpoint, or
     without a replay. What is lost must not be lost twice."""
     time: int | None = None
     """The largest time of the input so far; None if that is not known."""
 
     @property
     def needs_all(self) -> bool:
-        """Whether nothing older than the standing may be needed: neither what was let go of, nor what was there
-        instead of a checkpoint that was never written."""
+        """True if nothing older than the standing may be needed: neither dropped windows, nor a state without a
+        checkpoint."""
         return self.is_older or (self.before is not None and self.before.lets_go)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was saved. Decided once: what the standing says must be what was written."""
+    """The saved part of a state, decided once: the standing says what was written."""
 
     footprints: Footprints
     whole_us: int | None = None
@@ -59,7 +59,7 @@ def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) 
 def standing_after(
     operator: Operator, policy: Policy, before: Standing | None, ends: tuple[int, int], saved: Checkpoint
 ) -> Standing:
-    """Where the operator stands when this was saved; its output ended at the first of `ends`, and now at the second."""
+    """Returns where the operator stands after this save; its output ended at the first of `ends`, now at the second."""
     began, end = ends
     extent = operator.extent(end)
     standing = Standing(
@@ -84,7 +84,7 @@ def standing_after(
 
 
 def _since_the_last_whole(standing: Standing, before: Standing | None, written: int, saved: Checkpoint) -> Standing:
-    """The standing of an operator that gets back from its whole state, `written` tuples after the standing before."""
+    """Returns the standing of an operator that recovers from its whole state, `written` tuples after the last one."""
     if saved.whole_us is not None:
         rows = saved.footprints.rows
         return replace(

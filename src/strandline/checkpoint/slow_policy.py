@@ -26,17 +26,17 @@ class SlowWindows:
     at_most: int
     """M."""
     has_unit: bool = field(default=True, compare=False)
-    """Whether both were given with a unit, which integer times do not have."""
+    """True if both were given with a unit, which integer times do not have."""
 
     def limits(self, before: Standing | None, time: int | None) -> SlowLimits:
-        """Which windows are due at the end of a step, at this time of the input."""
+        """Returns which windows are due at the end of a step, at this time of the input."""
         times = InputTimes.of_words(before.times if before else ())
         opened = None if time is None else times.before(time - self.open_for)
         written = None if time is None else times.before(time - self.every)
         return SlowLimits(opened.input if opened else 0, written.output if written else 0, self.at_most)
 
     def times_after(self, before: Standing | None, end: StepEnd | None) -> tuple[int, ...]:
-        """What a standing has to remember of where steps ended: this one, if the time was known, and some before it."""
+        """Returns the ends of steps that a standing remembers: this one, if the time was known, and some before it."""
         known = before.times if before else ()
         return known if end is None else InputTimes.of_words(known).then(end, (self.open_for, self.every)).words
 
@@ -48,7 +48,7 @@ class SlowWindows:
 
 
 def slow_windows(slow: Duration | None, every: Duration | None, at_most: int | None) -> SlowWindows | None:
-    """What options of `cec` say of slow windows; None if nothing. Raises `OptionError`."""
+    """Returns what options of `cec` say of slow windows; None if nothing. Raises `OptionError`."""
     if slow is None:
         if every is None and at_most is None:
             return None

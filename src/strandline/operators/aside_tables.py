@@ -1,4 +1,4 @@
-"""What a step sets aside, by reason: the part of it that is the same for every operator."""
+"""Tables of tuples and windows that a step sets aside, by reason, for every operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHY: Final = {
 
 
 def unfit_tuples(taker: str, reason: str, many: int, where: str) -> InputError:
-    """The error about tuples, so many of them, that this taker cannot take; the first stands at `where`."""
+    """Returns the error about tuples, so many of them, that this taker cannot take; the first stands at `where`."""
     return InputError(
         f"a tuple that no {taker} can take: {WHY[reason]}" + (f" (and {many - 1} more like it)" if many > 1 else ""),
         where=where,
@@ -32,16 +32,16 @@ class AsideTables:
     """Tables in those of the columns of footprints that have values, by the reason why they were set aside."""
 
     advice = "this is for poison, not for a whole stream: repair the condition, or filter before the operator"
-    """What to do if it is too much."""
+    """The advice if it is too much."""
 
     def __init__(self) -> None:
         self._parts: dict[str, dict[tuple[str, ...], list[pa.Table]]] = {}
         self.nbytes = 0
         """How much that is: it travels through the driver."""
         self.closed: list[list[pa.Array]] = []
-        """Of windows, or tuples that wait, among them: columns that say so, so that nobody takes them for open."""
+        """Columns that say which windows, or waiting tuples, are among them, so that no reader takes them for open."""
         self.is_ignoring = False
-        """Whether what is added is dropped."""
+        """True if what is added is dropped."""
 
     @property
     def tables(self) -> dict[str, list[pa.Table]]:
@@ -53,7 +53,7 @@ class AsideTables:
         self.is_ignoring = True
 
     def _keep(self, reason: str, table: pa.Table, where: str) -> None:
-        """Keeps what is at `where`; raises InputError if it is too much with what there is."""
+        """Keeps what is at `where`; raises InputError if that is too much."""
         self.nbytes += table.nbytes
         if self.nbytes > BYTES_MAX:
             raise InputError(

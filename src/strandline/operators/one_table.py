@@ -15,7 +15,7 @@ INPUT_NAME = "_input"
 
 
 def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) -> pa.Table:
-    """The tuples of all tables in the order of `_offset`; with `names` of the inputs, a column `_input` says which.
+    """Returns the tuples of all tables in the order of `_offset`; with `names`, a column `_input` names the input.
 
     That is for operators that ask for it; it is a dictionary, a byte a tuple.
     """
@@ -37,7 +37,7 @@ def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) ->
 
 
 def in_first_columns(tables: Sequence[pa.Table], reads: Sequence[Sequence[str]], *, numbered: bool = False) -> pa.Table:
-    """The tuples of all inputs in their order, in the columns of the first; `reads` are those of each input.
+    """Returns the tuples of all inputs in their order, in the columns of the first; `reads` are those of each input.
 
     With `numbered`, a column `_input` has the number of each tuple's input, from 0 on.
     """

@@ -152,7 +152,7 @@ class SetAside(Protocol):
 
 
 class Definition(Protocol):
-    """What an operator is. Immutable, equal by value; tasks receive it without its compiled parts."""
+    """One operator over its inputs. Immutable, equal by value; tasks receive it without its compiled parts."""
 
     # ------------------------------------------------------------------ to be written
 
@@ -214,7 +214,7 @@ class Definition(Protocol):
 
     @property
     def has_times(self) -> bool:
-        """Whether the operator does anything when time passes."""
+        """True if the operator does anything when time passes."""
 
     @property
     def hidden(self) -> frozenset[str]:
@@ -226,27 +226,27 @@ class Definition(Protocol):
 
     @property
     def replays_windows(self) -> bool:
-        """Whether windows without a footprint come back with the replay; else every open window has a footprint."""
+        """True if windows without a footprint come back with the replay; else every open window has a footprint."""
 
     @property
     def closes_early(self) -> bool:
-        """Whether tuples close windows, so that only results and closings tell which are over; else time tells it."""
+        """True if tuples close windows, so that only results and closings tell which are over; else time tells it."""
 
     @property
     def replays_versions(self) -> bool:
-        """Whether this version may replay tuples that an earlier version of the operator has taken in."""
+        """True if this version may replay tuples that an earlier version of the operator has taken in."""
 
     @property
     def lives_in_process(self) -> bool:
-        """Whether a partition is an object that stays in its process between batches: no arrays, no kernels."""
+        """True if a partition is an object that stays in its process between batches: no arrays, no kernels."""
 
     @property
     def can_compute(self) -> bool:
-        """Whether tuples can be taken in; stream.json has only the text of a user's function."""
+        """True if tuples can be taken in; stream.json has only the text of a user's function."""
 
     @property
     def needs_newer_format(self) -> bool:
-        """Whether versions before streams of format 3 would misunderstand it."""
+        """True if versions before streams of format 3 would misunderstand it."""
 
     @property
     def revised(self) -> Mapping[str, Any]:
@@ -330,7 +330,7 @@ class Operator(Protocol):
 
     @property
     def must_save_all(self) -> bool:
-        """Whether nothing that was saved before this step may be replayed into: another function made it."""
+        """True if nothing that was saved before this step may be replayed into: another function made it."""
 
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Notes that no tuple before this time will follow; returns the columns of results that this completes."""

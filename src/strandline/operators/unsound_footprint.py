@@ -1,4 +1,4 @@
-"""What loading a footprint refuses: values that no operator can have saved.
+"""The refusal of a footprint: it has values that no operator can have saved.
 
 Footprints come from a file, which may be of someone else, and compiled code asks no questions. Each operator checks
 all that its kernels rely on when it loads them. A checksum does not help: it is written by those who write the file.

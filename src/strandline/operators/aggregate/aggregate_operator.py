@@ -13,9 +13,9 @@ from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregate.aggregates import Op
 from strandline.operators.aggregate.aside import Aside, unfit, unfit_error
 from strandline.operators.aggregate.definition import AggregateDefinition
-from strandline.operators.aggregate.loading import loaded
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
+from strandline.operators.aggregate.window_loading import loaded
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.one_table import as_one_table
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
@@ -41,7 +41,7 @@ class AggregateOperator(OpenWindows):
         self.definition = definition
         self.on_error = on_error
         self.aside = Aside(definition)
-        """What this step has set aside."""
+        """The tuples and windows that this step has set aside."""
 
     @property
     def rows_at_once(self) -> int:

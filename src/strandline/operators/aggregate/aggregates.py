@@ -26,7 +26,7 @@ EXACT_UP_TO, EXACT_MAX = 1_000, 1_000_000
 
 
 class Op(enum.IntEnum):
-    """What a tuple does to the state. The comment names the words; FLAG is 0 (no value), 1 (a value), 2 (null)."""
+    """The effect of a tuple on the state. The comment names the words; FLAG is 0 (no value), 1 (a value), 2 (null)."""
 
     COUNT = 0  # n
     SUM_INT = 1  # sum, n
@@ -76,10 +76,10 @@ class Aggregate:
     where: Formula | None = None
     """Which tuples it takes; None: all."""
     options: tuple[tuple[str, Any], ...] = ()
-    """What else the user has said, by name."""
+    """The other options of the user, by name."""
 
     def __repr__(self) -> str:
-        """The call that makes it."""
+        """Returns the call that makes it."""
         column = [] if self.column is None else [json.dumps(self.column, ensure_ascii=False)]
         usual = ("exact_up_to", EXACT_UP_TO)
         options = [str(v) if name == "p" else f"{name}={v}" for name, v in self.options if (name, v) != usual]
@@ -90,13 +90,13 @@ class Aggregate:
         return card(repr(self), {})
 
     def to_json(self, kind: str) -> list[Any]:
-        """For stream.json; `kind` is the column's type."""
+        """Returns the JSON for stream.json; `kind` is the column's type."""
         more = {**dict(self.options), **({"where": self.where.text} if self.where is not None else {})}
         return [self.function, self.column, kind, *([more] if more else [])]
 
     @classmethod
     def from_json(cls, body: Sequence[Any], expressions: Mapping[str, str]) -> Aggregate:
-        """What `to_json` gave; `expressions` has Arrow's form of each text."""
+        """Returns what `to_json` gave; `expressions` has Arrow's form of each text."""
         function, column, _, *rest = body
         options = dict(rest[0]) if rest else {}
         text = options.pop("where", None)
@@ -104,7 +104,7 @@ class Aggregate:
         return cls(function, column, where, tuple(options.items()))
 
     def known_as(self, stored: Mapping[str, str]) -> Aggregate:
-        """With the text under which a stream has its condition; see `Formula.known_as`."""
+        """Returns the aggregate with the stream's text for its condition; see `Formula.known_as`."""
         return self if self.where is None else replace(self, where=self.where.known_as(stored))
 
 
@@ -124,7 +124,7 @@ class Accumulator:
 
     @property
     def function(self) -> str:
-        """What is computed."""
+        """The name of the function."""
         return self.aggregate.function
 
     @property
@@ -168,7 +168,7 @@ class Accumulator:
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the first word says where the value lies instead of being it."""
+        """True if the first word says where the value lies instead of being it."""
         return self.op is Op.SKETCH or (self.read is Read.BYTES and self.op is not Op.COUNT)
 
     @property
@@ -179,7 +179,7 @@ class Accumulator:
 
 
 def count_all(*, where: Any = None) -> Aggregate:
-    """How many tuples the window has; with `where`, for how many of them that pyarrow expression is true."""
+    """Returns how many tuples the window has; with `where`, for how many of them that pyarrow expression is true."""
     return Aggregate("count_all", None, _condition("count_all", where))
 
 
@@ -214,7 +214,7 @@ last = _over("last", "The value of the window's last tuple, null or not.")
 
 
 def count_distinct(column: str, *, exact_up_to: int = EXACT_UP_TO, where: Any = None) -> Aggregate:
-    """How many distinct values the column has in the window, nulls not counted.
+    """Returns how many distinct values the column has in the window, nulls not counted.
 
     Exact for up to `exact_up_to` values, then an estimate (HyperLogLog with 4,096 registers, standard error 1.6 % at
     every size); the column `<name>_is_approximate` says which.
@@ -224,7 +224,7 @@ def count_distinct(column: str, *, exact_up_to: int = EXACT_UP_TO, where: Any = 
 
 
 def percentile(column: str, p: float, *, exact_up_to: int = EXACT_UP_TO, where: Any = None) -> Aggregate:
-    """The value below which the fraction `p` of the values lies, as Spark's `percentile`; null without values.
+    """Returns the value below which the fraction `p` of the values lies, as Spark's `percentile`; null without values.
 
     Exact as long as the window has at most `exact_up_to` distinct values, then within 0.4 % of the value of that rank
     (more if values lie so far apart that 2,048 buckets do not do); the column `<name>_is_approximate` says which.
@@ -248,7 +248,7 @@ _ORDERED = "numbers, booleans, times, strings and binary"
 
 
 def resolve(name: str, aggregate: Aggregate, types: Mapping[str, str]) -> Accumulator:
-    """How to compute `name=aggregate` over columns of these types; `SchemaError` if that makes no sense."""
+    """Returns how to compute `name=aggregate` over columns of these types; `SchemaError` if that makes no sense."""
     function, column = aggregate.function, aggregate.column
     if column is None:
         op = None if aggregate.where is None else Op.COUNT
@@ -303,7 +303,7 @@ def _plan(function: str, kind: str) -> tuple[Op, Read, str] | None:
 
 
 def _wider(precision: int, scale: int, digits: int, behind: int) -> str:
-    """The decimal type with so many more digits, and behind the point; as in Spark, no more than there are."""
+    """Returns the decimal type with so many more digits, and behind the point; as in Spark, no more than there are."""
     return f"decimal({builtins.min(precision + digits, DIGITS_MAX)},{builtins.min(scale + behind, DIGITS_MAX)})"
 
 

@@ -1,4 +1,4 @@
-"""What an operator cannot compute, and sets aside if it may: tuples that no kernel takes, windows without a result.
+"""Values that an operator cannot compute and sets aside: tuples that no kernel takes, windows without a result.
 
 Which tuples and windows these are follows from the input alone, never from batches: what was set aside once is set
 aside again in a replay, and nothing of it is in any state.
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class Aside(AsideTables):
-    """What one step has set aside, by reason, in the columns of footprints."""
+    """The tuples and windows that one step has set aside, by reason, in the columns of footprints."""
 
     def __init__(self, definition: AggregateDefinition) -> None:
         self._definition = definition
@@ -60,7 +60,7 @@ class Aside(AsideTables):
 
 
 def unfit(definition: AggregateDefinition, table: pa.Table) -> Mapping[str, Rows]:
-    """The rows that no kernel takes, by reason, each row once; empty if there are none, which costs next to nothing."""
+    """Returns the rows that no kernel takes, by reason, each row once; empty, at almost no cost, if there are none."""
     found: dict[str, Rows] = {}
     taken = np.zeros(table.num_rows, bool)
 

@@ -38,7 +38,7 @@ class Conditioned(Shape):
             condition.type_over(behind, "where=… of an aggregate")
 
     def over(self, table: pa.Table) -> pa.Table:
-        """What the shape makes of these tuples, with a column for each condition: true or not, null being false."""
+        """Returns the shaped tuples, with a column for each condition: true or not, null being false."""
         table = Shape.over(self, table)
         held = [pc.fill_null(condition.over(table), False) for condition in self.conditions]
         for number, column in enumerate(held):
@@ -51,13 +51,13 @@ def _name(number: int) -> str:
 
 
 def holds(table: pa.Table, number: int) -> Bytes:
-    """1 for the tuples for which the condition of that number is true, 0 for the others."""
+    """Returns 1 for the tuples for which the condition of that number is true, 0 for the others."""
     found: Bytes = np.asarray(whole(table.column(_name(number)))).astype(np.uint8)
     return found
 
 
 def validity_where(valid: Bytes, held: Bytes) -> Bytes:
-    """Whether a tuple counts: 0 if its condition is not true, else 1 if it has a value, 2 if it has none."""
+    """Returns whether a tuple counts: 0 if its condition is not true, else 1 if it has a value, 2 if it has none."""
     return (2 - valid) * held
 
 
@@ -72,5 +72,5 @@ def require_truth(conditions: Mapping[str, Formula], types: Mapping[str, str]) -
 
 
 def distinct(conditions: Sequence[Formula | None]) -> tuple[Formula, ...]:
-    """Each once."""
+    """Returns each condition once."""
     return tuple(dict.fromkeys(c for c in conditions if c is not None))

@@ -65,7 +65,7 @@ class AggregateDefinition(OneTableDefinition):
     """Name and type of the input's time column."""
     accumulators: tuple[Accumulator, ...]
     shape: Shape = AS_IS
-    """What is done to the tuples of the input before."""
+    """The work on the tuples of the input before the operator takes them in."""
     more_times: tuple[str, ...] = ()
     """The time columns of further inputs, which are like the first in all other columns that are read."""
     before: InputShapes = UNSHAPED
@@ -122,7 +122,7 @@ class AggregateDefinition(OneTableDefinition):
         types: Mapping[str, str],
         times: Sequence[tuple[str, str]] = (),
     ) -> AggregateDefinition:
-        """What `to_json` said, of an operator whose results have columns of these types.
+        """Returns what `to_json` said, of an operator whose results have columns of these types.
 
         `times` are names and types of the time columns of its inputs, if they are known.
         """
@@ -152,13 +152,13 @@ class AggregateDefinition(OneTableDefinition):
         )
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
-        """No window that closes from now on ends before this: a time, or of windows that go by count a place."""
+        """Returns a time before which no window to come ends; of windows that go by count, a place of the input."""
         return boundary if self.has_times else input_end
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[AggregateDefinition, Sequence[Mapping[str, Any]]]:
-        """The same over windows that a few tuples fill, and over tuples as they are when they have their shape.
+        """Returns the definition over windows that a few tuples fill, and over tuples that have their shape.
 
         Kernels know whether windows overlap, but are told how large they are.
         """
@@ -199,12 +199,12 @@ class AggregateDefinition(OneTableDefinition):
 
     @property
     def has_times(self) -> bool:
-        """Whether windows end by time."""
+        """True if windows end by time."""
         return self.window.has_times
 
     @property
     def closes_early(self) -> bool:
-        """Whether tuples end windows."""
+        """True if tuples end windows."""
         return not self.has_times
 
     @property
@@ -219,11 +219,11 @@ class AggregateDefinition(OneTableDefinition):
 
     @property
     def needs_newer_format(self) -> bool:
-        """Whether versions before streams of format 3 would misunderstand it."""
+        """True if versions before streams of format 3 would misunderstand it."""
         return bool(self.shape or self.conditions or self.sketches)
 
     def fresh(self, on_error: OnError = "stop") -> AggregateOperator:
-        """An operator without windows."""
+        """Returns an operator without windows."""
         from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 
         return AggregateOperator(self, WindowState.empty(self.width, self.layout, timed=self.has_times), on_error)
@@ -256,7 +256,7 @@ class AggregateDefinition(OneTableDefinition):
         return window_text(self.window.to_json(), is_timestamp=is_timestamp)
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json: what must be the same for as long as the stream lives."""
+        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "window": self.window.to_json(),
             "aggregates": {a.name: a.aggregate.to_json(a.type) for a in self.accumulators},
@@ -272,7 +272,7 @@ class AggregateDefinition(OneTableDefinition):
 
     @cached_property
     def inputs(self) -> list[tuple[str | None, Read, Formula | None]]:
-        """What kernels read, each once: columns (None: nothing but the tuple), how, and which of the tuples count."""
+        """The inputs of kernels, each once: a column (None: only the tuple), how it is read, and which tuples count."""
         wanted: dict[tuple[str | None, Read, Formula | None], None] = {}
         for a in self.accumulators:
             if a.op is not None and (a.column, a.read, a.where) not in wanted:
@@ -329,7 +329,7 @@ class AggregateDefinition(OneTableDefinition):
         return np.array(found, np.int64)
 
     def overflowed(self, records: Int64s) -> npt.NDArray[np.bool_]:
-        """Which of these windows have a sum or a mean that does not fit its 64 bits or 38 digits, and so no result."""
+        """Returns which of these windows have no result: a sum or a mean does not fit 64 bits or 38 digits."""
         found = np.zeros(len(records), bool)
         for a, word in zip(self.accumulators, self.words, strict=False):
             if a.count_place is not None:
@@ -341,7 +341,7 @@ class AggregateDefinition(OneTableDefinition):
 
     @property
     def is_session(self) -> bool:
-        """Whether windows are sessions."""
+        """True if windows are sessions."""
         return self.window.kind == "session"
 
     @property

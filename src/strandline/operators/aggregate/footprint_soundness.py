@@ -1,4 +1,4 @@
-"""Whether the states of windows that footprints hold can be what tuples have made: checked before kernels see them."""
+"""Checks of the windows in footprints, before kernels see them: can tuples have made such a state?"""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def require_sound_windows(definition: AggregateDefinition, table: pa.Table, reco
 
 
 def _require_sound_numbers(a: Accumulator, table: pa.Table, words: Int64s, rows: Int64s, at: Int64s) -> None:
-    """The same of an aggregate of fixed size, whose words these are."""
+    """Raises UnsoundFootprintError unless tuples can have made these words of an aggregate of fixed size."""
     places = {part: place for (part, _), place in zip(a.parts, a.places, strict=False)}
     if "n" in places:
         n = words[:, places["n"]]

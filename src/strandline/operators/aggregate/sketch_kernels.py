@@ -42,7 +42,7 @@ _INDEX_SHIFT, _RANK_BITS = np.uint64(64 - INDEX_BITS), 64 - INDEX_BITS
 
 @njit(inline="always", _nrt=False)
 def mixed(word):
-    """A hash of a word: every bit of it depends on every bit of the word."""
+    """Returns a hash of a word: every bit of it depends on every bit of the word."""
     h = np.uint64(word)
     h = (h ^ (h >> _33)) * _MIX_1
     h = (h ^ (h >> _33)) * _MIX_2
@@ -51,7 +51,7 @@ def mixed(word):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def hash_bytes(refs, held, data, out):
-    """Two hashes of the bytes of each reference into the batch."""
+    """Returns two hashes of the bytes of each reference into the batch."""
     for i in range(len(refs)):
         begin, length = (refs[i] >> LENGTH_BITS) - held, refs[i] & LENGTH_MAX
         one, two = _OFFSET_1, _OFFSET_2
@@ -97,7 +97,7 @@ def put(out, end, source, at, stride, key_words):
 
 @njit(_nrt=False)
 def merge(a, a_end, b, b_end, out, stride, key_words):
-    """Two lists as one, each element once; returns where it ends. Each may have an element several times, in a row."""
+    """Merges two lists, each element once; returns where it ends. Each may have an element several times, in a row."""
     i, j, end = 0, 0, 0
     while i < a_end or j < b_end:
         if j >= b_end or (i < a_end and compare(a, i, b, j, key_words) <= 0):
@@ -266,7 +266,7 @@ def first_unsound(bound, key_words, has_counts, words, starts, rows):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def at_rank(p, words, starts, keys, position):
-    """Of each list of values and counts, the two values between which the percentile lies, and where.
+    """Returns for each list of values and counts, the two values between which the percentile lies, and where.
 
     If values are cut, it is the nearest one twice.
     """

@@ -30,12 +30,12 @@ _MAX = np.int64((1 << 63) - 1)
 
 
 def key_words(a: Accumulator) -> int:
-    """How many words tell a value from others: it fits one, or two hashes stand for its bytes."""
+    """Returns how many words tell a value from others: it fits one, or two hashes stand for its bytes."""
     return 2 if a.read is Read.BYTES else 1
 
 
 def elements(a: Accumulator, values: Int64s, held: int, data: Bytes) -> Int64s:
-    """Values as kernels have them, as elements of sketches."""
+    """Returns values as kernels have them, as elements of sketches."""
     if a.read is Read.BYTES:
         hashes = np.empty((len(values), 2), np.int64)
         kernels.hash_bytes(np.ascontiguousarray(values), held, data, hashes)
@@ -60,7 +60,7 @@ def _doubles(ordered: Int64s) -> Float64s:
 def folded(
     a: Accumulator, olds: Int64s, starts: Int64s, groups: Int64s, added: Int64s, added_groups: Int64s, count: int
 ) -> tuple[Int64s, Int64s]:
-    """The sketches of so many groups: of each, the old ones that belong to it and the elements added to it, as one.
+    """Returns the sketches of so many groups: for each, its old ones and the elements added to it, as one.
 
     Old sketch i is `olds[starts[i]:starts[i + 1]]` and belongs to `groups[i]`, element i to `added_groups[i]`; groups
     of old ones ascend. Returns the words of the new ones and where each begins (and the last ends).
@@ -111,7 +111,7 @@ def first_unsound(a: Accumulator, column: pa.ChunkedArray, rows: Int64s) -> int:
 
 
 def results(a: Accumulator, words: Int64s, starts: Int64s) -> list[pa.Array]:
-    """The result of each sketch, and whether it is approximate."""
+    """Returns the result of each sketch, and whether it is approximate."""
     lengths = np.diff(starts)
     heads = np.zeros(len(lengths), np.int64)
     heads[lengths > 0] = words[starts[:-1][lengths > 0]]
@@ -164,7 +164,7 @@ def _tau(x: float) -> float:
 
 
 def _percentiles(p: float, words: Int64s, starts: Int64s, bits: Int64s) -> pa.Array:
-    """Between two values there is a straight line, as in Spark; of buckets it is the middle of the nearest."""
+    """Returns percentiles: between two values along a straight line, as in Spark; of buckets, the nearest middle."""
     keys, position = np.zeros((len(bits), 2), np.int64), np.zeros(len(bits))
     kernels.at_rank(p, words, starts, keys, position)
     low, high = _doubles(keys[:, 0]), _doubles(keys[:, 1])
@@ -177,7 +177,7 @@ def _percentiles(p: float, words: Int64s, starts: Int64s, bits: Int64s) -> pa.Ar
 
 
 def middle(key: int, bits: int) -> float:
-    """The value in the middle of a bucket; of those that hold zero or infinity, that."""
+    """Returns the value in the middle of a bucket; of those that hold zero or infinity, that."""
     if key in (0, -1):
         return 0.0
     ordered = (key << bits) + (1 << (bits - 1))

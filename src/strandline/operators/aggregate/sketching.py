@@ -1,4 +1,4 @@
-"""What the loops over tuples have noted, made into sketches when they are through."""
+"""Sketches, made of the notes that the loops over tuples have taken."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from strandline.operators.open_windows.trace import HITS, NUMBERS, Trace
 
 
 def room_for_hits(trace: Trace, definition: AggregateDefinition, rows: int) -> Trace:
-    """The trace with room for what so many tuples can come to, nothing noted yet."""
+    """Returns the trace with room for what so many tuples can come to, nothing noted yet."""
     trace.counts[HITS] = trace.counts[NUMBERS] = 0
     if not definition.sketches:
         return trace
@@ -59,7 +59,7 @@ def sketched(definition: AggregateDefinition, state: State, batch: Batch, trace:
 
 
 def _groups(count: int, joined: Int64s) -> Int64s:
-    """For each window that was met, the one that it is part of in the end: itself, or what swallowed it."""
+    """Returns for each window that was met, the one that it is part of in the end: itself, or what swallowed it."""
     into = np.arange(count)
     into[-joined[:, 1] - 2] = joined[:, 0] - 1
     while not np.array_equal(further := into[into], into):

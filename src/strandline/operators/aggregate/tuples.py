@@ -40,7 +40,7 @@ from strandline.operators.operator import TAKEN_IN
 
 
 def input_batch(definition: AggregateDefinition, table: pa.Table, held: int) -> Batch:
-    """Input tuples for the kernels. `held` is how many bytes the state has: positions continue from there."""
+    """Returns input tuples for the kernels. Positions of bytes continue from `held`, the bytes of the state."""
     offsets, _ = words_of(table.column(OFFSET), "long")
     times = (
         words_of(table.column(definition.time[0]), definition.time[1])[0] if definition.window.has_times else offsets
@@ -86,13 +86,13 @@ class Columns:
         self._batch = batch
 
     def results(self) -> list[pa.Array]:
-        """The columns of results."""
+        """Returns the columns of results."""
         each = zip(self._definition.accumulators, self._definition.words, strict=False)
         aggregates = [column for a, word in each for column in self._results(a, word)]
         return [*self._key(), self._time(START_WORD), self._end(), *aggregates]
 
     def footprints(self, open_windows: int) -> list[pa.Array]:
-        """The columns of footprints: key and window, no aggregates, then the control columns."""
+        """Returns the columns of footprints: key and window, no aggregates, then the control columns."""
         definition, rows = self._definition, len(self._records)
         nothing = [null_column(kind, rows) for a in definition.accumulators for _, kind in a.results]
         end = self._end() if definition.window.has_times else pa.array(self._records[:, T] - 1, pa.int64())
@@ -100,7 +100,7 @@ class Columns:
         return [*self._key(), self._time(START_WORD), end, *nothing, *control, *self._state_parts()]
 
     def without_result(self) -> list[pa.Array]:
-        """The columns of windows that closed and have no result: as in footprints, without what depends on batches."""
+        """Returns the columns of windows that closed without a result: those of footprints that no batch decides."""
         definition, rows = self._definition, len(self._records)
         nothing = [null_column(kind, rows) for a in definition.accumulators for _, kind in a.results]
         unknown = null_column("long", rows)
@@ -134,7 +134,7 @@ class Columns:
         return gathered(at, self._state, self._batch)
 
     def _value(self, a: Accumulator, word: int) -> pa.Array:
-        """The value of a min, max, first or last."""
+        """Returns the value of a min, max, first or last."""
         words = np.ascontiguousarray(self._records[:, word])
         valid = (self._records[:, word + 1] == 1).astype(np.uint8)
         if a.read is Read.BYTES:
@@ -143,7 +143,7 @@ class Columns:
         return from_doubles(words, valid, a.type) if a.read is Read.FLOAT else from_words(words, valid, a.type)
 
     def _part(self, a: Accumulator, part: str, kind: str, word: int) -> pa.Array:
-        """One part of the state as a column."""
+        """Returns one part of the state as a column."""
         if part == "value":
             return self._value(a, word)
         if part == "sketch":
@@ -203,7 +203,7 @@ def _wide_sum(a: Accumulator, words: Int64s) -> pa.Array:
 
 
 def _decimal_mean(a: Accumulator, total: Int64s, n: Int64s) -> pa.Array:
-    """Four more digits, the last one rounded half up, as Spark has it."""
+    """Returns means with four more digits, the last one rounded half up, as Spark has it."""
     count = np.maximum(n, 1)
     if len(total) and max(-int(total.min()), int(total.max())) > (1 << 62) // 20_000:
         scaled = np.array(
@@ -254,7 +254,7 @@ def footprint_records(definition: AggregateDefinition, table: pa.Table, held: in
 
 
 def closed_records(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
-    """What results say of the windows that closed with them."""
+    """Returns what results say of the windows that closed with them."""
     records = np.zeros((table.num_rows, definition.width), np.int64)
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, START_WORD], _ = words_of(table.column(START), definition.time_type)
@@ -269,7 +269,7 @@ def _keys(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[
 
 
 def key_and_window(definition: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> str:
-    """For messages: the key of the first of these windows, and where it begins."""
+    """Returns the key of the first of these windows, and where it begins, for messages."""
     columns = Columns(definition, records, state, batch)
     names = [*(c for c, _ in definition.key), START]
     values: Sequence[pa.Array] = [*columns._key(), columns._time(START_WORD)]

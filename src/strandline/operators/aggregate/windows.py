@@ -34,10 +34,10 @@ class Window:
     includes_gap: bool = False
     """Sessions: whether tuples exactly a gap apart are in one. Streams that do not say so go on without."""
     has_unit: bool = field(default=True, compare=False)
-    """Whether its lengths were given with one: over timestamps a plain number says nothing."""
+    """True if its lengths were given with one: over timestamps a plain number says nothing."""
 
     def __repr__(self) -> str:
-        """The call that makes it."""
+        """Returns the call that makes it."""
         if self.kind == "count":
             size, advance = str(self.size), str(self.advance)
         else:
@@ -45,7 +45,7 @@ class Window:
         return f"{self.kind}_window({size}{'' if self.advance == self.size else f', advance={advance}'})"
 
     def picture(self) -> str:
-        """The first windows of a key, as a notebook shows them."""
+        """Returns the first windows of a key, as a notebook shows them."""
         shown = 3 if self.overlap == 1 else min(5, self.overlap + 1)
         length = self.size + (shown - 1) * self.advance
         begins = [i * self.advance / length for i in range(shown)]
@@ -57,7 +57,7 @@ class Window:
 
     @property
     def has_times(self) -> bool:
-        """Whether windows begin and end at times (otherwise at offsets)."""
+        """True if windows begin and end at times (otherwise at offsets)."""
         return self.kind != "count"
 
     @property
@@ -76,21 +76,21 @@ class Window:
         return int(self.includes_gap)
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json."""
+        """Returns the JSON for stream.json."""
         if self.kind == "session":
             return {"kind": self.kind, "gap": self.size, **({"includes_gap": True} if self.includes_gap else {})}
         return {"kind": self.kind, "size": self.size, "advance": self.advance}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Window:
-        """What `to_json` wrote."""
+        """Returns what `to_json` wrote."""
         if body["kind"] == "session":
             return cls("session", body["gap"], body["gap"], body.get("includes_gap", False))
         return cls(body["kind"], body["size"], body["advance"])
 
 
 def count_window(size: int, advance: int | None = None) -> Window:
-    """Windows of `size` tuples of a key, a new one every `advance` tuples (by default: when the last one is full).
+    """Returns windows of `size` tuples of a key, a new one every `advance` tuples (default: when the last is full).
 
     Of a side of a join, `count_window(0)` keeps no tuple.
 
@@ -106,7 +106,7 @@ def count_window(size: int, advance: int | None = None) -> Window:
 
 
 def time_window(size: Duration, advance: Duration | None = None) -> Window:
-    """Windows of `size` time, a new one every `advance` (by default: one after the other), aligned to 1970.
+    """Returns windows of `size` time, a new one every `advance` (default: one after the other), aligned to 1970.
 
     >>> time_window("1 hour", advance="5 min").overlap
     12
@@ -118,7 +118,7 @@ def time_window(size: Duration, advance: Duration | None = None) -> Window:
 
 
 def session_window(gap: Duration) -> Window:
-    """Windows of tuples of a key that follow each other within `gap`; exactly `gap` is near enough, as in Spark.
+    """Returns windows of tuples of a key that follow each other within `gap`; exactly `gap` counts, as in Spark.
 
     >>> session_window("30 min").size
     1800000000

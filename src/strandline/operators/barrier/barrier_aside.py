@@ -15,7 +15,7 @@ REASON, VALUE = "barrier", "value"
 
 
 class BarrierAside(AsideTables):
-    """What one step has set aside, in the columns of footprints."""
+    """The tuples that one step has set aside, in the columns of footprints."""
 
     def __init__(self, definition: BarrierDefinition) -> None:
         self._definition = definition
@@ -33,7 +33,7 @@ class BarrierAside(AsideTables):
         self._keep(REASON, tuples, f"barrier, input {name}, place {first}")
 
     def healthy(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
-        """The tuples, a table an input, that a barrier can take; others are kept here, or raised as an InputError."""
+        """Returns the tuples, a table an input, that a barrier can take; keeps the others, or raises InputError."""
         found = []
         for number, table in enumerate(tuples):
             d, one = self._definition, self._definition.inputs[number]

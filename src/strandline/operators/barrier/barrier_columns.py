@@ -22,7 +22,7 @@ from strandline.operators.unsound_footprint import require_sound, require_values
 
 
 def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequence[pa.Table]) -> Incoming:
-    """The tuples of all inputs in the serialised order, as the kernels take them."""
+    """Returns the tuples of all inputs in the serialised order, as the kernels take them."""
     held = int(state.arrays.header[BYTES_END])
     words, places_of_keys, data, inputs, places, rows = [], [], [], [], [], []
     for i, table in enumerate(tuples):
@@ -44,7 +44,7 @@ def incoming_of(definition: BarrierDefinition, state: WaitingState, tuples: Sequ
 def results_of(
     definition: BarrierDefinition, state: WaitingState, new: Sequence[Sequence[Rows]], rows: Int64s, places: Int64s
 ) -> Iterator[list[pa.Array]]:
-    """The columns of sets, a line each with the row and the place of each input's tuple; `new`: those just come."""
+    """Yields the columns of sets, a line each with row and place of each input's tuple; `new` have just come."""
     sizes: Sizes = 0
     for i, payload in enumerate(state.payloads):
         sizes = sizes + payload.sizes(rows[:, i], new[i])
@@ -71,7 +71,7 @@ def footprints_of(
     taken_in: Int64s,
     new: Sequence[Sequence[Rows]] | None = None,
 ) -> list[pa.Array]:
-    """The columns of single tuples, a line each with its input, row and place; rows may be of those just come."""
+    """Returns the columns of single tuples, a line each with its input, row and place; rows may be new ones."""
     fresh = new or [()] * len(state.payloads)
     sizes = np.zeros(len(lines), np.int64)
     for i, payload in enumerate(state.payloads):
@@ -102,7 +102,7 @@ def _footprints(
 def dropped_of(
     definition: BarrierDefinition, state: WaitingState, dropped: Int64s, new: Sequence[Sequence[Rows]]
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Tuples that were one too many, portion by portion: an input's number and those columns that have values.
+    """Yields tuples that were one too many, portion by portion: an input's number and those columns that have values.
 
     A line each, with its input, row and place, and the place of the one that was too many.
     """
@@ -121,7 +121,7 @@ def dropped_of(
 def closed_of(
     definition: BarrierDefinition, state: WaitingState, dropped: Int64s, new: Sequence[Sequence[Rows]]
 ) -> list[pa.Array]:
-    """The columns that say of the same tuples, in their order, that they do not wait: keys, times and places."""
+    """Returns the columns that say of the same tuples that they do not wait: keys, times and places."""
     tables, columns = [], {TAKEN_IN: pa.array(dropped[:, 3])}
     names = [name for name, _ in definition.key]
     for i, payload in enumerate(state.payloads):
@@ -152,7 +152,7 @@ def _require_sound(definition: BarrierDefinition, footprints: pa.Table, written:
 def loaded_tuples(
     definition: BarrierDefinition, footprints: pa.Table, consumed: Consumed
 ) -> tuple[list[pa.Table], Int64s]:
-    """The tuples that wait, by their newest footprints, and where in the output these are, in the serialised order.
+    """Returns the tuples that wait, in the serialised order, and the output offsets of their newest footprints.
 
     The footprints come newest first. The tables are as an input gives them.
     """

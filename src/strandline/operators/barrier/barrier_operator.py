@@ -46,7 +46,7 @@ class BarrierOperator(OperatorDefaults):
         self.state = state
         self.on_error = on_error
         self.aside = BarrierAside(definition)
-        """What this step has set aside."""
+        """The tuples and windows that this step has set aside."""
         self.opened = 0
         """How many tuples began to wait in this step."""
         self._written = 0
@@ -111,7 +111,7 @@ class BarrierOperator(OperatorDefaults):
         self.input_end = int(incoming.places[-1]) + 1
 
     def _run(self, incoming: Incoming, kernel: Any, *options: int) -> Outgoing:
-        """What the kernel makes of the tuples, the state as large as it has to be for that."""
+        """Returns what the kernel makes of the tuples, the state as large as it has to be for that."""
         many, inputs, state = len(incoming.keys), len(self.definition.inputs), self.state
         out = Outgoing(
             np.empty((many, inputs), np.int64),
@@ -161,7 +161,7 @@ class BarrierOperator(OperatorDefaults):
     # ------------------------------------------------------------------ footprints
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of the tuples that must have one now, then of the oldest ones as the limits ask."""
+        """Returns footprints of the tuples that must have one now, then of the oldest ones as the limits ask."""
         state, tuples = self.state, self.state.arrays.tuples
         for fresh in self._fresh:
             new = fresh[tuples[fresh[:, 0], AT] == fresh[:, 1], 0]
@@ -184,11 +184,11 @@ class BarrierOperator(OperatorDefaults):
         return Footprints(opened, self._footprints(chosen[:many]))
 
     def save_all(self, position: int) -> Footprints:
-        """A footprint of every tuple that waits: an instant checkpoint."""
+        """Returns a footprint of every tuple that waits: an instant checkpoint."""
         return Footprints(self.save_nothing().opened, self._save_these(self.state.live(), position))
 
     def save_nothing(self) -> Footprints:
-        """No footprints."""
+        """Returns no footprints."""
         nothing = self._footprints(np.empty(0, np.int64))
         self._forget()
         return Footprints(nothing, nothing)
@@ -217,11 +217,11 @@ class BarrierOperator(OperatorDefaults):
         self._unsaved = live[tuples[live, POS] < 0]
 
     def end(self) -> None:
-        """Ends a step: what nobody refers to any more goes."""
+        """Ends a step: drops memory that no tuple refers to any more."""
         self.state.drop_garbage()
 
     def extent(self, position: int) -> Extent:
-        """Where recovery would begin if the output ended at this offset."""
+        """Returns where recovery would begin if the output ended at this offset."""
         w = self.state.arrays
         unsaved, saved = int(footprint_queue.oldest_unsaved(w)), int(footprint_queue.oldest_print(w))
         since = int(w.tuples[unsaved, SINCE]) if unsaved >= 0 else NONE
@@ -251,16 +251,16 @@ class BarrierOperator(OperatorDefaults):
         footprint_queue.note_prints(self.state.arrays, sealed(slots[order]), sealed(offsets[order]), self.state.touched)
 
     def oldest_footprint(self) -> tuple[int, int] | None:
-        """T and output offset of the oldest footprint that counts; None if there is none."""
+        """Returns T and output offset of the oldest footprint that counts; None if there is none."""
         slot = int(footprint_queue.oldest_print(self.state.arrays))
         if slot < 0:
             return None
         return int(self.state.arrays.tuples[slot, AT]), int(self.state.arrays.tuples[slot, POS])
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Every tuple that waits in the columns of a footprint."""
+        """Returns every tuple that waits in the columns of a footprint."""
         return self._footprints(self.state.live())
 
     def image(self) -> StateImage:
-        """The state as arrays."""
+        """Returns the state as arrays."""
         return self.state.image()

@@ -30,12 +30,12 @@ class Consumed:
 
     @classmethod
     def nothing(cls, inputs: int) -> Consumed:
-        """None that is known of."""
+        """Returns an object that knows of no tuple."""
         return cls((_NONE,) * inputs)
 
     @classmethod
     def of(cls, definition: BarrierDefinition, closed: Sequence[pa.Table]) -> Consumed:
-        """What results, and tuples that were set aside, say in these stretches of the output."""
+        """Returns what results, and tuples that were set aside, say in these stretches of the output."""
         if not closed:
             return cls.nothing(len(definition.inputs))
         table = pa.concat_tables(closed).select([*definition.at_columns, TAKEN_IN, OFFSET])
@@ -49,7 +49,7 @@ class Consumed:
         return cls(tuple(np.sort(at[at >= 0]) for at in ats), events)
 
     def holds(self, number: int, places: Int64s) -> npt.NDArray[np.bool_]:
-        """Of each place of an input, whether its tuple does not wait any more."""
+        """Returns for each place of an input, whether its tuple does not wait any more."""
         known = self.places[number]
         if not len(known):
             return np.zeros(len(places), bool)
@@ -58,12 +58,12 @@ class Consumed:
         return found
 
     def others(self, number: int, table: pa.Table) -> pa.Table:
-        """The tuples of an input that wait."""
+        """Returns the tuples of an input that wait."""
         gone = self.holds(number, table.column(OFFSET).to_numpy())
         return table.filter(pa.array(~gone)) if gone.any() else table
 
     def since(self, places: Int64s) -> Int64s:
-        """For each place the output offset of the first that happened behind it; -1 if nothing did."""
+        """Returns for each place the output offset of the first that happened behind it; -1 if nothing did."""
         never = np.iinfo(np.int64).max
         first = np.full(len(places), never, np.int64)
         for at, offsets in self.events:

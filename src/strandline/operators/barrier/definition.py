@@ -1,4 +1,4 @@
-"""What a barrier is: inputs with names, a key that they share, and the columns of its results."""
+"""The definition of a barrier: inputs with names, a key that they share, and the columns of its results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BarrierInput:
         return str(dict(self.columns)[self.time])
 
     def __hash__(self) -> int:
-        """By names: nested types are dictionaries."""
+        """Returns a hash of the names: nested types are dictionaries, which have none."""
         return hash((self.name, self.time, tuple(name for name, _ in self.columns)))
 
 
@@ -59,7 +59,7 @@ class BarrierDefinition(DefinitionDefaults):
     at_most: int | None = None
     """Of a key no more tuples wait: over that the oldest is set aside, and the next one takes its place."""
     shapes: InputShapes = UNSHAPED
-    """What is done to the tuples of each input before."""
+    """The work on the tuples of each input before the operator takes them in."""
 
     def __post_init__(self) -> None:
         many = len(self.inputs)
@@ -122,7 +122,7 @@ class BarrierDefinition(DefinitionDefaults):
         return pa.schema([(name, nested_type(kind)) for name, kind in [*self.result_columns, *self.control_columns]])
 
     def payload_names(self, number: int) -> list[str]:
-        """For each column that is read of an input, what the results call it."""
+        """Returns for each column that is read of an input, what the results call it."""
         one = self.inputs[number]
         return [*(name for name, _ in self.key), *(f"{one.name}_{name}" for name, _ in one.columns)]
 
@@ -137,13 +137,13 @@ class BarrierDefinition(DefinitionDefaults):
         return f"barrier of {' and '.join(one.name for one in self.inputs)}{bound}"
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json: all that must stay the same."""
+        """Returns the JSON for stream.json: all that must stay the same."""
         inputs = [{"name": i.name, "time": i.time, "columns": [list(c) for c in i.columns]} for i in self.inputs]
         return {"kind": self.kind, "inputs": inputs, "at_most": self.at_most, **self.shapes.to_json()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any], key: Mapping[str, str]) -> BarrierDefinition:
-        """What `to_json` wrote, over key columns of these types."""
+        """Returns what `to_json` wrote, over key columns of these types."""
         inputs = (
             BarrierInput(i["name"], i["time"], tuple((name, kind) for name, kind in i["columns"]))
             for i in body["inputs"]
@@ -153,11 +153,11 @@ class BarrierDefinition(DefinitionDefaults):
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[BarrierDefinition, Sequence[Mapping[str, Any]]]:
-        """Itself, for two tuples fill it, over tuples as they are when they have their shapes."""
+        """Returns the barrier over tuples that have their shapes; two tuples fill it."""
         return replace(self, shapes=UNSHAPED), [dict([*self.key, *one.columns]) for one in self.inputs]
 
     def continuing(self, stored: Mapping[str, Any] | None) -> BarrierDefinition:
-        """The barrier over the columns that its stream has: others may have been added to an input since."""
+        """Returns the barrier over the columns that its stream has: others may have been added to an input since."""
         if stored is None or stored.get("kind") != self.kind or len(stored["inputs"]) != len(self.inputs):
             return self
         known = [tuple((name, kind) for name, kind in one["columns"]) for one in stored["inputs"]]
@@ -167,14 +167,14 @@ class BarrierDefinition(DefinitionDefaults):
         return replace(self, shapes=self.shapes.known_as(stored))
 
     def fresh(self, on_error: OnError = "stop") -> BarrierOperator:
-        """An operator in which nothing waits."""
+        """Returns an operator in which nothing waits."""
         from strandline.operators.barrier.barrier_operator import BarrierOperator
         from strandline.operators.barrier.waiting_state import WaitingState
 
         return BarrierOperator(self, WaitingState.empty(self.payload_schemas), on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> BarrierOperator:
-        """The operator that these arrays are the state of; ValueError if they cannot be."""
+        """Returns the operator that these arrays are the state of; ValueError if they cannot be."""
         from strandline.operators.barrier.barrier_operator import BarrierOperator
         from strandline.operators.barrier.waiting_state import WaitingState
 

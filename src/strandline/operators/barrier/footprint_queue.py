@@ -1,6 +1,6 @@
 """Which tuples of a barrier get a footprint next: two queues, of tuples by arrival and of footprints by offset.
 
-Entries of both outlive what they stand for; whoever looks for the oldest passes over those once.
+Entries of both outlive what they stand for; a search for the oldest passes over those once.
 """
 
 # mypy: disable-error-code="no-any-return,no-untyped-call,untyped-decorator"
@@ -18,15 +18,15 @@ from strandline.operators.barrier.matching import (
     SAVED,
     SINCE,
     Touched,
-    WaitingTuples,
+    WaitingArrays,
 )
 from strandline.operators.kernels.kernel_arrays import Float64s, Int64s
 from strandline.operators.kernels.kernel_cache import njit
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def oldest_unsaved(w: WaitingTuples) -> int:
-    """The record of the first tuple that waits and has no footprint; -1 if there is none."""
+def oldest_unsaved(w: WaitingArrays) -> int:
+    """Returns the record of the first tuple that waits and has no footprint; -1 if there is none."""
     while w.header[ARRIVED] < w.header[ARRIVALS]:
         at = w.header[ARRIVED] % len(w.arrivals)
         slot = w.arrivals[at, 0]
@@ -37,8 +37,8 @@ def oldest_unsaved(w: WaitingTuples) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def oldest_print(w: WaitingTuples) -> int:
-    """The record of the tuple that waits and has the oldest footprint; -1 if there is none."""
+def oldest_print(w: WaitingArrays) -> int:
+    """Returns the record of the tuple that waits and has the oldest footprint; -1 if there is none."""
     while w.header[SAVED] < w.header[PRINTS]:
         at = w.header[SAVED] % len(w.prints)
         slot = w.prints[at, 0]
@@ -49,7 +49,7 @@ def oldest_print(w: WaitingTuples) -> int:
 
 
 @njit(inline="always", _nrt=False)
-def note_print(w: WaitingTuples, slot: int, position: int, touched: Touched) -> None:
+def note_print(w: WaitingArrays, slot: int, position: int, touched: Touched) -> None:
     """Notes that the tuple gets a footprint at this output offset."""
     w.tuples[slot, POS] = position
     touched.tuples[slot] = 1
@@ -59,14 +59,14 @@ def note_print(w: WaitingTuples, slot: int, position: int, touched: Touched) -> 
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def note_prints(w: WaitingTuples, slots: Int64s, positions: Int64s, touched: Touched) -> None:
-    """The same of several, in the order of their offsets."""
+def note_prints(w: WaitingArrays, slots: Int64s, positions: Int64s, touched: Touched) -> None:
+    """Notes footprints of several tuples, in the order of their offsets."""
     for i in range(len(slots)):
         note_print(w, slots[i], positions[i], touched)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def save_oldest(w: WaitingTuples, begin: int, written: int, limits: Float64s, touched: Touched, chosen: Int64s) -> int:
+def save_oldest(w: WaitingArrays, begin: int, written: int, limits: Float64s, touched: Touched, chosen: Int64s) -> int:
     """Notes footprints of the oldest tuples from the output offset `begin` on, behind so many, while a limit is
     exceeded; how many there are then.
 
@@ -101,7 +101,7 @@ def save_oldest(w: WaitingTuples, begin: int, written: int, limits: Float64s, to
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def save_slow(w: WaitingTuples, position: int, slow: Int64s, touched: Touched, chosen: Int64s) -> int:
+def save_slow(w: WaitingArrays, position: int, slow: Int64s, touched: Touched, chosen: Int64s) -> int:
     """Notes footprints of tuples that have waited for long, from this output offset on; how many.
 
     `slow` is the place before which such tuples came, the output offset before which a footprint of theirs is too old,

@@ -35,7 +35,7 @@ DONE, FULL = 0, 1
 NONE = -1
 
 
-class WaitingTuples(NamedTuple):
+class WaitingArrays(NamedTuple):
     """The tuples that wait."""
 
     header: Int64s
@@ -71,7 +71,7 @@ class Incoming(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """What the loop has to say: sets that are complete, tuples that are set aside, those that began to wait."""
+    """The output of the loop: complete sets, tuples that are set aside, tuples that began to wait."""
 
     rows: Int64s
     places: Int64s
@@ -85,13 +85,13 @@ class Outgoing(NamedTuple):
 
 
 @njit(inline="always", _nrt=False)
-def bucket_of_key(w: WaitingTuples, key: int) -> int:
+def bucket_of_key(w: WaitingArrays, key: int) -> int:
     return bucket_of(key, NO_START, w.header[SEED], len(w.buckets) - 1)
 
 
 @njit(inline="always", _nrt=False)
-def has_bytes(w: WaitingTuples, more: Bytes, record: int, key_at: int) -> bool:
-    """Whether these bytes, which are among those that came just now, are the key of a record."""
+def has_bytes(w: WaitingArrays, more: Bytes, record: int, key_at: int) -> bool:
+    """Returns whether these bytes, which are among those that came just now, are the key of a record."""
     held, at = w.header[BYTES_END] << LENGTH_BITS, w.keys[record, KEY_AT]
     if at < held:
         return same_bytes(w.bytes, at, more, key_at - held)
@@ -99,7 +99,7 @@ def has_bytes(w: WaitingTuples, more: Bytes, record: int, key_at: int) -> bool:
 
 
 @njit(inline="always", _nrt=False)
-def find_key(w: WaitingTuples, more: Bytes, key: int, key_at: int, is_word: bool) -> int:
+def find_key(w: WaitingArrays, more: Bytes, key: int, key_at: int, is_word: bool) -> int:
     record = w.buckets[bucket_of_key(w, key)]
     while record >= 0:
         if w.keys[record, KEY] == key:
@@ -113,7 +113,7 @@ def find_key(w: WaitingTuples, more: Bytes, key: int, key_at: int, is_word: bool
 
 
 @njit(inline="always", _nrt=False)
-def add_key(w: WaitingTuples, touched: Touched, key: int, key_at: int) -> int:
+def add_key(w: WaitingArrays, touched: Touched, key: int, key_at: int) -> int:
     record = w.header[KEYS_FREE]
     if record >= 0:
         w.header[KEYS_FREE] = w.keys[record, LINK]
@@ -132,7 +132,7 @@ def add_key(w: WaitingTuples, touched: Touched, key: int, key_at: int) -> int:
 
 
 @njit(inline="always", _nrt=False)
-def remove_key(w: WaitingTuples, touched: Touched, record: int) -> None:
+def remove_key(w: WaitingArrays, touched: Touched, record: int) -> None:
     bucket = bucket_of_key(w, w.keys[record, KEY])
     at = w.buckets[bucket]
     if at == record:
@@ -150,7 +150,7 @@ def remove_key(w: WaitingTuples, touched: Touched, record: int) -> None:
 
 
 @njit(inline="always", _nrt=False)
-def push(w: WaitingTuples, touched: Touched, record: int, input_: int, place: int, row: int) -> int:
+def push(w: WaitingArrays, touched: Touched, record: int, input_: int, place: int, row: int) -> int:
     """Lets a tuple wait as the last of its queue; its record."""
     slot = w.header[FREE]
     if slot >= 0:
@@ -180,7 +180,7 @@ def push(w: WaitingTuples, touched: Touched, record: int, input_: int, place: in
 
 
 @njit(inline="always", _nrt=False)
-def pop(w: WaitingTuples, touched: Touched, record: int, input_: int) -> int:
+def pop(w: WaitingArrays, touched: Touched, record: int, input_: int) -> int:
     """Takes the first tuple out of a queue; its record, which is free then and still says what it was."""
     head = QUEUES + 2 * input_
     slot = w.keys[record, head]
@@ -197,7 +197,7 @@ def pop(w: WaitingTuples, touched: Touched, record: int, input_: int) -> int:
 
 
 @njit(inline="always", _nrt=False)
-def has_room(w: WaitingTuples) -> bool:
+def has_room(w: WaitingArrays) -> bool:
     h = w.header
     return (
         (h[FREE] >= 0 or h[USED] < len(w.tuples))
@@ -207,7 +207,7 @@ def has_room(w: WaitingTuples) -> bool:
 
 
 @njit(inline="always", _nrt=False)
-def completes(w: WaitingTuples, record: int, input_: int, inputs: int) -> bool:
+def completes(w: WaitingArrays, record: int, input_: int, inputs: int) -> bool:
     many = 0
     for i in range(inputs):
         many += (w.keys[record, QUEUES + 2 * i] >= 0) != (i == input_)
@@ -215,7 +215,7 @@ def completes(w: WaitingTuples, record: int, input_: int, inputs: int) -> bool:
 
 
 @njit(inline="always", _nrt=False)
-def drop_oldest(w: WaitingTuples, touched: Touched, record: int, inputs: int, out: Outgoing, place: int) -> None:
+def drop_oldest(w: WaitingArrays, touched: Touched, record: int, inputs: int, out: Outgoing, place: int) -> None:
     first = NONE
     for i in range(inputs):
         slot = w.keys[record, QUEUES + 2 * i]
@@ -231,7 +231,7 @@ def drop_oldest(w: WaitingTuples, touched: Touched, record: int, inputs: int, ou
 
 @njit(cache=True, nogil=True, _nrt=False)
 def take_in(
-    w: WaitingTuples, incoming: Incoming, begin: int, is_word: bool, at_most: int, touched: Touched, out: Outgoing
+    w: WaitingArrays, incoming: Incoming, begin: int, is_word: bool, at_most: int, touched: Touched, out: Outgoing
 ) -> tuple[int, int]:
     """Takes in tuples from number `begin` on; how far it came, and whether there is room for no more."""
     inputs = (w.keys.shape[1] - QUEUES) // 2
@@ -267,7 +267,7 @@ def take_in(
 
 @njit(cache=True, nogil=True, _nrt=False)
 def enter(
-    w: WaitingTuples, incoming: Incoming, begin: int, is_word: bool, touched: Touched, out: Outgoing
+    w: WaitingArrays, incoming: Incoming, begin: int, is_word: bool, touched: Touched, out: Outgoing
 ) -> tuple[int, int]:
     """Lets tuples wait that did so before, whatever else waits; how far it came, as `take_in`."""
     for t in range(begin, len(incoming.keys)):
@@ -285,7 +285,7 @@ def enter(
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def rehash(w: WaitingTuples) -> None:
+def rehash(w: WaitingArrays) -> None:
     """Fills the buckets anew, which are empty."""
     for record in range(w.header[KEYS_USED]):
         if w.keys[record, COUNT] >= 0:
@@ -295,8 +295,8 @@ def rehash(w: WaitingTuples) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def bytes_of_keys(w: WaitingTuples, records: Int64s, held: int) -> int:
-    """How many bytes these keys have that lie at `held` or behind it."""
+def bytes_of_keys(w: WaitingArrays, records: Int64s, held: int) -> int:
+    """Returns how many bytes these keys have that lie at `held` or behind it."""
     many = 0
     for record in records:
         if w.keys[record, COUNT] >= 0 and w.keys[record, KEY_AT] >> LENGTH_BITS >= held:
@@ -305,7 +305,7 @@ def bytes_of_keys(w: WaitingTuples, records: Int64s, held: int) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def keep_bytes(w: WaitingTuples, records: Int64s, source: Bytes, held: int, end: int, touched: Touched) -> int:
+def keep_bytes(w: WaitingArrays, records: Int64s, source: Bytes, held: int, end: int, touched: Touched) -> int:
     """Copies the bytes of these keys that lie at `held` or behind it to `end` in the state; the new end."""
     for record in records:
         if w.keys[record, COUNT] >= 0 and w.keys[record, KEY_AT] >> LENGTH_BITS >= held:

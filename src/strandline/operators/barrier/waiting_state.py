@@ -34,7 +34,7 @@ from strandline.operators.barrier.matching import (
     USED,
     N,
     Touched,
-    WaitingTuples,
+    WaitingArrays,
 )
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.key_mixing import new_seed
@@ -44,24 +44,24 @@ from strandline.operators.operator import StateImage
 ROOM_MIN = 64
 _GROWTH = 1.5
 _GARBAGE_MIN = 1 << 10
-"""With fewer rows or bytes than that, nobody looks for those that are not needed."""
+"""A state with fewer rows or bytes is not searched for those that are not needed."""
 
 
 class WaitingState:
     """The arrays, their payloads, and which parts of them were changed since `begin`."""
 
-    def __init__(self, arrays: WaitingTuples, payloads: Sequence[Payloads]) -> None:
+    def __init__(self, arrays: WaitingArrays, payloads: Sequence[Payloads]) -> None:
         self.arrays = arrays
         self.payloads = list(payloads)
         self.begin()
 
     @classmethod
     def empty(cls, schemas: Sequence[pa.Schema]) -> WaitingState:
-        """Nothing waits."""
+        """Returns a state in which no tuple waits."""
         header = np.zeros(HEADER_WORDS, np.int64)
         header[FREE] = header[KEYS_FREE] = NONE
         header[SEED] = new_seed()
-        arrays = WaitingTuples(
+        arrays = WaitingArrays(
             header,
             np.full((ROOM_MIN, TUPLE_WORDS), NONE, np.int64),
             np.full((ROOM_MIN, QUEUES + 2 * len(schemas)), NONE, np.int64),
@@ -74,9 +74,9 @@ class WaitingState:
 
     @classmethod
     def revived(cls, arrays: Mapping[str, npt.NDArray[Any]], schemas: Sequence[pa.Schema]) -> WaitingState:
-        """The state that these arrays hold; ValueError if they cannot be such a state."""
+        """Returns the state that these arrays hold; ValueError if they cannot be such a state."""
         try:
-            found = WaitingTuples(*(arrays[name] for name in WaitingTuples._fields))
+            found = WaitingArrays(*(arrays[name] for name in WaitingArrays._fields))
             payloads = [
                 Payloads(schema, arrays[f"payload_{i}"], arrays[f"chunks_{i}"]) for i, schema in enumerate(schemas)
             ]
@@ -84,7 +84,7 @@ class WaitingState:
             raise ValueError(f"arrays of another state: {problem}") from None
         h = found.header
         is_whole = (
-            len(arrays) == len(WaitingTuples._fields) + 2 * len(schemas)
+            len(arrays) == len(WaitingArrays._fields) + 2 * len(schemas)
             and h.shape == (HEADER_WORDS,)
             and found.tuples.shape[1:] == (TUPLE_WORDS,)
             and found.keys.shape[1:] == (QUEUES + 2 * len(schemas),)
@@ -109,9 +109,9 @@ class WaitingState:
             payload.begin()
 
     def image(self) -> StateImage:
-        """All arrays by name, and of each the rows that were changed since `begin`."""
+        """Returns all arrays by name, and of each the rows that were changed since `begin`."""
         w, h, before = self.arrays, self.arrays.header, self._before
-        arrays: dict[str, npt.NDArray[Any]] = dict(zip(WaitingTuples._fields, w, strict=True))
+        arrays: dict[str, npt.NDArray[Any]] = dict(zip(WaitingArrays._fields, w, strict=True))
         for i, payload in enumerate(self.payloads):
             arrays[f"payload_{i}"], arrays[f"chunks_{i}"] = payload.arena, payload.table
         if self.replaced or any(payload.is_replaced for payload in self.payloads):
@@ -145,7 +145,7 @@ class WaitingState:
         self.arrays.header[INPUT_END] = place
 
     def live(self) -> Int64s:
-        """The records of all tuples that wait, in the order of their places."""
+        """Returns the records of all tuples that wait, in the order of their places."""
         tuples = self.arrays.tuples[: self.arrays.header[USED]]
         slots = np.flatnonzero(tuples[:, AT] >= 0)
         found: Int64s = slots[np.argsort(tuples[slots, AT])]
@@ -171,7 +171,7 @@ class WaitingState:
             self._replace(w._replace(arrivals=ring))
 
     def reserve_prints(self, more: int) -> None:
-        """Room for that many more footprints in their queue."""
+        """Makes room for that many more footprints in their queue."""
         w, h = self.arrays, self.arrays.header
         if h[PRINTS] - h[SAVED] + more <= len(w.prints):
             return
@@ -212,7 +212,7 @@ class WaitingState:
                 payload.choose(w.tuples[own, ROW])
                 w.tuples[own, ROW] = np.arange(len(own))
 
-    def _replace(self, arrays: WaitingTuples) -> None:
+    def _replace(self, arrays: WaitingArrays) -> None:
         if arrays is self.arrays:
             return
         sizes = [len(a) for a in (arrays.tuples, arrays.keys, arrays.buckets)]

@@ -48,12 +48,12 @@ class Column:
         return ".".join(n if _PLAIN_NAME.fullmatch(n) else "`" + n.replace("`", "``") + "`" for n in self.path)
 
     def value(self, table: pa.Table) -> Any:
-        """Of each row."""
+        """Returns the value of each row."""
         found = table.column(self.path[0])
         return pc.struct_field(found, list(self.path[1:])) if len(self.path) > 1 else found
 
     def nodes(self) -> Iterator[Column | Literal | Call]:
-        """Itself."""
+        """Yields this node."""
         yield self
 
 
@@ -67,11 +67,11 @@ class Literal:
         return value_text(self.scalar)
 
     def value(self, _: pa.Table) -> Any:
-        """The same for all rows."""
+        """Returns the value, which all rows have."""
         return self.scalar
 
     def nodes(self) -> Iterator[Column | Literal | Call]:
-        """Itself."""
+        """Yields this node."""
         yield self
 
 
@@ -92,7 +92,7 @@ class Call:
         return f"{self.function}({', '.join([*given, *_option_texts(self.options)])})"
 
     def value(self, table: pa.Table) -> Any:
-        """Of each row; a scalar if there is no column in it."""
+        """Returns the value of each row; a scalar if there is no column in it."""
         given = [argument.value(table) for argument in self.arguments]
         kinds = [value.type for value in given]
         if any(pa.types.is_decimal(kind) for kind in kinds):
@@ -103,7 +103,7 @@ class Call:
         return pc.call_function(self.function, given, self.arrow_options)
 
     def nodes(self) -> Iterator[Column | Literal | Call]:
-        """Itself and all that is in it, from left to right."""
+        """Yields this node and all that are in it, from left to right."""
         yield self
         for argument in self.arguments:
             yield from argument.nodes()
@@ -113,7 +113,7 @@ Tree = Column | Literal | Call
 
 
 def _exact(scalar: Any) -> Any:
-    """An integer beside decimals as a decimal of its digits: as the long that it is it would have 19 of them."""
+    """Returns an integer beside decimals as a decimal of its digits: as a long it would have 19 of them."""
     return pa.scalar(Decimal(scalar.as_py())) if pa.types.is_integer(scalar.type) and scalar.is_valid else scalar
 
 
@@ -121,7 +121,7 @@ def _exact(scalar: Any) -> Any:
 
 
 def value_text(scalar: Any) -> str:
-    """A value, and its type unless that is seen: those of true, 1, 1.0 and "1" are.
+    """Returns a value, and its type unless that is seen: those of true, 1, 1.0 and "1" are.
 
     >>> [value_text(pa.scalar(v)) for v in (True, 1, 1.0, "1", b"1", None, Decimal("1.0"), [1, None])]
     ['true', '1', '1.0', '"1"', 'binary(31)', 'null', 'decimal128(2, 1)(1.0)', 'int64[1, null]']
@@ -136,7 +136,7 @@ def value_text(scalar: Any) -> str:
 
 
 def _bare_text(scalar: Any) -> str:
-    """Without its type."""
+    """Returns the text of a value without its type."""
     kind = scalar.type
     if not scalar.is_valid:
         return "null"
@@ -167,7 +167,7 @@ def _nested_text(scalar: Any) -> str:
 
 
 def _option_texts(options: Any) -> list[str]:
-    """Options that are false are left out, so that one which a later Arrow adds and which is off changes no text."""
+    """Returns the options that are not false: one that a later Arrow adds, and that is off, changes no text."""
     if options is None:
         return []
     given = {name: options[name] for name in options if name != "_type_name"}
@@ -182,7 +182,7 @@ def _option_texts(options: Any) -> list[str]:
 
 
 def tree_of(data: bytes) -> Tree:
-    """The tree of a serialised expression."""
+    """Returns the tree of a serialised expression."""
     file = pa.ipc.open_file(pa.py_buffer(data))
     values = file.read_all()
     parts = iter(_parts(file.schema))
@@ -213,7 +213,7 @@ def tree_of(data: bytes) -> Tree:
 
 
 def _arrow_options(one: pa.Table) -> Any:
-    """What `call_function` takes. Arrow reads options from what it writes of them: a file of one struct."""
+    """Returns what `call_function` takes. Arrow reads options from what it writes of them: a file of one struct."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, one.schema) as writer:
         writer.write_table(one)
@@ -221,7 +221,7 @@ def _arrow_options(one: pa.Table) -> Any:
 
 
 def _parts(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
-    """What a serialised expression is made of: calls, columns, literals, in the order of its text.
+    """Returns what a serialised expression is made of: calls, columns, literals, in the order of its text.
 
     They are metadata of an Arrow schema, some with the same key. pyarrow shows those as a dictionary, of each key the
     last, but hands them out in full through Arrow's C data interface: a count, then lengths and bytes.

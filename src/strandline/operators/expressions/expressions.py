@@ -23,7 +23,7 @@ from strandline.errors import CorruptManifestError, OptionError, SchemaError
 from strandline.operators.expressions.expression_tree import Call, Column, Tree, tree_of
 
 VALUE_ERRORS = (pa.ArrowInvalid, pa.ArrowIndexError)
-"""What Arrow raises about values: division by zero, a text that is no number, a product that does not fit."""
+"""The errors of Arrow about values: division by zero, a text that is no number, a product that does not fit."""
 EXAMPLE = 'for example pc.field("price") > 0, with import pyarrow.compute as pc'
 
 
@@ -32,13 +32,13 @@ class Formula:
     """An expression; two are equal if Arrow writes them alike."""
 
     text: str = field(compare=False)
-    """What it says, with types and options: where they differ, so do the texts."""
+    """The expression in words, with types and options: where they differ, so do the texts."""
     arrow: str = field(repr=False)
-    """What is evaluated: Arrow's serialisation, as text."""
+    """The expression that is evaluated: Arrow's serialisation, as text."""
 
     @classmethod
     def of(cls, expression: Any, what: str) -> Formula:
-        """The formula of a pyarrow expression; `OptionError` about `what` if it is none, or not one of single tuples.
+        """Returns the formula of a pyarrow expression; raises `OptionError` about `what` otherwise.
 
         What a tuple gives must depend on nothing but the tuple: not on its neighbours, nor on chance.
         """
@@ -77,7 +77,7 @@ class Formula:
         return tuple(dict.fromkeys(node.path[0] for node in self.tree.nodes() if isinstance(node, Column)))
 
     def known_as(self, stored: Mapping[str, str]) -> Formula:
-        """With the text under which a stream has it (`stored`: texts and Arrow's form of each).
+        """Returns the formula with the stream's text (`stored`: texts and Arrow's form of each).
 
         Another Arrow may have named a function or an option otherwise; this one translates what that has written.
         """
@@ -86,7 +86,7 @@ class Formula:
         return next((replace(self, text=text) for text, arrow in stored.items() if _today(arrow) == self.arrow), self)
 
     def type_over(self, schema: pa.Schema, what: str) -> pa.DataType:
-        """The type of its values over tuples of this schema; `SchemaError` about `what` if it cannot be computed."""
+        """Returns the type of its values over this schema; SchemaError about `what` if it cannot be computed."""
         for column in self.columns:
             if column not in schema.names:
                 raise SchemaError(
@@ -111,7 +111,7 @@ class Formula:
         ) from None
 
     def over(self, table: pa.Table) -> pa.ChunkedArray:
-        """Its value for each row of the table, in their order."""
+        """Returns its value for each row of the table, in their order."""
         found = self.tree.value(table)
         if isinstance(found, pa.Scalar):
             found = pa.repeat(found, table.num_rows)
@@ -119,13 +119,13 @@ class Formula:
 
 
 def schema_of(types: Mapping[str, str]) -> pa.Schema:
-    """The Arrow schema of columns by Spark's names of their types; those of structs, arrays and maps are left out."""
+    """Returns the Arrow schema of columns with these Spark types, without structs, arrays and maps."""
     found = ((name, simple_type(kind)) for name, kind in types.items())
     return pa.schema([(name, kind) for name, kind in found if kind is not None])
 
 
 def _rows(columns: Sequence[str], kinds: Sequence[pa.DataType]) -> Iterator[pa.Table]:
-    """A row of nulls, then one of ones. Without any row Arrow would run nothing, and what never works would pass.
+    """Yields a row of nulls, then one of ones: without a row Arrow would run nothing and find no error.
 
     Expressions of which each row gives an error are wrong, whatever the tuples are; one row alone may be to blame.
     """
@@ -135,7 +135,7 @@ def _rows(columns: Sequence[str], kinds: Sequence[pa.DataType]) -> Iterator[pa.T
 
 
 def _one(kind: pa.DataType) -> pa.Array:
-    """As a value of this type, null if it has none."""
+    """Returns it as a value of this type, null if it has none."""
     for one in (pa.array([1]), pa.array([1], pa.int32()), pa.array(["1"])):
         with suppress(pa.ArrowException):
             return one.cast(kind)
@@ -143,7 +143,7 @@ def _one(kind: pa.DataType) -> pa.Array:
 
 
 def _way_out(kinds: Sequence[pa.DataType]) -> str:
-    """What to do about an expression over columns of these types that cannot be computed."""
+    """Returns what to do about an expression over columns of these types that cannot be computed."""
     if any(pa.types.is_timestamp(kind) and kind.tz for kind in kinds):
         return "compare times with a datetime that says its zone: datetime(2026, 1, 31, tzinfo=timezone.utc)"
     if any(pa.types.is_timestamp(kind) or pa.types.is_date(kind) for kind in kinds):
@@ -164,7 +164,7 @@ def _is_of_arrow(function: str) -> bool:
 
 
 def _is_of_single_tuples(function: str) -> bool:
-    """A cast is one of the functions that Arrow puts together from others, and the only one of them that is."""
+    """Returns whether a function works on single tuples. A cast does, though Arrow makes it of other functions."""
     return function == "cast" or (function != "random" and pc.get_function(function).kind == "scalar")
 
 
@@ -173,7 +173,7 @@ def _serialised(expression: Any) -> bytes:
 
 
 def _today(arrow: str) -> str | None:
-    """How this Arrow writes what another has written; None if it cannot read it."""
+    """Returns how this Arrow writes what another has written; None if it cannot read it."""
     try:
         expression = pc.Expression._deserialize(pa.py_buffer(base64.b64decode(arrow, validate=True)))
     except (pa.ArrowException, binascii.Error):

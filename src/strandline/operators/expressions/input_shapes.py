@@ -16,7 +16,7 @@ from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.operator import OnError
 
 SetAside = Callable[[int, pa.Table], None]
-"""What becomes of tuples of an input that cannot be computed."""
+"""Receives the tuples of an input that cannot be computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class InputShapes:
 
     @classmethod
     def of(cls, shapes: Sequence[Shape]) -> InputShapes:
-        """These, an input each."""
+        """Returns these shapes, one for each input."""
         return cls(tuple(shapes)) if any(shapes) else cls()
 
     def __bool__(self) -> bool:
         return bool(self.shapes)
 
     def reads(self, takes: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-        """The columns of each input that it takes to give these."""
+        """Returns the columns of each input that it takes to give these."""
         if not self.shapes:
             return tuple(map(tuple, takes))
         return tuple(tuple(s.reads(columns)) for s, columns in zip(self.shapes, takes, strict=True))
@@ -46,12 +46,12 @@ class InputShapes:
         return InputShapes(tuple(s.pruned(columns) for s, columns in zip(self.shapes, takes, strict=True)))
 
     def schema_over(self, schemas: Sequence[pa.Schema]) -> Sequence[pa.Schema]:
-        """What they make of tuples of these schemas, an input each."""
+        """Returns what they make of tuples of these schemas, an input each."""
         pairs = zip(self.shapes or [AS_IS] * len(schemas), schemas, strict=True)
         return [shape.schema_over(schema) for shape, schema in pairs]
 
     def over(self, tuples: Sequence[pa.Table], on_error: OnError, set_aside: SetAside) -> Sequence[pa.Table]:
-        """What they make of the tuples, a table an input.
+        """Returns what they make of the tuples, a table an input.
 
         Those that cannot be computed are handed to `set_aside`, unmade; with "stop", InputError is raised about them.
         """
@@ -65,7 +65,7 @@ class InputShapes:
     # ------------------------------------------------------------------ stream.json
 
     def to_json(self) -> dict[str, Any]:
-        """Words of an operator's JSON: the shapes, and Arrow's form of their expressions; none if there are none."""
+        """Returns fields of an operator's JSON: the shapes, and Arrow's form of their expressions; or none."""
         if not self.shapes:
             return {}
         formulas = [formula for shape in self.shapes for formula in shape.formulas]
@@ -76,12 +76,12 @@ class InputShapes:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> InputShapes:
-        """What `to_json` wrote into the JSON of an operator."""
+        """Returns what `to_json` wrote into the JSON of an operator."""
         expressions = body.get("expressions", {})
         return cls(tuple(Shape.from_json(steps, expressions) for steps in body.get("shapes", ())))
 
     def known_as(self, stored: Mapping[str, Any] | None) -> InputShapes:
-        """With the texts under which the JSON of a stream's operator has their formulas."""
+        """Returns the shapes with the texts that the JSON of a stream's operator has for their formulas."""
         expressions = (stored or {}).get("expressions", {})
         return InputShapes(tuple(shape.known_as(expressions) for shape in self.shapes))
 

@@ -77,7 +77,7 @@ class Shape:
         return bool(self.steps)
 
     def where(self, condition: Any, schema: pa.Schema) -> Shape:
-        """With one step more, checked over tuples of this schema (those that the shape gives)."""
+        """Adds a step, checked over tuples of this schema (those that the shape gives); returns the longer shape."""
         formula = Formula.of(condition, "where(…)")
         kind = formula.type_over(schema, "where(…)")
         if not pa.types.is_boolean(kind):
@@ -87,7 +87,7 @@ class Shape:
         return Shape((*self.steps, Where(formula)))
 
     def select(self, names: Sequence[str], named: Mapping[str, Any], schema: pa.Schema, keep: Sequence[str]) -> Shape:
-        """With one step more. `keep` are the columns that must stay what they are: those of key and time."""
+        """Adds a step; returns the longer shape. `keep` are the columns that must not change: those of key and time."""
         given: dict[str, Any] = {}
         for name in names:
             if not isinstance(name, str):
@@ -110,15 +110,15 @@ class Shape:
         return Shape((*self.steps, Select(columns)))
 
     def schema_over(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of what it makes of tuples of this schema."""
+        """Returns the schema of what it makes of tuples of this schema."""
         return schema if not self.steps else self.over(schema.empty_table()).schema
 
     def types_over(self, types: Types, schema: pa.Schema) -> dict[str, str]:
-        """The same by Spark's names."""
+        """Returns the columns and types that the shape makes of tuples, by Spark's names."""
         return {f.name: simple_name(f.type) or types.get(f.name, str(f.type)) for f in self.schema_over(schema)}
 
     def columns_over(self, columns: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-        """The columns that it makes of these, and their types in Spark's JSON; a nested one only under some name."""
+        """Returns the columns that it makes of these, and their types in Spark's JSON; nested ones only by name."""
         for step in self.steps:
             made = step.over(schema.empty_table()).schema
             if isinstance(step, Select):
@@ -128,7 +128,7 @@ class Shape:
         return dict(columns)
 
     def reads(self, wanted: Sequence[str]) -> list[str]:
-        """The columns of the input that it takes to give these."""
+        """Returns the columns of the input that it takes to give these."""
         for step in reversed(self.steps):
             wanted = step.reads(wanted)
         return list(dict.fromkeys(wanted))
@@ -142,7 +142,7 @@ class Shape:
         return Shape(tuple(reversed(steps)))
 
     def over(self, table: pa.Table) -> pa.Table:
-        """What it makes of these tuples; raises one of `VALUE_ERRORS` if one cannot be computed."""
+        """Returns what it makes of these tuples; raises one of `VALUE_ERRORS` if one cannot be computed."""
         for step in self.steps:
             table = step.over(table)
         return table
@@ -155,7 +155,7 @@ class Shape:
             schema = step.over(schema.empty_table()).schema
 
     def failing(self, table: pa.Table, *, only_first: bool = False) -> npt.NDArray[np.int64]:
-        """The rows that cannot be computed, or the first of them: halves are tried, then rows one by one."""
+        """Returns the rows that cannot be computed, or the first of them: halves are tried, then rows one by one."""
         found: list[int] = []
         spans = [(0, table.num_rows)]
         while spans and not (only_first and found):
@@ -171,7 +171,7 @@ class Shape:
         return np.array(found, np.int64)
 
     def read(self, table: pa.Table) -> pa.Table:
-        """What it makes of these tuples; raises `InputError` about the first that cannot be computed."""
+        """Returns what it makes of these tuples; raises `InputError` about the first that cannot be computed."""
         try:
             return self.over(table)
         except VALUE_ERRORS:
@@ -182,7 +182,7 @@ class Shape:
         raise self.error(table, int(rows[0]))
 
     def computed(self, table: pa.Table, on_error: OnError, set_aside: Callable[[pa.Table], None]) -> pa.Table:
-        """What it makes of these tuples; those that cannot be computed go to `set_aside`, or InputError is raised."""
+        """Returns the shaped tuples; those that cannot be computed go to `set_aside`, or InputError is raised."""
         if not self or not table.num_rows:
             return self.over(table)
         if on_error == "stop":
@@ -200,7 +200,7 @@ class Shape:
         return self.over(table.filter(pa.array(keep)))
 
     def error(self, table: pa.Table, row: int) -> InputError:
-        """What is wrong with a row that cannot be computed."""
+        """Returns what is wrong with a row that cannot be computed."""
         one = table.slice(row, 1)
         why = "but it can by itself"
         try:
@@ -220,7 +220,7 @@ class Shape:
     # ------------------------------------------------------------------ stream.json
 
     def known_as(self, stored: Mapping[str, str]) -> Shape:
-        """Each formula with the text under which a stream has it; see `Formula.known_as`."""
+        """Returns the shape with the stream's text for each formula; see `Formula.known_as`."""
         return Shape(
             tuple(
                 Where(s.formula.known_as(stored))
@@ -237,7 +237,7 @@ class Shape:
         return [formula for formulas in each for formula in formulas]
 
     def to_json(self) -> list[dict[str, Any]]:
-        """By the texts of its formulas."""
+        """Returns the steps by the texts of their formulas."""
         return [
             {"where": s.formula.text} if isinstance(s, Where) else {"select": {n: f.text for n, f in s.columns}}
             for s in self.steps
@@ -245,7 +245,7 @@ class Shape:
 
     @classmethod
     def from_json(cls, steps: Sequence[Mapping[str, Any]], expressions: Mapping[str, str]) -> Shape:
-        """What `to_json` gave; `expressions` has Arrow's form of each text."""
+        """Returns what `to_json` gave; `expressions` has Arrow's form of each text."""
 
         def formula(text: str) -> Formula:
             return Formula(text, expressions[text])
@@ -269,12 +269,12 @@ def _column(name: str, value: Any) -> Formula:
 
 
 def _plain_name(formula: Formula) -> str | None:
-    """The column that it is, as it is; None if it is computed."""
+    """Returns the column that it is, as it is; None if it is computed."""
     return formula.tree.path[0] if isinstance(formula.tree, Column) and len(formula.tree.path) == 1 else None
 
 
 def _is_plain(name: str, formula: Formula) -> bool:
-    """Whether it is the column of that name, as it is."""
+    """Returns whether it is the column of that name, as it is."""
     return formula.tree == Column((name,))
 
 

@@ -30,7 +30,7 @@ def compiled(
     *,
     boundscheck: bool = False,
 ) -> Any:
-    """What Numba will make of the function when it is first called; `parts` are those of its identity.
+    """Returns what Numba will make of the function when it is first called; `parts` are those of its identity.
 
     The first of them may be another one than the function has, which knows further `names`. With `boundscheck`, places
     outside of an array raise IndexError.
@@ -119,14 +119,14 @@ def counted() -> Iterator[None]:
 
 
 def short(problem: Exception) -> str:
-    """What Numba says, without where in its own insides."""
+    """Returns what Numba says, without where in its own insides."""
     lines = [line.strip() for line in str(problem).splitlines()]
     wanted = [line for line in lines if line and not line.startswith(_NOISE)]
     return " ".join(wanted[:2])[:_SHOWN] or type(problem).__name__
 
 
 def line_in(problem: Exception, function: Callable[..., Any]) -> str:
-    """The file and the line of what Numba does not compile; those of the function if it does not say."""
+    """Returns the file and the line of what Numba does not compile; those of the function if it does not say."""
     files = {one.__code__.co_filename for one in functions_of(function).values()}
     found = re.search(r"\bat (\S+) \((\d+)\)", str(problem))
     return f"{found[1]}, line {found[2]}" if found and found[1] in files else place_of(function)

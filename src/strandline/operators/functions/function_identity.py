@@ -1,4 +1,4 @@
-"""What a function that somebody wrote is: a text that changes when its meaning does, and not when its spelling does.
+"""The identity of a user's function: a text that changes with its meaning, and not with its spelling.
 
 Operators compile functions of their users, and a stream that such a function has made can only be continued by the
 same one. The same: with the same statements, the same values of all constants that it closes over or takes from
@@ -39,7 +39,7 @@ Function = Callable[..., Any]
 _STEADY: Final = ("math", "cmath", "numpy")
 """Modules whose constants are the same everywhere."""
 MAIN: Final = "_main"
-"""What the function itself is called where it is compiled."""
+"""The name of the function itself where it is compiled."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class FunctionIdentity:
 
 
 def identity_of(function: Function, parameters: Sequence[str]) -> FunctionIdentity:
-    """The identity of a function whose parameters are called so in its text.
+    """Returns the identity of a function whose parameters are called so in its text.
 
     Raises OptionError if it reads a value that no compiled function can use, or that cannot be told by its code alone,
     or that would be another one in a replay.
@@ -89,7 +89,7 @@ def identity_of(function: Function, parameters: Sequence[str]) -> FunctionIdenti
 
 
 def functions_of(function: Function) -> dict[str, types.FunctionType]:
-    """The function and all Python functions that it calls, directly or not, each once and by a name of its own."""
+    """Returns the function and all Python functions that it calls, directly or not, each by a name of its own."""
     assert isinstance(function, types.FunctionType)
     paths: dict[int, str] = {}
     every: dict[int, types.FunctionType] = {}
@@ -115,7 +115,7 @@ def functions_of(function: Function) -> dict[str, types.FunctionType]:
 
 
 def place_of(function: Function) -> str:
-    """Where it is written, for errors."""
+    """Returns where it is written, for errors."""
     code = function.__code__
     return f"{code.co_filename}, line {code.co_firstlineno}"
 
@@ -158,7 +158,7 @@ def _require_steady(function: types.FunctionType) -> None:
 
 
 def _node_of(function: types.FunctionType) -> ast.Lambda | ast.FunctionDef | None:
-    """The function in its file; None if it cannot be had, or if the file has another one by now."""
+    """Returns the function in its file; None if it cannot be had, or if the file has another one by now."""
     code = function.__code__
     linecache.checkcache(code.co_filename)
     try:
@@ -173,7 +173,7 @@ def _node_of(function: types.FunctionType) -> ast.Lambda | ast.FunctionDef | Non
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """It and all that is inside of it."""
+    """Yields the code and all codes inside of it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -191,7 +191,7 @@ def _is_of(node: ast.AST, code: types.CodeType) -> bool:
 
 
 def _body(node: ast.Lambda | ast.FunctionDef) -> list[ast.stmt]:
-    """Its statements, the docstring apart."""
+    """Returns its statements without the docstring."""
     if isinstance(node, ast.Lambda):
         return [ast.copy_location(ast.Return(node.body), node.body)]
     body = node.body
@@ -226,7 +226,7 @@ class _ByValue(NamesByScope):
         super().__init__(scope | dict.fromkeys(declared_global(body)))
 
     def arguments(self, given: ast.arguments) -> ast.arguments:
-        """The parameters without annotations, what they are by default written by value."""
+        """Returns the parameters without annotations, what they are by default written by value."""
         defaults = [self._literal_of_default(value) for value in self._function.__defaults__ or ()]
         keywords = self._function.__kwdefaults__ or {}
         return ast.arguments(
@@ -248,14 +248,14 @@ class _ByValue(NamesByScope):
         return _literal_of(f"a default of {self._function.__name__}", value, self._function)
 
     def called(self, name: str) -> str:
-        """Another name if it is that of a parameter: one that nothing in the function has."""
+        """Returns the name, or an unused one if it is that of a parameter."""
         chosen = name
         while chosen in self._parameters or (chosen != name and chosen in self._words):
             chosen += "_"
         return chosen
 
     def from_outside(self, path: str, node: ast.Name | ast.Attribute) -> ast.AST | None:
-        """The value, or the name of the part; None for modules, builtins and what is compiled by others."""
+        """Returns the value, or the name of the part; None for modules, builtins and what is compiled by others."""
         value = self._found.get(path, MISSING)
         helper = python_function(value)
         if helper is not None:
@@ -287,7 +287,7 @@ def _literal(value: Any) -> ast.expr:
 
 
 def _copied(node: Any) -> Any:
-    """The tree with its lines, so that what is done to it leaves the other as it is."""
+    """Returns the tree with its lines, so that what is done to it leaves the other as it is."""
     if isinstance(node, ast.AST):
         fields = {name: _copied(value) for name, value in ast.iter_fields(node)}
         return ast.copy_location(type(node)(**fields), node)
@@ -298,7 +298,7 @@ def _copied(node: Any) -> Any:
 
 
 def _text(part: FunctionPart, function: types.FunctionType) -> str:
-    """What the source says; of a function without one, a digest of its code."""
+    """Returns what the source says; of a function without one, a digest of its code."""
     tree = part.tree
     if tree is None:
         return f"code {_digest(function)}"
@@ -323,7 +323,7 @@ def _require_known_by_code(function: types.FunctionType, found: Mapping[str, Any
 
 
 def _digest(function: types.FunctionType) -> str:
-    """Of its code and of the values that it reads; the functions that it calls have texts of their own."""
+    """Returns a digest of the code and of the values that it reads; functions that it calls have texts of their own."""
     read = []
     for path, value in sorted(references(function).items()):
         plain = plain_value(value)

@@ -1,4 +1,4 @@
-"""What a function reads from outside of itself: constants, modules, other functions, by the names that it uses.
+"""The values that a function reads from outside: constants, modules, other functions, by the names that it uses.
 
 Found in its code, not by its spelling: a column that is called like a function of the module is no reference to it.
 """
@@ -18,11 +18,11 @@ import numpy as np
 
 MISSING: Final = object()
 _LEADS_ON: Final = (types.ModuleType, type, enum.Enum)
-"""What is followed by the names of its attributes: cfg.LIMIT, Limits.SMALL, Colour.RED.value."""
+"""Values that are followed by the names of their attributes: cfg.LIMIT, Limits.SMALL, Colour.RED.value."""
 
 
 def references(function: Callable[..., Any]) -> dict[str, Any]:
-    """The values of all names that the function closes over or takes from its module, builtins apart.
+    """Returns the values of all names that the function closes over or takes from its module, builtins apart.
 
     An attribute of a module or of a class has its path, `cfg.LIMIT`, and the value that it has now.
     """
@@ -49,7 +49,7 @@ def references(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def unknown_names(function: Callable[..., Any]) -> list[str]:
-    """The names that the function takes from outside, and that nobody has given a value yet."""
+    """Returns the names that the function takes from outside, and that have no value yet."""
     code, closure = function.__code__, function.__closure__ or ()
     known = {*function.__globals__, *vars(builtins)} - set(code.co_freevars)
     for name, cell in zip(code.co_freevars, closure, strict=True):
@@ -60,7 +60,7 @@ def unknown_names(function: Callable[..., Any]) -> list[str]:
 
 
 def is_random(value: Any) -> bool:
-    """Whether it is a function that returns another number each time."""
+    """Returns whether it is a function that returns another number each time."""
     return isinstance(getattr(value, "__self__", None), (random.Random, np.random.RandomState))
 
 
@@ -85,19 +85,19 @@ def _paths(code: types.CodeType, free: set[str]) -> Iterator[list[str]]:
 
 
 def local_names(code: types.CodeType) -> set[str]:
-    """All names that belong to the function or to one inside of it."""
+    """Returns all names that belong to the function or to one inside of it."""
     inside = [local_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return {*code.co_varnames, *code.co_cellvars}.union(*inside)
 
 
 def python_function(value: Any) -> types.FunctionType | None:
-    """The function, or the one that was compiled by Numba; None for anything else."""
+    """Returns the function, or the one that was compiled by Numba; None for anything else."""
     value = getattr(value, "py_func", value)
     return value if isinstance(value, types.FunctionType) else None
 
 
 def plain_value(value: Any) -> Any:
-    """A number, a text, bytes, None, or a tuple of them, of Python's own types; MISSING if it is none of these."""
+    """Returns a number, text, bytes, None, or a tuple of them, of Python's own types; MISSING for any other value."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Which names in a function are its own, and which come from outside: Python's rules of scope, over its tree.
 
-The same word may mean a parameter in one place and a constant of the module in another: `(lambda n: n > 1)(n)`. Whoever
-writes values in the places of names has to know which is which.
+The same word may mean a parameter in one place and a constant of the module in another: `(lambda n: n > 1)(n)`. To
+write values in the places of names, one has to know which is which.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 Scope = Mapping[str, str | None]
-"""What each name that belongs to a scope is called from now on; None of one that the scope declares to be global."""
+"""The new name of each name that belongs to a scope; None for one that the scope declares to be global."""
 
 
 def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
-    """All of them, in the order in which they are written."""
+    """Returns all of them, in the order in which they are written."""
     several = [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *several]
 
 
 def bound_by(statements: Iterable[ast.AST]) -> set[str]:
-    """The names that a function with this body binds, parameters apart: not those of functions inside of it."""
+    """Returns the names that a function with this body binds, parameters apart: not those of functions inside of it."""
     found, declared = set(), set()
     for node in _of_this_scope(statements):
         if isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -33,19 +33,19 @@ def bound_by(statements: Iterable[ast.AST]) -> set[str]:
 
 
 def declared_global(statements: Iterable[ast.AST]) -> set[str]:
-    """The names that a function with this body takes from its module by `global`."""
+    """Returns the names that a function with this body takes from its module by `global`."""
     return {name for node in _of_this_scope(statements) if isinstance(node, ast.Global) for name in node.names}
 
 
 def words_in(tree: ast.AST) -> set[str]:
-    """Every name that is written in it, whatever it means."""
+    """Returns every name that is written in it, whatever it means."""
     found = {name for node in ast.walk(tree) if (name := _name_bound(node))}
     found |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     return found | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 def _of_this_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of one scope. Of a comprehension only `:=`, whose target belongs to the function around it."""
+    """Yields all nodes of one scope. Of a comprehension only `:=`, whose target belongs to the function around it."""
     for node in nodes:
         yield node
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -66,7 +66,7 @@ def _defaults(arguments: ast.arguments) -> list[ast.expr]:
 
 
 def _name_bound(node: ast.AST) -> str | None:
-    """The name that this node by itself binds."""
+    """Returns the name that this node by itself binds."""
     match node:
         case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
             return name
@@ -90,19 +90,19 @@ class NamesByScope(ast.NodeTransformer):
     """
 
     def __init__(self, scope: Scope) -> None:
-        """`scope` is that of the function whose statements are to be visited."""
+        """Begins in `scope`, that of the function whose statements are to be visited."""
         self._scopes: list[Scope] = [scope]
 
     def called(self, name: str) -> str:
-        """What a name that is bound inside is to be called; itself, unless a subclass knows better."""
+        """Returns what a name that is bound inside is to be called; itself, unless a subclass knows better."""
         return name
 
     def from_outside(self, path: str, node: ast.Name | ast.Attribute) -> ast.AST | None:
-        """What to write for a name, or for the attributes of one, that is read from outside; None: nothing special."""
+        """Returns the replacement of a name, or of its attributes, that is read from outside; None if it stays."""
         raise NotImplementedError
 
     def _own(self, name: str) -> str | None:
-        """What a name is called that is the function's own; None if it comes from outside."""
+        """Returns what a name is called that is the function's own; None if it comes from outside."""
         return next((scope[name] for scope in reversed(self._scopes) if name in scope), None)
 
     def _renamed(self, name: str) -> str:
@@ -111,14 +111,14 @@ class NamesByScope(ast.NodeTransformer):
     # ------------------------------------------------------------------ names that are used
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """One of its own by what it is called now; one that is read from outside by what it stands for."""
+        """Replaces a name of the function by its new name, a name from outside by its value."""
         if own := self._own(node.id):
             return ast.copy_location(ast.Name(own, node.ctx), node)
         found = self.from_outside(node.id, node) if isinstance(node.ctx, ast.Load) else None
         return node if found is None else found
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """The value of a module's constant, or what it was."""
+        """Returns the value of a module's constant, or what it was."""
         root, path = _path(node)
         is_read = bool(root) and self._own(root) is None and isinstance(node.ctx, ast.Load)
         found = self.from_outside(path, node) if is_read else None
@@ -127,7 +127,7 @@ class NamesByScope(ast.NodeTransformer):
     # ------------------------------------------------------------------ scopes inside
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        """Its parameters are its own."""
+        """Visits a lambda, whose parameters are its own."""
         self._visit_signature(node.args)
         self._scopes.append(self._scope(node.args, [node.body]))
         self._rename_parameters(node.args)
@@ -136,7 +136,7 @@ class NamesByScope(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node: Any) -> ast.AST:
-        """Its parameters and what it assigns to are its own; its name belongs to the function around it."""
+        """Visits a function: its parameters and variables are its own, its name belongs to the function around it."""
         node.name = self._renamed(node.name)
         node.decorator_list = [self.visit(one) for one in node.decorator_list]
         self._visit_signature(node.args)
@@ -149,12 +149,12 @@ class NamesByScope(ast.NodeTransformer):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        """As it is, but for its name."""
+        """Renames a class and leaves the rest of it as it is."""
         node.name = self._renamed(node.name)
         return node
 
     def _visit_comprehension(self, node: Any) -> ast.AST:
-        """What it iterates over first belongs to the function around it, the targets are its own."""
+        """Visits a comprehension: its first iterable belongs to the function around it, the targets are its own."""
         first = node.generators[0]
         first.iter = self.visit(first.iter)
         targets = bound_by([one.target for one in node.generators])
@@ -194,25 +194,25 @@ class NamesByScope(ast.NodeTransformer):
     visit_ExceptHandler = visit_MatchAs = visit_MatchStar = _visit_named
 
     def visit_MatchMapping(self, node: ast.MatchMapping) -> ast.AST:
-        """The rest by what it is called now."""
+        """Renames the rest of a mapping pattern."""
         node.rest = node.rest and self._renamed(node.rest)
         return self.generic_visit(node)
 
     def visit_alias(self, node: ast.alias) -> ast.AST:
-        """What is imported, by what it is called now."""
+        """Renames an import."""
         bound = _name_bound(node) or node.name
         if self._renamed(bound) != bound:
             node.asname = self._renamed(bound)
         return node
 
     def visit_Nonlocal(self, node: ast.Nonlocal) -> ast.AST:
-        """The names by what they are called now."""
+        """Renames nonlocal names."""
         node.names = [self._renamed(name) for name in node.names]
         return node
 
 
 def _path(node: ast.expr) -> tuple[str, str]:
-    """A name and the whole path of attributes from it; empty if it does not begin with a name."""
+    """Returns a name and the whole path of attributes from it; empty if it does not begin with a name."""
     if isinstance(node, ast.Name):
         return node.id, node.id
     root, path = _path(node.value) if isinstance(node, ast.Attribute) else ("", "")

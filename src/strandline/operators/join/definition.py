@@ -1,4 +1,4 @@
-"""What a join is: its two inputs, its windows, and the columns of results and of footprints."""
+"""The definition of a join: its two inputs, its windows, and the columns of results and of footprints."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from strandline.operator_texts import join_text, version_text
 from strandline.operators.defaults import DefinitionDefaults
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
-from strandline.operators.join.column_types import stored_type, type_json, type_text
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
+from strandline.operators.join.stored_types import stored_type, type_json, type_text
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.units import END_OF_TIME, earlier
 
@@ -41,7 +41,7 @@ class JoinInput:
     key: tuple[str, ...]
     time: str
     shape: Shape = AS_IS
-    """What is done to the tuples of its stream before."""
+    """The work on the tuples of its stream before the join takes them in."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class JoinDefinition(DefinitionDefaults):
         where: Any = None,
         group: int = GROUP,
     ) -> JoinDefinition:
-        """The join of two inputs; raises OptionError or SchemaError if there can be none."""
+        """Returns the join of two inputs; raises OptionError or SchemaError if there can be none."""
         if isinstance(group, bool) or not isinstance(group, int) or group < 1:
             raise OptionError(f"join: group={group!r} is not a number of tuples", todo="use 1 or more")
         keys = [tuple((c, type_text(side.columns[c])) for c in side.key) for side in (left, right)]
@@ -125,7 +125,7 @@ class JoinDefinition(DefinitionDefaults):
 
     @property
     def has_times(self) -> bool:
-        """Whether boundaries matter."""
+        """True if boundaries matter."""
         return self.windows.is_band
 
     @property
@@ -145,12 +145,12 @@ class JoinDefinition(DefinitionDefaults):
         return RESULT_TIME
 
     def types_of(self, side: int) -> dict[str, str]:
-        """Types of all columns of a side, the key among them."""
+        """Returns the types of all columns of a side, the key among them."""
         return dict([*self.key, *self.columns[side]])
 
     @cached_property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the columns of each side are called in the results.
+        """The names of the columns of each side in the results.
 
         What both have, and what is called like the results' time, gets the name of its side in front.
         """
@@ -182,7 +182,7 @@ class JoinDefinition(DefinitionDefaults):
         return [pa.nulls(0, stored_type(type_text(k))) for _, k in [*self.result_columns, *self.control_columns]]
 
     def payload(self, side: int) -> list[tuple[str, str]]:
-        """The columns of a side that kernels do not look at: all but key and time."""
+        """Returns the columns of a side that kernels do not look at: all but key and time."""
         return [(c, kind) for c, kind in self.columns[side] if c != self.times[side]]
 
     @cached_property
@@ -213,7 +213,7 @@ class JoinDefinition(DefinitionDefaults):
         return f"{text}, where {self.where.text}{version_text(self.where.version)}"
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json: what must be the same for as long as the stream lives."""
+        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "kind": self.kind,
             "key": [list(column) for column in self.key],
@@ -234,7 +234,7 @@ class JoinDefinition(DefinitionDefaults):
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JoinDefinition:
-        """What `to_json` wrote; a condition is then a text that says what it was, and cannot be computed."""
+        """Returns what `to_json` wrote; a condition is then a text that says what it was, and cannot be computed."""
         left, right = (tuple((c, type_text(kind)) for c, kind in columns) for columns in body["columns"])
         key = tuple((c, str(kind)) for c, kind in body["key"])
         where = Predicate(body["where"], body.get("version", 1)) if "where" in body else None
@@ -243,18 +243,18 @@ class JoinDefinition(DefinitionDefaults):
         return cls(key, times, (left, right), JoinWindows.from_json(body["windows"]), where, shapes=shapes)
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
-        """The boundary, or before it as far as a tuple without a match may have to wait for its result."""
+        """Returns the boundary, or before it as far as a tuple without a match may have to wait for its result."""
         return boundary if boundary in (None, END_OF_TIME) else earlier(boundary, self.windows.delay)
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[JoinDefinition, Sequence[Mapping[str, Any]]]:
-        """The same without its condition, which is compiled where it is used, over tuples as they are when shaped."""
+        """Returns the join over shaped tuples, without its condition, which is compiled where it is used."""
         taken = [{name: type_json(kind) for name, kind in self.types_of(side).items()} for side in SIDES]
         return replace(self, where=None, shapes=UNSHAPED), taken
 
     def continuing(self, stored: Mapping[str, Any] | None) -> JoinDefinition:
-        """The join over the columns that its stream has: others may have been added to an input since."""
+        """Returns the join over the columns that its stream has: others may have been added to an input since."""
         if stored is None or stored.get("kind") != self.kind:
             return self
         known = [tuple((c, type_text(kind)) for c, kind in columns) for columns in stored["columns"]]
@@ -264,18 +264,18 @@ class JoinDefinition(DefinitionDefaults):
         return replace(self, shapes=shapes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was compiled or looked up stays behind: whoever gets the definition has its own.
+        # Compiled and cached parts stay behind: the receiver of the definition has its own.
         own = (self.key, self.times, self.columns, self.windows, self.where, self.group, self.shapes)
         return JoinDefinition, own
 
     def fresh(self, on_error: OnError = "stop") -> JoinOperator:
-        """An operator that has seen nothing."""
+        """Returns an operator that has seen nothing."""
         from strandline.operators.join.join_operator import JoinOperator
 
         return JoinOperator.new(self, on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[np.generic]], on_error: OnError = "stop") -> JoinOperator:
-        """The operator that left these arrays; ValueError if they do not fit."""
+        """Returns the operator that left these arrays; ValueError if they do not fit."""
         from strandline.operators.join.join_operator import JoinOperator
 
         return JoinOperator.of(self, arrays, on_error)

@@ -33,19 +33,19 @@ _SHOWN: Final = 60
 
 
 class JoinAside(AsideTables):
-    """What one step has set aside, by reason, in the columns of footprints."""
+    """The tuples and windows that one step has set aside, by reason, in the columns of footprints."""
 
     def __init__(self, definition: JoinDefinition) -> None:
         self._definition = definition
         super().__init__()
 
     def shaped(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
-        """The tuples of both sides in their shapes, as far as a join can take them; see `healthy`."""
+        """Returns the tuples of both sides in their shapes, as far as a join can take them; see `healthy`."""
         made = self._definition.shaping.over(tuples, on_error, partial(self._add, VALUE))
         return [self.healthy(side, table, on_error) for side, table in enumerate(made)]
 
     def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
-        """The tuples that a join can take; the others are kept here, or raised as an InputError."""
+        """Returns the tuples that a join can take; the others are kept here, or raised as an InputError."""
         d = self._definition
         for reason, is_wrong in (("time", _bad_times(d, side, tuples)), ("key", _long_keys(d, tuples))):
             if is_wrong is None or not is_wrong.any():

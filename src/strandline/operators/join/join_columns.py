@@ -11,9 +11,9 @@ import pyarrow as pa
 from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, largest, portions, stacked
 from strandline.operators.join import ring_kernels as kernels
-from strandline.operators.join.column_types import stored_type
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
+from strandline.operators.join.stored_types import stored_type
 from strandline.operators.join.tuple_record import Pairs
 from strandline.operators.kernels.arrow_words import from_words, whole
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
@@ -26,7 +26,7 @@ Arrays = list[pa.Array]
 
 
 def portions_of(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]]) -> Iterator[Pairs]:
-    """The pairs in their order, as many at a time as make a portion of results; `new` as below."""
+    """Yields the pairs in their order, as many at a time as make a portion of results; `new` as below."""
     rows, fits_word = len(pairs.left), join.definition.key_codec.fits_word
     key = 0 if fits_word else largest(pairs.key_at & LENGTH_MAX)
     if (key + sum(join.payloads[side].largest(new[side]) for side in SIDES)) * rows <= arrow_rows.PORTION_BYTES_MAX:
@@ -41,7 +41,7 @@ def portions_of(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]])
 
 
 def result_columns(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]]) -> Arrays:
-    """The columns of results; `new` has payloads of tuples that came just now."""
+    """Returns the columns of results; `new` has payloads of tuples that came just now."""
     times = (pairs.left_times, pairs.right_times)
     sides: Arrays = []
     for side, places in ((LEFT, pairs.left), (RIGHT, pairs.right)):
@@ -54,7 +54,7 @@ def result_columns(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows
 def side_values(
     join: JoinOperator, side: int, names: tuple[str, ...], pairs: Pairs, new: Sequence[Rows]
 ) -> dict[str, pa.Array]:
-    """The columns of these names of one side of pairs."""
+    """Returns the columns of these names of one side of pairs."""
     d, rows = join.definition, len(pairs.left)
     wanted = [c for c, _ in d.payload(side) if c in names]
     places, times = (pairs.left, pairs.left_times) if side == LEFT else (pairs.right, pairs.right_times)
@@ -69,7 +69,7 @@ def side_values(
 
 
 def footprints_of(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
-    """The columns of footprints of kept tuples, each of a side and with its number there, in this order."""
+    """Returns the columns of footprints of kept tuples, each of a side and with its number there, in this order."""
     sizes = np.zeros(len(sides), np.int64)
     for side in SIDES:
         mine, payloads = sides == side, join.payloads[side]
@@ -84,7 +84,7 @@ def footprints_of(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
 
 
 def _footprints(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
-    """The same of few."""
+    """Returns the columns of a few footprints."""
     parts = [footprint_columns(join, side, numbers[sides == side]) for side in SIDES]
     together = [pa.concat_arrays(list(arrays)) for arrays in zip(*parts, strict=True)]
     if not np.any(sides[1:] < sides[:-1]):
@@ -95,7 +95,7 @@ def _footprints(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
 
 
 def footprint_columns(join: JoinOperator, side: int, numbers: Int64s) -> Arrays:
-    """The columns of footprints of kept tuples of a side."""
+    """Returns the columns of footprints of kept tuples of a side."""
     d, rows = join.definition, len(numbers)
     ring, payloads = join.rings[side], join.payloads[side]
     ordinals, times, keys, key_at = ring.read(numbers)

@@ -70,7 +70,7 @@ def _time_place(definition: JoinDefinition, side: int) -> int:
 
 
 def newest_footprints(newest_first: Iterable[Saved]) -> pa.Table | None:
-    """The newest footprint of each tuple, in the order of the tuples; None if there is none.
+    """Returns the newest footprint of each tuple, in the order of the tuples; None if there is none.
 
     Older ones are dropped whenever as many rows have come as were left before: there may be ten thousand blocks.
     """
@@ -88,7 +88,7 @@ def newest_footprints(newest_first: Iterable[Saved]) -> pa.Table | None:
 
 
 def _distinct(parts: Sequence[pa.Table]) -> pa.Table:
-    """Of the rows of each tuple the one that stands last in the output, in the order of the tuples."""
+    """Returns the last row in the output of each tuple, in the order of the tuples."""
     whole = pa.concat_tables(parts)
     ordinals, positions = (words_of(whole.column(name), "long")[0] for name in (ORDINAL_COLUMN, OFFSET))
     order = np.lexsort((positions, ordinals))
@@ -97,7 +97,7 @@ def _distinct(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _tuples(definition: JoinDefinition, side: int, newest: pa.Table) -> pa.Table:
-    """The input tuples of one side that footprints hold."""
+    """Returns the input tuples of one side that footprints hold."""
     footprints = newest.filter(pc.equal(newest.column(SIDE_COLUMN), side))
     columns = {c: footprints.column(c) for c, _ in definition.key}
     for name, (column, _) in zip(definition.names[side], definition.columns[side], strict=True):

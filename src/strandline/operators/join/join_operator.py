@@ -88,7 +88,7 @@ class JoinOperator(JoinSaving):
         self.payloads = payloads
         self.groups = SavedGroups(rings, groups)
         self.aside = JoinAside(definition)
-        """What this step has set aside."""
+        """The tuples and windows that this step has set aside."""
         self.opened = 0
         """How many tuples were taken into windows in this step."""
         self.rules = _rules(definition)
@@ -99,7 +99,7 @@ class JoinOperator(JoinSaving):
 
     @classmethod
     def new(cls, definition: JoinDefinition, on_error: OnError = "stop") -> JoinOperator:
-        """Without tuples."""
+        """Returns an operator without tuples."""
         windows, fits_word = definition.windows, definition.key_codec.fits_word
         left, right = (
             TupleRing.empty(fits_word=fits_word, counts=windows.kind == "key", keeps=windows.keeps[side])
@@ -112,7 +112,7 @@ class JoinOperator(JoinSaving):
     def of(
         cls, definition: JoinDefinition, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop"
     ) -> JoinOperator:
-        """The operator that left these arrays; ValueError if they do not fit."""
+        """Returns the operator that left these arrays; ValueError if they do not fit."""
         counts, fits_word = definition.windows.kind == "key", definition.key_codec.fits_word
         try:
             rings, payloads = [], []
@@ -156,7 +156,7 @@ class JoinOperator(JoinSaving):
         self.opened = 0
 
     def end(self) -> None:
-        """Ends a step: what nobody refers to any more goes."""
+        """Ends a step: drops memory that no tuple refers to any more."""
         self._tidy_up()
 
     def _tidy_up(self) -> None:
@@ -184,7 +184,7 @@ class JoinOperator(JoinSaving):
         self.input_end = end
 
     def _end_of(self, tuples: Sequence[pa.Table]) -> int:
-        """The place behind the last of these tuples, or of those before."""
+        """Returns the place behind the last of these tuples, or of those before."""
         return max([self.input_end, *(int(t.column(OFFSET)[-1].as_py()) + 1 for t in tuples if t.num_rows)])
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
@@ -207,7 +207,7 @@ class JoinOperator(JoinSaving):
         join_loading.load(self, newest_first)
 
     def advance(self, boundary: int) -> Arrays | None:
-        """Nothing before this time follows any more: lets go of what is over; results without a match."""
+        """Drops the tuples that are over when time has passed this; returns their results without a match."""
         if not self.definition.has_times:
             return None
         parts: list[Arrays] = []
@@ -269,10 +269,10 @@ class JoinOperator(JoinSaving):
         *,
         emits: bool,
     ) -> Pairs:
-        """Those of the pairs that are results; tuples of outer sides know afterwards whether they were matched."""
+        """Returns the pairs that are results; tuples of outer sides know afterwards whether they were matched."""
         windows, where = self.definition.windows, self.definition.where
         if where is not None and where.function is None and not emits:
-            where = None  # somebody only looks: which tuples are kept does not depend on it
+            where = None  # without results: which tuples are kept does not depend on it
         found = _first(pairs, progress[FOUND])
         if where is None and windows.how == "inner":
             return found
@@ -289,7 +289,7 @@ class JoinOperator(JoinSaving):
     def _condition(
         self, where: Predicate, pairs: Pairs, new: list[list[Rows]], *, emits: bool
     ) -> npt.NDArray[np.uint8]:
-        """1 for each pair that satisfies the condition; 0 for tuples that come out alone.
+        """Returns 1 for each pair that satisfies the condition, 0 for tuples that come out alone.
 
         Pairs for which it cannot be computed do not satisfy it; with `emits` they are set aside, or raised.
         """
@@ -332,7 +332,7 @@ class JoinOperator(JoinSaving):
         return Arrivals(keys, key_at, sealed(nulls), times, places)
 
     def _room(self) -> Pairs:
-        """Room for results, the same for all of them: what is made of them does not refer to it."""
+        """Returns the room for results, which is used again and again: columns made of it are copies."""
         if self._pairs is None:
             self._pairs = _pairs(PAIRS_MAX)
         return self._pairs
@@ -340,7 +340,7 @@ class JoinOperator(JoinSaving):
     # ------------------------------------------------------------------ the state as arrays
 
     def image(self) -> StateImage:
-        """All arrays of the state, and which of their rows were changed since `begin`."""
+        """Returns all arrays of the state, and which of their rows were changed since `begin`."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "groups": self.groups.table,
             _CONDITION: _condition_stamp(self.definition),
@@ -374,7 +374,7 @@ def _first(pairs: Pairs, many: int) -> Pairs:
 
 
 def _condition_stamp(definition: JoinDefinition) -> npt.NDArray[np.uint64]:
-    """By what an outer join judges who was matched; of an inner join nothing that is kept depends on it."""
+    """Returns a stamp of an outer join's condition, by which tuples are matched; an inner join has none."""
     where = definition.where
     if where is None or definition.windows.how == "inner":
         return np.zeros(1, np.uint64)

@@ -48,7 +48,7 @@ class JoinSaving(OperatorDefaults):
         return self.rings[LEFT][LIVE] + self.rings[RIGHT][LIVE]
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of the oldest tuples that have none, and of groups whose own are too far back, as limits ask."""
+        """Returns footprints of the oldest tuples without one, and of groups whose own are too old, as limits ask."""
         written = _WrittenGroup()
         if self._save_every:
             self._save_unsaved(position, written)
@@ -77,7 +77,7 @@ class JoinSaving(OperatorDefaults):
                 break
 
     def _save_slow(self, position: int, limits: Limits, written: _WrittenGroup) -> None:
-        """Footprints of tuples that have been kept for long: of those that have none, and of groups that are due again.
+        """Saves tuples that were kept for long: those without a footprint, and groups that are due again.
 
         Groups are written again in the order of their footprints only: with an older one of another group before it, a
         recovery would have to read as much.
@@ -103,22 +103,22 @@ class JoinSaving(OperatorDefaults):
             left -= room
 
     def _older(self, side: int, numbers: Int64s, place: int) -> int:
-        """How many of these tuples, which are in the order of their arrival, came before the place."""
+        """Returns how many of these tuples, which are in the order of their arrival, came before the place."""
         return int(np.searchsorted(self.rings[side].read(numbers)[0], place))
 
     def save_all(self, position: int) -> Footprints:
-        """A footprint of every kept tuple: an instant checkpoint."""
+        """Returns a footprint of every kept tuple: an instant checkpoint."""
         self.mark_unsaved(every=True)
         written = _WrittenGroup()
         self._save_unsaved(position, written)
         return self._footprints(written)
 
     def save_nothing(self) -> Footprints:
-        """No footprints."""
+        """Returns no footprints."""
         return self._footprints(_WrittenGroup())
 
     def mark_unsaved(self, *, every: bool = False) -> None:
-        """The next `save` writes all tuples that have no footprint; with `every`, those with one too."""
+        """Lets the next `save` write all tuples without a footprint; with `every`, those with one too."""
         self._save_every = True
         if every:
             self.groups.clear()
@@ -126,7 +126,7 @@ class JoinSaving(OperatorDefaults):
                 ring[SAVED] = ring[HEAD]
 
     def extent(self, position: int) -> Extent:
-        """Where recovery would begin if the output ended at this offset."""
+        """Returns where recovery would begin if the output ended at this offset."""
         unsaved, oldest = self._first_unsaved(), self.groups.oldest()
         return Extent(
             self.open_windows,
@@ -135,18 +135,18 @@ class JoinSaving(OperatorDefaults):
         )
 
     def oldest_footprint(self) -> tuple[int, int] | None:
-        """None: where replay begins is not for the footprints of a join to say, and loaded tuples may be over."""
+        """Returns None: the footprints of a join do not say where replay begins, and loaded tuples may be over."""
         return None
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Every kept tuple in the columns of a footprint, left first."""
+        """Returns every kept tuple in the columns of a footprint, left first."""
         written = _WrittenGroup()
         for side, ring in enumerate(self.rings):
             written.add(side, ring.live(ring[HEAD], ring[TAIL]))
         return self._footprints(written).checked
 
     def _first_unsaved(self) -> tuple[int, int] | None:
-        """Place and side of the oldest tuple that no footprint holds."""
+        """Returns place and side of the oldest tuple that no footprint holds."""
         found = []
         for side, ring in enumerate(self.rings):
             number = ring.first_unsaved()
@@ -186,6 +186,6 @@ class _WrittenGroup:
         self.rows += len(numbers)
 
     def arrays(self) -> tuple[Int64s, Int64s]:
-        """Their sides and numbers."""
+        """Returns their sides and numbers."""
         sides = [np.full(len(numbers), side, np.int64) for side, numbers in self._parts]
         return np.concatenate(sides), np.concatenate([numbers for _, numbers in self._parts])

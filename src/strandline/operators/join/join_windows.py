@@ -41,12 +41,12 @@ class JoinWindows:
 
     @property
     def is_band(self) -> bool:
-        """Whether tuples match and go by time."""
+        """True if tuples match and go by time."""
         return self.kind == "band"
 
     @property
     def outer(self) -> tuple[bool, bool]:
-        """Whether tuples of left, of right come out without a match."""
+        """True if tuples of left, of right come out without a match."""
         return self.how in ("left", "full"), self.how in ("right", "full")
 
     @property
@@ -62,13 +62,13 @@ class JoinWindows:
 
     @property
     def keeps(self) -> tuple[bool, bool]:
-        """Whether tuples of left, of right are kept at all."""
+        """True if tuples of left, of right are kept at all."""
         if self.is_band:
             return self.outer[LEFT] or self.keep[LEFT] >= 0, self.outer[RIGHT] or self.keep[RIGHT] >= 0
         return self.sizes[LEFT] > 0, self.sizes[RIGHT] > 0
 
     def keeps_null(self, side: int) -> bool:
-        """Whether tuples without a key are kept: they match nothing, but come out, or take a place in the window."""
+        """Returns whether tuples without a key are kept: they match nothing, but come out or take a place."""
         return self.outer[side] if self.is_band else self.kind == "partition" and self.sizes[side] > 0
 
     @property
@@ -77,14 +77,14 @@ class JoinWindows:
         return max([0, *(reach for reach, outer in zip(self.reach, self.outer, strict=True) if outer)])
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json."""
+        """Returns the JSON for stream.json."""
         if self.is_band:
             return {"within": [self.low, self.high], "how": self.how}
         return {"left": self.sizes[LEFT], "right": self.sizes[RIGHT], "per": self.kind}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JoinWindows:
-        """What `to_json` wrote."""
+        """Returns what `to_json` wrote."""
         if "within" in body:
             low, high = body["within"]
             return cls("band", low, high, how=body["how"])
@@ -98,7 +98,7 @@ def join_windows(
     per: str = "key",
     how: str = "inner",
 ) -> JoinWindows:
-    """The windows of `left.join(right, …)` as people write them; raises OptionError if they cannot be.
+    """Returns the windows of `left.join(right, …)` as people write them; raises OptionError if they cannot be.
 
     >>> join_windows(within=("0 s", "5 min")).high
     300000000
@@ -157,7 +157,7 @@ def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:
 
 
 def _signed(value: Duration) -> int:
-    """A duration that may have a minus in front: a right tuple may come before the left one."""
+    """Returns a duration that may have a minus in front: a right tuple may come before the left one."""
     if isinstance(value, str) and value.strip().startswith("-"):
         return -duration_us(value.strip()[1:], "join: within")
     if isinstance(value, (int, dt.timedelta, np.timedelta64)) and value < type(value)(0):  # type: ignore[operator]

@@ -27,7 +27,7 @@ from strandline.operators.kernels.kernel_cache import njit
 
 @njit(inline="always", _nrt=False)
 def _meet(mine, other, which, new, row, rules, pairs, progress):
-    """The pairs of a new tuple with those of a list, oldest first; FULL, and none of them, if there is no room."""
+    """Writes the pairs of a new tuple with those of a list, oldest first; without room writes none and returns FULL."""
     fits_word = rules[FITS_WORD] != 0
     record = oldest_of_key(other, new.keys[row], fits_word, new.key_at[row], mine.bytes)
     if record < 0:
@@ -46,7 +46,7 @@ def _meet(mine, other, which, new, row, rules, pairs, progress):
 
 @njit(inline="always", _nrt=False)
 def _keep(mine, which, new, row, rules):
-    """Keeps a new tuple, and lets go of the one of the same key whose place it takes."""
+    """Keeps a new tuple, and drops the one of the same key whose place it takes."""
     if rules[KEEPS + which] == 0:
         let_pass(mine)
         return

@@ -22,7 +22,7 @@ from strandline.operators.kernels.kernel_cache import njit
 
 @njit(inline="always", _nrt=False)
 def oldest_of_key(side, word, fits_word, at, key_bytes):
-    """The record of the oldest tuple with this key, or -1."""
+    """Returns the record of the oldest tuple with this key, or -1."""
     found = side.buckets[bucket_of(side, word)]
     while found >= 0 and not has_key(side, found, word, fits_word, at, key_bytes):
         found = side.links[found, CHAIN]
@@ -54,7 +54,7 @@ def append(side, record, fits_word):
 
 @njit(inline="always", _nrt=False)
 def let_oldest_go(side, record):
-    """The oldest tuple of a key is not kept any more; another of the key must be."""
+    """Drops the oldest tuple of a key, which must have another."""
     bucket = bucket_of(side, side.records[record, KEY])
     before, found = -1, side.buckets[bucket]
     while found != record:

@@ -39,7 +39,7 @@ def name_pairs(which, new, row, rules, pairs, first, end):
 
 @njit(inline="always", _nrt=False)
 def turn(some, first, end):
-    """The other way round."""
+    """Reverses a stretch of an array."""
     i, j = first, end - 1
     while i < j:
         some[i], some[j] = some[j], some[i]

@@ -55,7 +55,7 @@ class Predicate:
 
     @classmethod
     def of(cls, function: Any, version: int = 1) -> Predicate:
-        """The condition that the function is; raises OptionError if it can be none."""
+        """Returns the condition that the function is; raises OptionError if it can be none."""
         todo = "write where(lambda left, right: …)"
         require_parameters(function, f"where({function!r})", "where", len(PARAMETERS), "two", todo)
         if isinstance(version, bool) or not isinstance(version, int) or version < 1:
@@ -121,7 +121,7 @@ class Predicate:
     # ------------------------------------------------------------------ at work
 
     def holds(self, sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], rows: int) -> Judgement:
-        """Which pairs of rows it is true of, and which it cannot be computed for; raises if it is not known here."""
+        """Returns the pairs of rows that satisfy it, and those it raises for; InputError if it is not known here."""
         if self.function is None:
             raise InputError(
                 "where: the function is not known", where=self.text, todo="start the join from the program that has it"
@@ -175,7 +175,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a condition says of some pairs."""
+    """The judgement of a condition on some pairs."""
 
     true: npt.NDArray[np.uint8]
     """1 where it holds."""
@@ -243,7 +243,7 @@ class _Coded(ast.NodeTransformer):
         self.texts: list[bytes] = []
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """A column instead of a text."""
+        """Replaces a text by a column."""
         number = text_number(node, self.texts)
         return node if number is None else ast.Attribute(ast.Name("left", ast.Load()), f"_text{number}", ast.Load())
 
@@ -273,7 +273,7 @@ def _numbers(values: pa.Array, kind: str) -> npt.NDArray[Any]:
 def _codes(
     sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], constants: tuple[bytes, ...]
 ) -> dict[tuple[int, str], npt.NDArray[np.int64]]:
-    """For each column of texts numbers that are equal where the texts are; those of constants as side 2."""
+    """Returns for each column of texts numbers that are equal where the texts are; those of constants as side 2."""
     found = {
         (s, c): values.cast(pa.binary())
         for s, side in enumerate(sides)

@@ -35,27 +35,27 @@ def bucket_of(side, word):
 
 @njit(inline="always", _nrt=False)
 def record_of(side, number):
-    """Where the tuple of this number lies."""
+    """Returns where the tuple of this number lies."""
     at = number - side.header[ORIGIN]
     return at if at >= 0 else at + len(side.records)
 
 
 @njit(inline="always", _nrt=False)
 def number_in(side, record):
-    """The number of the tuple that lies there."""
+    """Returns the number of the tuple that lies there."""
     number = side.header[ORIGIN] + record
     return number if number < side.header[TAIL] else number - len(side.records)
 
 
 @njit(inline="always", _nrt=False)
 def key_at(side, record):
-    """Where the bytes of the key of a tuple lie, if it does not fit a word."""
+    """Returns where the bytes of the key of a tuple lie, if it does not fit a word."""
     return side.records[record, side.records.shape[1] - 1]
 
 
 @njit(inline="always", _nrt=False)
 def has_key(side, record, word, fits_word, at, key_bytes):
-    """Whether the key of a tuple is this one: its word, and if it does not fit one, where its bytes lie."""
+    """Returns whether the key of a tuple is this one: its word, and if it does not fit one, where its bytes lie."""
     if side.records[record, KEY] != word:
         return False
     return fits_word or same_bytes(side.bytes, key_at(side, record), key_bytes, at)
@@ -72,7 +72,7 @@ def skim(side):
 
 @njit(inline="always", _nrt=False)
 def next_record(side):
-    """The record for one more tuple, which gets the number TAIL; there must be room."""
+    """Returns the record for one more tuple, which gets the number TAIL; there must be room."""
     record = side.header[TAIL] - side.header[ORIGIN]
     if record == len(side.records):
         side.header[ORIGIN] += len(side.records)
@@ -96,7 +96,7 @@ def live_among(side, first, end, found):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def read_records(side, numbers, fits_word, counts, words):
-    """Ordinal, time, key, and where its bytes lie (or whether it is null) of these tuples, a row of `words` each."""
+    """Writes ordinal, time, key, and where its bytes lie (or whether it is null), a row of `words` for each."""
     for i in range(len(numbers)):
         record = record_of(side, numbers[i])
         words[0, i] = side.records[record, ORDINAL]
@@ -110,7 +110,7 @@ def read_records(side, numbers, fits_word, counts, words):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def bytes_in_use(side):
-    """The bytes of keys of kept tuples."""
+    """Returns the bytes of keys of kept tuples."""
     total, number = 0, side.header[HEAD]
     while number < side.header[TAIL]:
         record = record_of(side, number)

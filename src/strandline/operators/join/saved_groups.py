@@ -49,7 +49,7 @@ class SavedGroups:
         return table
 
     def oldest(self) -> SavedGroup | None:
-        """The oldest group of which a tuple is kept."""
+        """Returns the oldest group of which a tuple is kept."""
         while self._begin < len(self._groups):
             group = self._groups[self._begin]
             if len(self._rings[group.side].live(group.first, group.end, 1)):
@@ -58,11 +58,11 @@ class SavedGroups:
         return None
 
     def add(self, group: SavedGroup) -> None:
-        """One more, the newest."""
+        """Adds the newest group."""
         self._groups.append(group)
 
     def move_oldest(self, position: int, room: int) -> tuple[int, Int64s]:
-        """The oldest group, or the first `room` tuples of it, stands at this position from now on: side and tuples."""
+        """Moves the oldest group, or its first `room` tuples, to this position; returns side and tuples."""
         group = self._groups[self._begin]
         live = self._rings[group.side].live(group.first, group.end)
         chosen = live[:room]
@@ -74,11 +74,11 @@ class SavedGroups:
         return group.side, chosen
 
     def clear(self) -> None:
-        """No groups."""
+        """Drops all groups."""
         self._groups, self._begin = [], 0
 
     def renumber(self, side: int, numbers: Int64s) -> None:
-        """The tuples of a side that had these numbers count from 0 on now."""
+        """Gives the tuples of a side that had these numbers new ones, from 0 on."""
         for i, g in enumerate(self._groups):
             if g.side == side:
                 first, end = np.searchsorted(numbers, [g.first, g.end]).tolist()

@@ -31,7 +31,7 @@ from strandline.operators.kernels.kernel_cache import njit
 
 @njit(inline="always", _nrt=False)
 def is_over(side, which, rules, time):
-    """Whether the next tuple of an outer side that has not come out yet is over at this time."""
+    """Returns whether the next tuple of an outer side that has not come out yet is over at this time."""
     number = side.header[SETTLED]
     if rules[OUTER + which] == 0 or number >= side.header[TAIL]:
         return False
@@ -80,7 +80,7 @@ def settle(left, right, rules, time, pairs, progress):
 
 @njit(inline="always", _nrt=False)
 def drop(side, keep, time):
-    """Lets go of the tuples that need not be kept at this time."""
+    """Drops the tuples that need not be kept at this time."""
     while side.header[HEAD] < side.header[TAIL]:
         record = record_of(side, side.header[HEAD])
         if side.records[record, ORDINAL] != DEAD and side.records[record, TIME] + keep >= time:
@@ -90,7 +90,7 @@ def drop(side, keep, time):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def pass_time(left, right, rules, time, pairs, progress):
-    """Nothing before this time follows: what is over comes out or goes; FULL if it has to be called again."""
+    """Passes time: tuples that are over come out or go. Returns FULL if it has to be called again."""
     if (rules[OUTER] or rules[OUTER + 1]) and settle(left, right, rules, time, pairs, progress) == FULL:
         return FULL
     drop(left, rules[KEEP], time)
@@ -110,7 +110,7 @@ def _match(side, place):
 
 @njit(cache=True, nogil=True, _nrt=False)
 def settle_pairs(left, right, rules, pairs, progress, true, matched_left, matched_right, chosen):
-    """Outer joins: notes who is matched by pairs that are true, and chooses the results; how many there are.
+    """Notes the tuples of outer joins that true pairs match, chooses the results, and returns their number.
 
     The two arrays of marks are for tuples by their places: who comes out unmatched may have met something since.
     """

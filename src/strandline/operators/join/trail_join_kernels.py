@@ -40,7 +40,7 @@ from strandline.operators.kernels.kernel_cache import njit
 
 @njit(inline="always", _nrt=False)
 def _meet(mine, other, which, new, row, rules, pairs, progress):
-    """The pairs of a new tuple with those of a trail, oldest first; FULL, and none of them, if there is no room."""
+    """Writes the pairs of a new tuple with those of a trail, oldest first; without room none, and returns FULL."""
     fits_word, is_band = rules[FITS_WORD] != 0, rules[FORM] == BAND
     word, at, time = new.keys[row], new.key_at[row], new.times[row]
     # In a band the other time lies between these, whichever side is the new one.
@@ -71,7 +71,7 @@ def _meet(mine, other, which, new, row, rules, pairs, progress):
 
 @njit(inline="always", _nrt=False)
 def _keep(mine, which, new, row, rules):
-    """Keeps a new tuple, and lets go of the one whose place it takes."""
+    """Keeps a new tuple, and drops the one whose place it takes."""
     if rules[KEEPS + which] == 0:
         let_pass(mine)
         return

@@ -31,7 +31,7 @@ def lay(side, record, number):
 
 @njit(inline="always", _nrt=False)
 def let_head_go(side):
-    """The oldest tuple is not kept any more."""
+    """Drops the oldest tuple."""
     if side.records[record_of(side, side.header[HEAD]), ORDINAL] != DEAD:
         side.header[LIVE] -= 1
     side.header[HEAD] += 1

@@ -124,7 +124,7 @@ ROW: Final = 0
 FOUND: Final = 2
 """Results so far."""
 MEETS: Final = 3
-"""Whether tuples meet at all: in the recovery of an inner join they need not."""
+"""True if tuples meet at all: in the recovery of an inner join they need not."""
 WHO: Final = 4
 """The side that needs more room."""
 TOUCHED: Final = 5

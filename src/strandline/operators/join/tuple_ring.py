@@ -32,7 +32,7 @@ from strandline.operators.kernels.key_mixing import new_seed
 
 ROOM_MIN: Final = 64
 BYTES_MIN: Final = 1 << 16
-"""With fewer bytes than that, nobody looks for dead ones."""
+"""A ring with fewer bytes is not searched for dead ones."""
 _GROWTH: Final = 1.25
 _SPARSE: Final = 1.5
 """Count windows: records are moved together if there are so many times as many as tuples that are kept."""
@@ -50,7 +50,7 @@ class TupleRing:
 
     @classmethod
     def empty(cls, *, fits_word: bool, counts: bool, keeps: bool) -> TupleRing:
-        """No tuple, room for some, or for none if the side keeps nothing."""
+        """Returns a ring without tuples; it has no room if the side keeps none."""
         room = ROOM_MIN if keeps else 0
         header = np.zeros(HEADER_WORDS, np.int64)
         header[SEED] = new_seed()
@@ -59,7 +59,7 @@ class TupleRing:
 
     @classmethod
     def of(cls, found: Mapping[str, npt.NDArray[Any]], *, fits_word: bool, counts: bool) -> TupleRing:
-        """The side that left these arrays; ValueError if they do not fit."""
+        """Returns the side that left these arrays; ValueError if they do not fit."""
         records, buckets, header, held = (_writable(found[name]) for name in _NAMES)
         if records.ndim != 2 or records.shape[1] != _width(fits_word, counts) or header.shape != (HEADER_WORDS,):
             raise ValueError("tuples of another join")
@@ -82,7 +82,7 @@ class TupleRing:
     # ------------------------------------------------------------------ what is there
 
     def __getitem__(self, word: int) -> int:
-        """A word of the header."""
+        """Returns a word of the header."""
         return int(self.arrays.header[word])
 
     def __setitem__(self, word: int, value: int) -> None:
@@ -95,13 +95,13 @@ class TupleRing:
         return found[: kernels.live_among(self.arrays, first, end, found)]
 
     def read(self, numbers: Int64s) -> Int64s:
-        """Rows of ordinals, times, keys, and of where the keys' bytes lie (or whether they are null)."""
+        """Returns rows of ordinals, times, keys, and of where the keys' bytes lie (or whether they are null)."""
         words = np.empty((4, len(numbers)), np.int64)
         kernels.read_records(self.arrays, numbers, self._fits_word, self._counts, words)
         return words
 
     def first_unsaved(self) -> int | None:
-        """The number of the first kept tuple that is in no footprint; None if all are."""
+        """Returns the number of the first kept tuple that is in no footprint; None if all are."""
         found = self.live(self[SAVED], self[TAIL], 1)
         self[SAVED] = int(found[0]) if len(found) else self[TAIL]
         return int(found[0]) if len(found) else None
@@ -117,11 +117,11 @@ class TupleRing:
         self.arrays = a._replace(record_marks=records, bucket_marks=buckets)
 
     def image(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays by name."""
+        """Returns all arrays by name."""
         return {name: getattr(self.arrays, name) for name in _NAMES}
 
     def changed(self) -> dict[str, npt.NDArray[Any] | slice]:
-        """The rows of each array that were changed since the trace began."""
+        """Returns the rows of each array that were changed since the trace began."""
         return {
             "records": np.flatnonzero(self.arrays.record_marks.view(np.bool_)),
             "buckets": np.flatnonzero(self.arrays.bucket_marks.view(np.bool_)),
@@ -142,7 +142,7 @@ class TupleRing:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so many records are of tuples that are not kept any more that it is time to move the others."""
+        """True if so many records are of tuples that are not kept any more that it is time to move the others."""
         return self._counts and self[TAIL] - self[HEAD] > _SPARSE * self[LIVE] + ROOM_MIN
 
     def renumber(self) -> Int64s:

@@ -1,1 +1,1 @@
-"""What compiled loops stand on: their cache, their arrays, keys and words."""
+"""The ground of compiled loops: their cache, their arrays, keys and words."""

@@ -31,21 +31,21 @@ WORDS = (*INTEGERS, "boolean", "date", "timestamp", "timestamp_ntz")
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a Spark type that kernels know."""
+    """Returns the Arrow type of a Spark type that kernels know."""
     found = simple_type(kind)
     assert found is not None, kind
     return found
 
 
 def whole(column: Column) -> pa.Array:
-    """The column in one piece."""
+    """Returns the column in one piece."""
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
 
 
 def validity(column: Column) -> Bytes:
-    """1 where there is a value, 0 where there is none."""
+    """Returns 1 where there is a value, 0 where there is none."""
     array = whole(column)
     if array.null_count == 0:
         return sealed(np.ones(len(array), np.uint8))
@@ -53,7 +53,7 @@ def validity(column: Column) -> Bytes:
 
 
 def words_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
-    """Whole numbers (integers, booleans, dates, timestamps, decimals without their point) and validity."""
+    """Returns whole numbers (integers, booleans, dates, timestamps, decimals without their point) and validity."""
     array = whole(column)
     valid = validity(array)
     if decimal_of(kind):
@@ -73,7 +73,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def wide_words_of(column: Column) -> tuple[Int64s, Int64s, Bytes]:
-    """Low and high words of decimals, and validity."""
+    """Returns low and high words of decimals, and validity."""
     array = whole(column)
     valid = validity(array)
     pairs = np.where(valid[:, None] != 0, pairs_of(array), 0)
@@ -96,13 +96,13 @@ def doubles_of(column: Column, kind: str) -> tuple[Int64s, Bytes]:
 
 
 def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
-    """Where each value begins (and the last ends), the bytes, and validity."""
+    """Returns where each value begins (and the last ends), the bytes, and validity."""
     array = whole(column)
     valid = validity(array)
     if decimal_of(kind):
         data = ordered_bytes(pairs_of(array)).reshape(-1)
         return sealed(np.arange(len(array) + 1, dtype=np.int64) * 16), sealed(data), valid
-    if array.null_count:  # what lies under a null is nobody's business
+    if array.null_count:  # the bytes under a null mean nothing
         array = array.fill_null(b"" if kind == "binary" else "")
     buffers = array.buffers()
     starts = np.frombuffer(buffers[1], np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
@@ -115,7 +115,7 @@ def bytes_of(column: Column, kind: str) -> tuple[Int64s, Bytes, Bytes]:
 
 
 def from_words(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:
-    """The column that `words_of` took apart."""
+    """Returns the column that `words_of` took apart."""
     mask = None if valid.all() else valid == 0
     if decimal_of(kind):
         return _decimals(words, mask, kind)
@@ -133,13 +133,13 @@ def _decimals(words: Int64s, mask: npt.NDArray[np.bool_] | None, kind: str) -> p
 
 
 def from_doubles(words: Int64s, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:
-    """The column that `doubles_of` took apart (floats only)."""
+    """Returns the column that `doubles_of` took apart (floats only)."""
     mask = None if valid.all() else valid == 0
     return pa.array(words.view(np.float64), pa.float64(), mask=mask).cast(arrow_type(kind), safe=False)
 
 
 def from_bytes(starts: Int64s, data: Bytes, valid: npt.NDArray[np.uint8], kind: str) -> pa.Array:
-    """The column that `bytes_of` took apart."""
+    """Returns the column that `bytes_of` took apart."""
     bits = None if valid.all() else pa.array(valid != 0).buffers()[1]
     if decimal_of(kind):
         pairs = np.zeros((len(valid), 2), np.int64)
@@ -153,5 +153,5 @@ def from_bytes(starts: Int64s, data: Bytes, valid: npt.NDArray[np.uint8], kind: 
 
 
 def null_column(kind: str, rows: int) -> pa.Array:
-    """A column without values."""
+    """Returns a column without values."""
     return pa.nulls(rows, arrow_type(kind))

@@ -23,7 +23,7 @@ MODULUS = 1 << 64
 
 
 def checksum(array: Int64s | Int32s | Bytes) -> int:
-    """Of the whole array, row by row; bytes are taken eight at a time, with zeros after the last."""
+    """Returns the checksum of an array, row by row; bytes are taken eight at a time, with zeros after the last."""
     flat = array.reshape(-1)
     if flat.dtype != np.uint8:
         return int(_sum_of(flat, 0)) % MODULUS
@@ -35,12 +35,12 @@ def checksum(array: Int64s | Int32s | Bytes) -> int:
 
 
 def checksum_of_rows(array: Int64s | Int32s | Bytes, rows: npt.NDArray[np.integer[Any]]) -> int:
-    """What these rows, each named once, add to the checksum of the array. Rows of bytes must be whole words."""
+    """Returns what these rows, each named once, add to the checksum of the array. Rows of bytes must be whole words."""
     return int(_sum_at(_words(array if array.ndim == 2 else array.reshape(-1, 1)), rows)) % MODULUS
 
 
 def checksum_of_run(array: npt.NDArray[Any], begin: int, end: int) -> int:
-    """The same for the rows [begin, end); of an array of bytes, for the words that have a byte of them."""
+    """Returns the checksum of the rows [begin, end); of bytes, that of the words that have one of them."""
     if array.ndim == 1 and array.dtype == np.uint8:
         return _checksum_of_bytes(array, begin, end)
     words = _words(array[begin:end])

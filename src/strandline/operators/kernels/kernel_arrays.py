@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def sealed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same array, contiguous and read-only whatever it was: for each other kind a kernel would be compiled anew."""
+    """Returns the array contiguous and read-only: for each other kind a kernel would be compiled anew."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

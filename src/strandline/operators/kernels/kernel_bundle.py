@@ -1,6 +1,6 @@
 """Compiled kernels on their way to other processes, so that a new machine need not compile what another has compiled.
 
-Whoever is given a bundle believes it, as it believes the task that comes with it: it travels the same way. A kernel is
+A process believes its bundle as it believes the task that comes with it: both travel the same way. A kernel is
 found by its name, in which the processor has a part, so kernels of another kind of machine are simply never asked for.
 """
 
@@ -52,7 +52,7 @@ class KernelBundle:
 
 
 def pack(names: Iterable[str]) -> KernelBundle:
-    """The kernels of these names, as far as this machine has them."""
+    """Returns the kernels of these names, as far as this machine has them."""
     return KernelBundle(kernel_stamp(), {name: data for name in names if (data := find_kernel(name))})
 
 
@@ -60,7 +60,7 @@ def pack(names: Iterable[str]) -> KernelBundle:
 
 
 def kept_names(purpose: str) -> list[str] | None:
-    """The names that `keep_names` has noted for this purpose; None if one of these kernels is not there."""
+    """Returns the names that `keep_names` has noted for this purpose; None if one of these kernels is not there."""
     try:
         names: list[str] = json.loads(find_kernel(_note(purpose)))
     except ValueError:
@@ -69,7 +69,7 @@ def kept_names(purpose: str) -> list[str] | None:
 
 
 def can_be_kept() -> bool:
-    """Whether what is compiled now does any good to processes to come."""
+    """Returns whether what is compiled now does any good to processes to come."""
     return not numba.config.DISABLE_JIT and kernel_folder() is not None
 
 

@@ -51,7 +51,7 @@ _DIGEST_BYTES = 32
 
 @dataclass(slots=True)
 class Tally:
-    """What this process has done to get at its kernels."""
+    """The work that this process has done for its kernels."""
 
     loaded: int = 0
     compiled: int = 0
@@ -71,7 +71,7 @@ Kernel = Callable[..., Any]
 
 
 def njit(*, cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """`numba.njit`, but for `cache=True`, which means the cache of this module."""
+    """Compiles as `numba.njit` does; `cache=True` means the cache of this module."""
     compiled = numba.njit(**options)
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -85,7 +85,7 @@ def njit(*, cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]
 
 @lru_cache(maxsize=1)
 def source_stamp() -> str:
-    """A checksum over all sources of this package, the same wherever and however they are installed."""
+    """Returns a checksum over all sources of this package, the same wherever and however they are installed."""
     digest = hashlib.sha256()
     for name, source in sorted(_sources(files("strandline.operators"), "")):
         data = source.read_bytes()
@@ -102,7 +102,7 @@ def _sources(folder: Traversable, inside: str) -> Iterator[tuple[str, Traversabl
 
 
 class KernelCache(Cache):
-    """What Numba asks for compiled code of one function, and gives it to."""
+    """The cache that Numba asks for the compiled code of one function."""
 
     def __init__(self, function: Callable[..., Any], folder: Path | None, *, has_runtime: bool) -> None:
         # Not Numba's: it would look for a place of its own. `_index_key` needs the function.
@@ -159,7 +159,7 @@ class KernelCache(Cache):
             TALLY.names[self._file(key)] = None
 
     def flush(self) -> None:
-        """Nothing: what is compiled anew takes the place of what is there."""
+        """Does nothing: newly compiled code takes the place of the old."""
 
     def _file(self, key: Any) -> str:
         return hashlib.sha256(repr((self._name, key)).encode()).hexdigest()[:40] + ".kernel"
@@ -179,7 +179,7 @@ def find_kernel(name: str) -> bytes:
 def put_kernel(folder: Path, name: str, data: bytes) -> None:
     """Puts a file into the folder for kernels; raises OSError or UnsafeFolderError if it cannot be had."""
     is_shared = folder.parent == _beside_the_sources()
-    private_folder(folder, _READABLE if is_shared else _PRIVATE)  # somebody may have cleaned up
+    private_folder(folder, _READABLE if is_shared else _PRIVATE)  # it may have been cleaned up
     _put(folder / name, data, 0o644 if is_shared else 0o600)
 
 
@@ -201,7 +201,7 @@ def _put(path: Path, data: bytes, mode: int) -> None:
 
 @lru_cache(maxsize=1)
 def kernel_stamp() -> str:
-    """What kernels depend on, their machine apart: the sources, and all that compiles them."""
+    """Returns what kernels depend on, their machine apart: the sources, and all that compiles them."""
     config = numba.config
     made_by = (numba.__version__, llvmlite.__version__, sys.implementation.cache_tag, config.OPT, config.BOUNDSCHECK)
     return hashlib.sha256(repr((source_stamp(), made_by)).encode()).hexdigest()[:32]
@@ -209,7 +209,7 @@ def kernel_stamp() -> str:
 
 @lru_cache(maxsize=1)
 def kernel_folder() -> Path | None:
-    """Where the kernels of these sources lie; None, after a warning, if no folder can be had."""
+    """Returns where the kernels of these sources lie; None, after a warning, if no folder can be had."""
     stamp = kernel_stamp()
     reasons = []
     for place in (_of_the_user, _beside_the_sources, _of_caches, _temporary):
@@ -239,9 +239,9 @@ def kernel_folder() -> Path | None:
 
 @lru_cache(maxsize=1)
 def installed_folder() -> Path | None:
-    """Kernels that were compiled where these sources were installed, by whoever did that; None if there are none.
+    """Returns the folder of kernels that were compiled when these sources were installed; None if there are none.
 
-    They are believed as the sources are: if they belong to who owns those, or to root, and nobody else can write them.
+    They are believed if they belong to the owner of the sources, or to root, and no other user can write them.
     """
     kernels = _beside_the_sources()
     if kernels is None:

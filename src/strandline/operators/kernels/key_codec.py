@@ -24,7 +24,7 @@ from strandline.operators.kernels.wide import WORD_DIGITS_MAX
 from strandline.operators.open_windows.record import LENGTH_BITS, LENGTH_MAX
 
 BYTES_A_PART = 21
-"""What a column adds to a key at most, its own bytes not counted."""
+"""The most bytes that a column adds to a key, its own bytes not counted."""
 _FNV_OFFSET, _FNV_PRIME = -3750763034362895579, 1099511628211
 
 
@@ -36,7 +36,7 @@ class KeyCodec:
         self.fits_word = len(types) == 1 and _is_word(types[0])
 
     def encode(self, columns: Sequence[Column], held: int) -> tuple[Int64s, Int64s, Bytes]:
-        """Word and place of each key, and the bytes; places count from `held`, the bytes the state has."""
+        """Returns word and place of each key, and the bytes; places count from `held`, the bytes of the state."""
         if self.fits_word:
             words, valid = words_of(columns[0], self._types[0])
             return words, sealed((1 - valid).astype(np.int64)), sealed(np.empty(0, np.uint8))
@@ -57,7 +57,7 @@ class KeyCodec:
         return sealed(words), sealed((starts[:-1] + held) << LENGTH_BITS | lengths), sealed(data)
 
     def too_long(self, columns: Sequence[Column]) -> npt.NDArray[np.bool_] | None:
-        """Which of the keys have more bytes than a key may have; None if none has, which costs next to nothing."""
+        """Returns which keys have more bytes than a key may have; None, at almost no cost, if none has."""
         most = LENGTH_MAX - BYTES_A_PART * len(columns)
         texts = [c for c, kind in zip(columns, self._types, strict=True) if kind in BYTES]
         if not texts or sum(c.nbytes for c in texts) <= most:
@@ -69,7 +69,7 @@ class KeyCodec:
         return found if found.any() else None
 
     def decode(self, words: Int64s, at: Int64s, starts: Int64s, data: Bytes) -> list[pa.Array]:
-        """The key columns again; `data` has the bytes of key i at starts[i]."""
+        """Returns the key columns again; `data` has the bytes of key i at starts[i]."""
         if self.fits_word:
             return [from_words(words, (1 - at).astype(np.uint8), self._types[0])]
         cursor = starts[:-1].copy()

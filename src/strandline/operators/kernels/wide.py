@@ -22,7 +22,7 @@ _LEAST = -(1 << 63)
 
 
 def _words(number: int) -> tuple[int, int]:
-    """Low and high word, both signed."""
+    """Returns low and high word, both signed."""
     low = number & _MASK
     return low - (1 << 64) if low >> 63 else low, number >> 64
 
@@ -35,13 +35,13 @@ _TENTH_LOW, _TENTH_HIGH = _words(10 ** (DIGITS_MAX - 1) - 1)
 
 @njit(inline="always", _nrt=False)
 def below(a: int, b: int) -> bool:
-    """Whether a < b, their bits taken as unsigned."""
+    """Returns whether a < b, their bits taken as unsigned."""
     return (a ^ _LEAST) < (b ^ _LEAST)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _divide(low: Int64s, high: Int64s, n: Int64s, digits: int, out: Int64s, fits: npt.NDArray[np.uint8]) -> None:
-    """Each number divided by a count, with so many more digits, the last one rounded half up; whether it fits."""
+    """Divides each number by a count, with so many more digits, the last one rounded half up; notes whether it fits."""
     for i in range(len(low)):
         count = n[i]
         fits[i] = count > 0
@@ -82,7 +82,7 @@ def _divide(low: Int64s, high: Int64s, n: Int64s, digits: int, out: Int64s, fits
 
 
 def means(low: Int64s, high: Int64s, n: Int64s, digits: int) -> tuple[Int64s, npt.NDArray[np.uint8]]:
-    """The means of sums with so many more digits, in pairs of words, and whether there is one that fits 38 digits."""
+    """Returns the means of sums with so many more digits, in pairs of words, and whether each fits 38 digits."""
     out, fits = np.zeros((len(low), 2), np.int64), np.empty(len(low), np.uint8)
     _divide(*(np.ascontiguousarray(words) for words in (low, high, n)), digits, out, fits)
     return out, fits
@@ -92,19 +92,19 @@ def means(low: Int64s, high: Int64s, n: Int64s, digits: int) -> tuple[Int64s, np
 
 
 def pairs_of(array: pa.Array) -> Int64s:
-    """The values of a decimal column, low and high word beside each other; what lies under a null is anything."""
+    """Returns the values of a decimal column, low and high word beside each other; under a null, any number."""
     words = np.frombuffer(array.buffers()[1], np.int64) if len(array) else np.empty(0, np.int64)
     return words.reshape(-1, 2)[array.offset : array.offset + len(array)]
 
 
 def from_pairs(pairs: Int64s, valid: npt.NDArray[np.uint8], kind: pa.DataType) -> pa.Array:
-    """The decimal column that has these values."""
+    """Returns the decimal column that has these values."""
     bits = None if valid.all() else pa.array(valid != 0).buffers()[1]
     return pa.Array.from_buffers(kind, len(pairs), [bits, pa.py_buffer(np.ascontiguousarray(pairs))])
 
 
 def doubles(pairs: Int64s, scale: int) -> npt.NDArray[np.float64]:
-    """The values as doubles. Both words are rounded to one each, then what they come to, then the quotient."""
+    """Returns the values as doubles. Both words are rounded to one each, then what they come to, then the quotient."""
     low, high = pairs[:, 0], pairs[:, 1]
     is_negative = high < 0
     with np.errstate(over="ignore"):
@@ -114,14 +114,14 @@ def doubles(pairs: Int64s, scale: int) -> npt.NDArray[np.float64]:
 
 
 def ordered_bytes(pairs: Int64s) -> npt.NDArray[np.uint8]:
-    """Sixteen bytes a value that compare as the values do: the highest first, its sign bit turned round."""
+    """Returns sixteen bytes a value that compare as the values do: the highest first, its sign bit turned round."""
     data = np.ascontiguousarray(np.ascontiguousarray(pairs).view(np.uint8).reshape(-1, 16)[:, ::-1])
     data[:, 0] ^= 0x80
     return data
 
 
 def from_ordered_bytes(data: npt.NDArray[np.uint8]) -> Int64s:
-    """The values that `ordered_bytes` took."""
+    """Returns the values that `ordered_bytes` took."""
     turned = data.reshape(-1, 16).copy()
     turned[:, 0] ^= 0x80
     pairs: Int64s = np.ascontiguousarray(turned[:, ::-1]).view(np.int64)

@@ -28,7 +28,7 @@ _NO_BYTES, _NO_WORDS = np.empty(0, np.uint8), np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Program:
-    """What a keyed function is over an input with columns of these types."""
+    """A keyed function over an input with columns of these types."""
 
     function: KeyedFunction
     types: Mapping[str, str]
@@ -74,7 +74,7 @@ class Program:
             self._last  # noqa: B018
 
     def _checked(self, one: UserFunction, made: Kernel, *, has_row: bool) -> Kernel:
-        """The function, compiled: the loops around it could not do that, they allocate nothing."""
+        """Returns the function, compiled: the loops around it could not do that, they allocate nothing."""
         assert one.function is not None
         state, row, result = (from_dtype(d) for d in (self.state.record, self.row, self.results.record))
         out = result if self.function.emit == 1 else types.Array(result, 1, "C")
@@ -100,7 +100,7 @@ class Program:
         return made
 
     def _rewritten(self, one: UserFunction, constants: list[bytes]) -> FunctionPart:
-        """The function as Numba can compile it; texts in it are added to the constants."""
+        """Returns the function as Numba can compile it; texts in it are added to the constants."""
         function = self._known(one)
         for name in sorted(one.use.columns["row"]):
             kind = self.types.get(name)
@@ -119,7 +119,7 @@ class Program:
         return FunctionPart(first.name, None, Rewrite(given, self.function.nulls, constants).of(tree))
 
     def _known(self, one: UserFunction) -> Any:
-        """The function itself; raises InputError if only its text is known."""
+        """Returns the function itself; raises InputError if only its text is known."""
         if one.function is None:
             raise InputError(
                 "the function of a keyed operator is not known here",
@@ -146,7 +146,7 @@ class Program:
 
     @property
     def is_clocked(self) -> bool:
-        """Whether keys expire by the times of tuples, too: their results must have a place among the others."""
+        """True if keys expire by the times of tuples, too: their results must have a place among the others."""
         return self.function.on_expire is not None
 
     @cached_property

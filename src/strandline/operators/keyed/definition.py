@@ -1,4 +1,4 @@
-"""What a keyed operator is: a function, the columns that it reads, and those of its results and footprints."""
+"""The definition of a keyed operator: a function, its columns, and those of its results and footprints."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class KeyedDefinition(OneTableDefinition):
     more_times: tuple[str, ...] = ()
     """The time columns of further inputs, which are like the first in all other columns that are read."""
     before: InputShapes = UNSHAPED
-    """What is done to the tuples of each input before."""
+    """The work on the tuples of each input before the operator takes them in."""
     rows_max: int = field(default=1 << 17, compare=False)
     """Tuples that go through a loop at once."""
 
@@ -70,7 +70,7 @@ class KeyedDefinition(OneTableDefinition):
     def of(
         cls, function: Any, given: GivenInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
     ) -> KeyedDefinition:
-        """The operator over such an input; raises OptionError or SchemaError if there can be none.
+        """Returns the operator over such an input; raises OptionError or SchemaError if there can be none.
 
         `more_times` are the time columns of further inputs, `before` is what is done to the tuples of each.
         """
@@ -125,17 +125,17 @@ class KeyedDefinition(OneTableDefinition):
 
     @property
     def tells_input(self) -> bool:
-        """Whether the function asks of which of several inputs a tuple is."""
+        """True if the function asks of which of several inputs a tuple is."""
         return bool(self.more_times) and (INPUT_NAME, INPUT_TYPE) in self.types
 
     @property
     def has_times(self) -> bool:
-        """Whether keys expire."""
+        """True if keys expire."""
         return self.function.expire is not None
 
     @property
     def can_compute(self) -> bool:
-        """Whether the function is more than its text."""
+        """True if the function is more than its text."""
         return self.function.main.function is not None
 
     @property
@@ -182,7 +182,7 @@ class KeyedDefinition(OneTableDefinition):
         return text + version_text(f.version)
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json: what must be the same for as long as the stream lives."""
+        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "kind": self.kind,
             "function": self.function.main.text,
@@ -211,7 +211,7 @@ class KeyedDefinition(OneTableDefinition):
     def from_json(
         cls, body: Mapping[str, Any], key: Mapping[str, str], times: Sequence[tuple[str, str]] = ()
     ) -> KeyedDefinition:
-        """What `to_json` wrote; its functions are then texts that say what they were, and cannot be computed."""
+        """Returns what `to_json` wrote; its functions are only texts and cannot be computed."""
         last = body.get("on_expire")
         function = KeyedFunction(
             UserFunction(FunctionIdentity(body["function"])),
@@ -228,18 +228,18 @@ class KeyedDefinition(OneTableDefinition):
         return cls(function, tuple(key.items()), time, body["lateness"], _pairs(body["reads"]), more, before)
 
     def continuing(self, stored: Mapping[str, Any] | None) -> KeyedDefinition:
-        """The same with the texts that the stream has for what is done before."""
+        """Returns the definition with the stream's texts for the shapes of its inputs."""
         return replace(self, before=self.before.known_as(stored))
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[KeyedDefinition, Sequence[Mapping[str, Any]]]:
-        """One with a function of ours, over the same key: the user's is compiled where it is used."""
+        """Returns a definition with a function of ours over the same key: the user's is compiled where it is used."""
         types = dict([*self.key, self.time])
         return replace(self, function=_in_small(), lateness=0, types=(), more_times=(), before=UNSHAPED), [types]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was compiled stays behind: whoever gets the definition has its own.
+        # Compiled parts stay behind: the receiver of the definition has its own.
         return KeyedDefinition, (
             self.function,
             self.key,
@@ -270,17 +270,17 @@ class KeyedDefinition(OneTableDefinition):
         return np.array([*([] if self.key_codec.fits_word else [KEY_AT]), *self.program.state.texts], np.int64)
 
     def empty_state(self, room: int = 256) -> WindowState:
-        """No keys."""
+        """Returns a state without keys."""
         return WindowState.empty(self.width, BY_KEY, timed=self.has_times, room=room)
 
     def fresh(self, on_error: OnError = "stop") -> KeyedOperator:
-        """An operator without keys."""
+        """Returns an operator without keys."""
         from strandline.operators.keyed.keyed_operator import KeyedOperator
 
         return KeyedOperator(self, self.empty_state(), on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> KeyedOperator:
-        """The operator with the keys of these arrays; ValueError if they do not fit."""
+        """Returns the operator with the keys of these arrays; ValueError if they do not fit."""
         from strandline.operators.keyed.keyed_operator import KeyedOperator
 
         return KeyedOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)
@@ -288,7 +288,7 @@ class KeyedDefinition(OneTableDefinition):
 
 @lru_cache(maxsize=64)
 def _program(function: KeyedFunction, types: Columns, word_key: bool, is_known: bool) -> Program:
-    """Compiling takes seconds, and every task has a definition of its own: those of one text share what is compiled."""
+    """Returns a program that all definitions of one text share: compiling it takes seconds."""
     return Program(function, dict(types), word_key)
 
 

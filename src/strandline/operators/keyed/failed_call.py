@@ -39,7 +39,7 @@ class FailedCall:
         return function.on_expire
 
     def error(self, record: Int64s, row: Any, offset: int | None) -> InputError:
-        """What is raised about it; the record is the one at hand, after the call."""
+        """Returns what is raised about it; the record is the one at hand, after the call."""
         name = self._function.name
         if self._problem is not None:
             what = f"{name}: {type(self._problem).__name__}: {self._problem}"
@@ -55,7 +55,7 @@ class FailedCall:
         )
 
     def _reason(self, record: Int64s) -> str:
-        """What a call that did not raise has done wrong."""
+        """Returns what a call that did not raise has done wrong."""
         d, at = self._definition, self._sheet.at
         returned, emit = int(at[RETURNED]), d.function.emit
         if returned < 0 or returned >= 2 * CLOSE or returned & (CLOSE - 1) > emit:
@@ -69,7 +69,7 @@ class FailedCall:
         return found or "it failed"
 
     def _line(self, record: Int64s, row: Any) -> str:
-        """The line of the user's function, found by calling it in plain Python."""
+        """Returns the line of the user's function, found by calling it in plain Python."""
         d, function = self._definition, self._function
         assert function.function is not None
         before = record.copy()

@@ -36,7 +36,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a function is given: types of the columns of each parameter, how many results it may make."""
+    """The surroundings of a function: types of the columns of each parameter, how many results it may make."""
 
     kinds: Mapping[str, Mapping[str, str]]
     """By parameter."""
@@ -46,7 +46,7 @@ class Surroundings:
 
 
 def use_of(tree: ast.FunctionDef) -> Use:
-    """The columns that a function names, as far as that can be seen without knowing any."""
+    """Returns the columns that a function names, as far as that can be seen without knowing any."""
     found = Use()
     for node in ast.walk(tree):
         called = _null_call(node)
@@ -68,14 +68,14 @@ class _NullCall:
 
 
 def _parameter(node: ast.expr) -> str | None:
-    """Whose columns are attributes of this: state, row, out or out[i]."""
+    """Returns the parameter whose columns are attributes of this: state, row, out or out[i]."""
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == "out":
         return "out"
     return node.id if isinstance(node, ast.Name) and node.id in ("state", "row", "out") else None
 
 
 def _column_of(node: ast.expr) -> tuple[str, str] | None:
-    """The parameter and the column, if it is one."""
+    """Returns the parameter and the column, if it is one."""
     parameter = _parameter(node.value) if isinstance(node, ast.Attribute) else None
     return (parameter, node.attr) if isinstance(node, ast.Attribute) and parameter is not None else None
 
@@ -106,7 +106,7 @@ class Rewrite(ast.NodeTransformer):
         """Texts that are written in functions; those of this one are added."""
 
     def of(self, tree: ast.FunctionDef) -> ast.FunctionDef:
-        """The function with one parameter more."""
+        """Returns the function with one parameter more."""
         made = self.visit(tree)
         made.args.args.append(ast.arg(TEXTS))
         found: ast.FunctionDef = ast.fix_missing_locations(made)
@@ -115,7 +115,7 @@ class Rewrite(ast.NodeTransformer):
     # ------------------------------------------------------------------ columns
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        """A column, or `state.is_new`."""
+        """Replaces `state.is_new`; refuses columns that the function cannot use so."""
         parameter = _parameter(node.value)
         if parameter is None:
             return self.generic_visit(node)
@@ -128,14 +128,14 @@ class Rewrite(ast.NodeTransformer):
         return self._column(node)
 
     def _column(self, node: ast.Attribute) -> ast.Attribute:
-        """The attribute as a field of a record."""
+        """Returns the attribute as a field of a record."""
         parameter = str(_parameter(node.value))
         if parameter == "row" and not isinstance(node.ctx, ast.Load):
             self._refuse(f"row.{node.attr} is set", node, "rows are to be read; set columns of state or of out")
         return ast.copy_location(ast.Attribute(self._base(node.value), node.attr, node.ctx), node)
 
     def _base(self, node: ast.expr) -> ast.expr:
-        """state, row, out, or one of several results."""
+        """Returns state, row, out, or one of several results."""
         several = self._given.emit > 1
         if isinstance(node, ast.Subscript):
             if not several:
@@ -158,7 +158,7 @@ class Rewrite(ast.NodeTransformer):
         return kinds[column]
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        """Any name but those of whole records."""
+        """Refuses the names of whole records."""
         if node.id in ("state", "row", "out"):
             what, todo = whole_row(node.id)
             self._refuse(what, node, todo)
@@ -167,7 +167,7 @@ class Rewrite(ast.NodeTransformer):
     # ------------------------------------------------------------------ nulls
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        """`out.set_null("c")`, or any other expression."""
+        """Replaces `out.set_null("c")`; leaves any other expression."""
         called = _null_call(node.value)
         if called is None or called.method != "set_null":
             return self.generic_visit(node)
@@ -186,7 +186,7 @@ class Rewrite(ast.NodeTransformer):
         return ast.fix_missing_locations(ast.copy_location(made, node))
 
     def _cleared(self, targets: list[ast.expr], node: ast.stmt) -> list[ast.stmt]:
-        """Statements that say of columns just set that they are not null."""
+        """Returns statements that say of columns just set that they are not null."""
         found = []
         for target in targets:
             for one in ast.walk(target):
@@ -196,7 +196,7 @@ class Rewrite(ast.NodeTransformer):
         return found
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """A column that is set is not null; a text is set to a text."""
+        """Marks a column that is set as not null; sets a text to a text."""
         for target in node.targets if _is_none(node.value) else []:
             if (column := _column_of(target)) is not None:
                 parameter, name = column
@@ -211,11 +211,11 @@ class Rewrite(ast.NodeTransformer):
         return [self.generic_visit(node), *cleared]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        """The same of +=."""
+        """Marks a column that += sets as not null."""
         return [self.generic_visit(node), *self._cleared([node.target], node)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
-        """Without the annotation."""
+        """Drops the annotation."""
         if node.value is None:
             return None
         return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
@@ -223,7 +223,7 @@ class Rewrite(ast.NodeTransformer):
     # ------------------------------------------------------------------ texts
 
     def _is_text(self, node: ast.expr) -> bool:
-        """Whether it is a column of texts, or a choice between texts of which one is."""
+        """Returns whether it is a column of texts, or a choice between texts of which one is."""
         if isinstance(node, ast.IfExp):
             return self._is_text(node.body) or self._is_text(node.orelse)
         if not isinstance(node, ast.Attribute):
@@ -232,7 +232,7 @@ class Rewrite(ast.NodeTransformer):
         return parameter is not None and self._given.kinds[parameter].get(node.attr) in BYTES
 
     def _text(self, node: ast.expr) -> ast.expr:
-        """The reference that a text is."""
+        """Returns the reference that a text is."""
         number = text_number(node, self.constants) if isinstance(node, ast.Constant) else None
         if number is not None:
             constants = ast.Attribute(ast.Name(TEXTS, ast.Load()), "constants", ast.Load())
@@ -249,7 +249,7 @@ class Rewrite(ast.NodeTransformer):
         return self._column(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        """Texts are compared by their bytes."""
+        """Compares texts by their bytes."""
         operands = [node.left, *node.comparators]
         if any(map(_is_none, operands)):
             for column in filter(None, map(_column_of, operands)):
@@ -268,7 +268,7 @@ class Rewrite(ast.NodeTransformer):
         return ast.copy_location(made[0] if len(made) == 1 else ast.BoolOp(ast.And(), made), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """`x.is_null("c")`, the length of a text, or any other call."""
+        """Replaces `x.is_null("c")` and the length of a text; leaves any other call."""
         called = _null_call(node)
         if called is not None:
             self._kind(called.parameter, called.column, node)
@@ -283,7 +283,7 @@ class Rewrite(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.Name(TEXT_LENGTH, ast.Load()), arguments, []), node)
 
     def _has_characters(self, node: ast.expr) -> bool:
-        """Whether a text is made of characters, not of bytes."""
+        """Returns whether a text is made of characters, not of bytes."""
         while isinstance(node, ast.IfExp):
             node = node.body if self._is_text(node.body) else node.orelse
         assert isinstance(node, ast.Attribute)
@@ -294,7 +294,7 @@ class Rewrite(ast.NodeTransformer):
 
 
 def refusing(name: str, file: str) -> Callable[[str, int, str], NoReturn]:
-    """What raises OptionError about a line of this function."""
+    """Returns what raises OptionError about a line of this function."""
 
     def refuse(what: str, line: int, todo: str) -> NoReturn:
         raise OptionError(f"{name}: {what}", where=f"{file}, line {line}", todo=todo)

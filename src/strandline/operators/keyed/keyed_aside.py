@@ -24,14 +24,14 @@ FUNCTION: Final = "function"
 
 
 class KeyedAside(AsideTables):
-    """What one step has set aside, by reason, in the columns of footprints; and the keys that have closed."""
+    """The tuples and keys that one step has set aside, in the columns of footprints, and the keys that have closed."""
 
     def __init__(self, definition: KeyedDefinition) -> None:
         self._definition = definition
         super().__init__()
 
     def healthy(self, tuples: pa.Table, on_error: OnError) -> pa.Table:
-        """The tuples that the loops can take; the others are kept here, or raised as an InputError."""
+        """Returns the tuples that the loops can take; the others are kept here, or raised as an InputError."""
         for reason, is_wrong in self._unfit(tuples):
             if not is_wrong.any():
                 continue

@@ -50,7 +50,7 @@ class _Pieces:
         self._end = held + len(first)
 
     def references(self, column: pa.ChunkedArray, kind: str) -> tuple[Int64s, Bytes]:
-        """References to the texts of a column, and validity; their bytes are added."""
+        """Returns references to the texts of a column, and validity; adds their bytes."""
         starts, piece, valid = bytes_of(column, kind)
         words = np.where(valid, (starts[:-1] + self._end) << LENGTH_BITS | np.diff(starts), 0)
         self._pieces.append(piece)
@@ -64,7 +64,7 @@ class _Pieces:
 
 
 def _values(column: pa.ChunkedArray, kind: str, pieces: _Pieces) -> tuple[npt.NDArray[Any], Bytes]:
-    """A column as a function has it, and validity."""
+    """Returns a column as a function has it, and validity."""
     if kind in BYTES:
         return pieces.references(column, kind)
     if kind in FLOATS:
@@ -74,7 +74,7 @@ def _values(column: pa.ChunkedArray, kind: str, pieces: _Pieces) -> tuple[npt.ND
 
 
 def input_batch(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Batch, npt.NDArray[Any]]:
-    """Tuples for the loops, and as records for the function. `held` is how many bytes the state has."""
+    """Returns tuples for the loops, and as records for the function. `held` is how many bytes the state has."""
     program, types = definition.program, dict(definition.types)
     offsets, _ = words_of(table.column(OFFSET), "long")
     times, _ = words_of(table.column(definition.time[0]), definition.time[1])
@@ -91,7 +91,7 @@ def input_batch(definition: KeyedDefinition, table: pa.Table, held: int) -> tupl
 
 
 def _nulls(layout: WordLayout, words: Int64s) -> npt.NDArray[np.bool_]:
-    """Which columns are null: a row for each row of words."""
+    """Returns which columns are null: a row for each row of words."""
     flags = np.ascontiguousarray(words[:, layout.nulls_at : layout.width]).view(np.bool_)
     return flags.reshape(len(words), 8 * (layout.width - layout.nulls_at))[:, : len(layout.columns)]
 
@@ -105,14 +105,14 @@ class KeyedColumns:
         self._batch = batch
 
     def results(self, words: Int64s) -> list[pa.Array]:
-        """The columns of results."""
+        """Returns the columns of results."""
         d = self._definition
         output = self._columns(d.program.results, words, [kind for _, kind in d.function.output])
         key = self._key(words[:, RESULT_KEY], words[:, RESULT_KEY_AT])
         return [*key, self._time(words[:, RESULT_TIME_WORD]), *output]
 
     def footprints(self, records: Int64s, open_keys: int) -> list[pa.Array]:
-        """The columns of footprints: key and last time, no output, then the control columns."""
+        """Returns the columns of footprints: key and last time, no output, then the control columns."""
         d, rows = self._definition, len(records)
         nothing = [null_column(kind, rows) for _, kind in d.function.output]
         words = [records[:, T], np.full(rows, open_keys), records[:, ROWS_WORD], records[:, OPENED_WORD]]
@@ -122,7 +122,7 @@ class KeyedColumns:
         return [*key, self._time(records[:, END] - d.reach), *nothing, *control, *state]
 
     def closings(self, words: Int64s) -> list[pa.Array]:
-        """The columns of keys that closed: key, last time, and which tuple had opened it."""
+        """Returns the columns of keys that closed: key, last time, and which tuple had opened it."""
         d, rows = self._definition, len(words)
         control = [null_column(kind, rows) for _, kind in d.control_columns]
         control[[name for name, _ in d.control_columns].index(OPENED)] = pa.array(words[:, 2], pa.int64())
@@ -130,13 +130,13 @@ class KeyedColumns:
         return [*self._key(words[:, 0], words[:, 1]), self._time(words[:, 3] - d.reach), *nothing, *control]
 
     def key_text(self, word: int, at: int) -> str:
-        """A key, for messages."""
+        """Returns a key, for messages."""
         columns = self._key(np.array([word]), np.array([at]))
         names = [name for name, _ in self._definition.key]
         return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in zip(names, columns, strict=True))
 
     def value(self, words: Int64s, layout: WordLayout, name: str) -> Any:
-        """What a column of one row of words says, as plain Python; None if it is null."""
+        """Returns what a column of one row of words says, as plain Python; None if it is null."""
         place = [column for column, _ in layout.columns].index(name)
         if _nulls(layout, words)[0, place]:
             return None
@@ -150,7 +150,7 @@ class KeyedColumns:
         return float(word.copy().view(np.float64)[0]) if kind in FLOATS else int(word[0])
 
     def text(self, reference: Int64s) -> bytes:
-        """The bytes that one reference refers to."""
+        """Returns the bytes that one reference refers to."""
         return bytes(gathered(reference, self._state, self._batch)[1])
 
     def _key(self, words: Int64s, at: Int64s) -> list[pa.Array]:
@@ -197,12 +197,12 @@ def footprint_records(definition: KeyedDefinition, table: pa.Table, held: int) -
 
 
 def versions(table: pa.Table) -> Int64s:
-    """The versions of the function that made these footprints."""
+    """Returns the versions of the function that made these footprints."""
     return words_of(table.column(VERSION), "long")[0]
 
 
 def closed_records(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
-    """What closings say of the keys that closed."""
+    """Returns what closings say of the keys that closed."""
     records = np.zeros((table.num_rows, definition.width), np.int64)
     for word, name in ((POS, OFFSET), (START, OPENED)):
         records[:, word], _ = words_of(table.column(name), "long")

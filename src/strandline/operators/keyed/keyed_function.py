@@ -37,7 +37,7 @@ class UserFunction:
 
     @classmethod
     def of(cls, function: Any, parameters: Sequence[str], what: str) -> UserFunction:
-        """The function, whose parameters are called so where it is compiled; OptionError if it cannot be one."""
+        """Returns the function with these parameters where it is compiled; raises OptionError if it cannot be one."""
         shown = f"f({', '.join(parameters)})"
         if isinstance(function, KeyedFunction):
             raise OptionError(f"{what}: {function!r} is one already", todo="write @sl.keyed(…) once")
@@ -60,7 +60,7 @@ class UserFunction:
 
     @property
     def text(self) -> str:
-        """What it is, in stream.json."""
+        """The text of the function in stream.json."""
         return self.identity.text
 
     @property
@@ -80,7 +80,7 @@ class UserFunction:
 
 @dataclass(frozen=True, repr=False)
 class KeyedFunction:
-    """What `keyed` makes of a function: `stream.apply(…)` takes it."""
+    """A function that `keyed` has made an operator: `stream.apply(…)` takes it."""
 
     main: UserFunction
     state: Columns
@@ -92,7 +92,7 @@ class KeyedFunction:
     """Results of one call at most."""
     version: int = 1
     expire_has_unit: bool = field(default=True, compare=False)
-    """Whether `expire` was written with a unit of time; a plain number means one only over integer times."""
+    """True if `expire` was written with a unit of time; a plain number means one only over integer times."""
     optional: tuple[str, ...] = field(default=(), compare=False)
     """Columns that some streams of a union need not have: they are null there. What that makes of each stream is part
     of the operator, see `InputShapes`."""
@@ -106,7 +106,7 @@ class KeyedFunction:
         return f"<keyed function {self.name}>"
 
     def names(self, column: str) -> bool:
-        """Whether the function names this column of rows."""
+        """Returns whether the function names this column of rows."""
         return column in self.main.use.columns["row"]
 
     @property
@@ -167,7 +167,7 @@ _COLUMNS_TODO = f'write it like "n long, mean double"; {_TYPES_TODO}'
 
 
 def _names(text: Any) -> tuple[str, ...]:
-    """The names of columns that a text lists."""
+    """Returns the names of columns that a text lists."""
     found = tuple(name.strip() for name in text.split(",")) if isinstance(text, str) and text.strip() else ()
     if not isinstance(text, str) or not all(name.isidentifier() for name in found):
         raise OptionError(
@@ -177,7 +177,7 @@ def _names(text: Any) -> tuple[str, ...]:
 
 
 def _columns(text: Any, option: str) -> Columns:
-    """The columns that a text names; raises if they cannot be those of state or of results."""
+    """Returns the columns that a text names; raises if they cannot be those of state or of results."""
     if not isinstance(text, str):
         raise OptionError(f"keyed: {option}={text!r} is not a text", todo='write it like "n long, mean double"')
     found = columns_of(text, option, _COLUMNS_TODO)

@@ -1,7 +1,7 @@
 """The compiled loops of keyed operators, around a user's functions. `plain_keyed.py` says in plain Python what they do.
 
 O(1) a tuple, but for keys that expire; what is changed is in the trace. A loop returns when it needs something: room,
-or somebody to take what it has written; it goes on where it was. If a function raises, so does the loop: `Sheet.at`
+or the caller to take its output; it goes on where it was. If a function raises, so does the loop: `Sheet.at`
 says at which tuple or key that was, and `Sheet.before` what the state was before the call.
 """
 
@@ -50,7 +50,7 @@ _LINE: Final = 8
 
 @dataclass(frozen=True)
 class Frozen:
-    """What loops are compiled for, the functions apart."""
+    """The constants that loops are compiled with, beside the functions."""
 
     word_key: bool
     emit: int
@@ -109,7 +109,7 @@ def _look_ahead(state: State, batch: Batch, row: int, seed: int, mask: int) -> N
 
 
 def _accepted(frozen: Frozen) -> Kernel:
-    """What looks at a call's outcome: how many results, -1 if it must not be."""
+    """Returns what looks at a call's outcome: how many results, -1 if it must not be."""
     emit, state_checks, result_checks = frozen.emit, frozen.state_checks, frozen.result_checks
 
     @njit(inline="always", _nrt=False)
@@ -184,7 +184,7 @@ def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
 
 
 def _calling(main: Kernel, emit: int) -> Kernel:
-    """What calls the function for a tuple."""
+    """Returns what calls the function for a tuple."""
     if emit == 1:
 
         @njit(_nrt=False)
@@ -202,7 +202,7 @@ def _calling(main: Kernel, emit: int) -> Kernel:
 
 
 class Given(NamedTuple):
-    """What a loop over tuples reads."""
+    """The input of a loop over tuples."""
 
     batch: Batch
     rows: Any

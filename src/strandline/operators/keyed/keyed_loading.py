@@ -25,7 +25,7 @@ from strandline.operators.unsound_footprint import require_sound, require_values
 
 
 def loaded(definition: KeyedDefinition, newest_first: Iterable[Saved]) -> WindowState:
-    """The keys that are open after these stretches of the output, each as its newest footprint has it.
+    """Returns the keys that are open after these stretches of the output, each as its newest footprint has it.
 
     The state is said to be of the oldest version of the function that has a footprint among them.
     """
@@ -66,7 +66,7 @@ def _load(met: WindowState, definition: KeyedDefinition, records: Int64s, batch:
 
 
 def _ordered(met: WindowState, definition: KeyedDefinition) -> WindowState:
-    """The open keys alone, in the order of their footprints: state as an operator has it."""
+    """Returns the open keys alone, in the order of their footprints: state as an operator has it."""
     records = met.arrays.records[: met.arrays.header[USED]]
     records = records[records[:, OPENED_WORD] >= 0]
     records = records[np.argsort(records[:, POS], kind="stable")]

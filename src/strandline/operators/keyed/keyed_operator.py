@@ -49,7 +49,7 @@ from strandline.operators.open_windows.windows_at_work import OpenWindows
 from strandline.operators.operator import Footprints, Limits, OnError, Saved
 
 _ROOM = 1 << 16
-"""Results and closings that are written before somebody takes them."""
+"""Results and closings that a loop writes before it returns."""
 _NO_ROWS: npt.NDArray[Any] = np.empty(0, np.uint8)
 
 
@@ -61,7 +61,7 @@ class KeyedOperator(OpenWindows):
         self.definition = definition
         self.on_error = on_error
         self.aside = KeyedAside(definition)
-        """What this step has set aside."""
+        """The tuples and windows that this step has set aside."""
         if not state.open_windows:
             self._is_of_this_version()
         self.must_save_all = bool(state.arrays.header[FUNCTION] != definition.function.version)
@@ -113,7 +113,7 @@ class KeyedOperator(OpenWindows):
             TuplePass(self, table).replayed()
 
     def _one(self, tuples: Sequence[pa.Table], aside: KeyedAside, on_error: OnError) -> pa.Table:
-        """The tuples of all inputs as they are taken, in their order, in the columns of the first."""
+        """Returns the tuples of all inputs as they are taken, in their order, in the columns of the first."""
         return as_one_table(self.definition, tuples, on_error, aside.add_tuples, numbered=self.definition.tells_input)
 
     def note_opened(self, slots: npt.NDArray[np.int32]) -> None:
@@ -124,13 +124,13 @@ class KeyedOperator(OpenWindows):
     # ------------------------------------------------------------------ footprints, and the state in and out
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
+        """Returns footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
         saved = super().save(position, limits)
         self._is_of_this_version()
         return saved
 
     def save_all(self, position: int) -> Footprints:
-        """A footprint of every key: an instant checkpoint."""
+        """Returns a footprint of every key: an instant checkpoint."""
         saved = super().save_all(position)
         self._is_of_this_version()
         return saved
@@ -295,7 +295,7 @@ class TuplePass:
 
 
 def _called(loop: Any, *arguments: Any) -> int:
-    """What a loop returns. Compiling it, at its first call, counts as that of a kernel, and not as work."""
+    """Returns what a loop returns. Compiling it, at its first call, counts as that of a kernel, and not as work."""
     if loop.signatures:
         return int(loop(*arguments))
     with counted():

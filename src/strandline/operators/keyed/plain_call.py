@@ -11,7 +11,7 @@ from strandline.operators.kernels.arrow_words import BYTES, FLOATS
 
 
 def nothing_of(kind: str) -> Any:
-    """What a column of this type is before it is set, and under a null."""
+    """Returns what a column of this type is before it is set, and under a null."""
     if kind in BYTES:
         return "" if kind == "string" else b""
     return False if kind == "boolean" else 0.0 if kind in FLOATS else 0
@@ -39,7 +39,7 @@ class PlainRecord:
         self._nulls.discard(name)
 
     def is_null(self, name: str) -> bool:
-        """Whether a column is null."""
+        """Returns whether a column is null."""
         return name in self._nulls
 
     def set_null(self, name: str) -> None:
@@ -54,7 +54,7 @@ class PlainRecord:
 
 
 def failing_line(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """The file and line at which a call raises; those of the function if it does not here."""
+    """Returns the file and line at which a call raises; those of the function if it does not here."""
     try:
         function(*arguments)
     except Exception as problem:

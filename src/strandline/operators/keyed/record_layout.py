@@ -39,27 +39,27 @@ _ANY: Final[Check] = (0, -(1 << 63), (1 << 63) - 1)
 
 
 def is_computable(kind: str) -> bool:
-    """Whether functions can have columns of this type."""
+    """Returns whether functions can have columns of this type."""
     decimal = decimal_of(kind)
     return kind in (*WORDS, *FLOATS, *BYTES) or (decimal is not None and decimal[0] <= WORD_DIGITS_MAX)
 
 
 def field_type(kind: str) -> type:
-    """What a function sees of a column: decimals without their point, dates and timestamps as whole numbers."""
+    """Returns what a function sees of a column: decimals without their point, dates and timestamps as whole numbers."""
     if kind == "boolean":
         return np.bool_
     return np.float64 if kind in FLOATS else np.int64
 
 
 def stored_kind(kind: str) -> str:
-    """The type in which a column of state is saved: as wide as the function may have made it."""
+    """Returns the type in which a column of state is saved: as wide as the function may have made it."""
     if kind in FLOATS:
         return "double"
     return "long" if kind in INTEGERS else kind
 
 
 def _checks(columns: Columns, begin: int) -> tuple[Check, ...]:
-    """What has to be looked at behind a call: whole numbers that must fit less than a word."""
+    """Returns what has to be looked at behind a call: whole numbers that must fit less than a word."""
     found = []
     for word, (_, kind) in enumerate(columns, begin):
         decimal = decimal_of(kind)
@@ -99,7 +99,7 @@ class WordLayout:
         return [self.words[name] for name, kind in self.columns if kind in BYTES]
 
     def dtype(self, *more: tuple[str, int]) -> np.dtype[Any]:
-        """The same words as a record; `more` are names of further words."""
+        """Returns the type of a record with these words; `more` are names of further words."""
         names = [*self.words, *(NULL + name for name in self.words), *(name for name, _ in more)]
         formats = [field_type(kind) for _, kind in self.columns] + [np.bool_] * len(self.columns)
         offsets = [word * _WORD for word in self.words.values()]
@@ -128,7 +128,7 @@ class StateLayout(WordLayout):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What has to be looked at behind a call: what is saved wider than it is said to be may have any value."""
+        """The limits to check after a call; a column that is saved wider than it is declared may have any value."""
         return _checks(tuple((name, stored_kind(kind)) for name, kind in self.columns), self.begin)
 
 
@@ -145,11 +145,11 @@ class ResultLayout(WordLayout):
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """What has to be looked at behind a call."""
+        """The limits to check after a call."""
         return _checks(self.columns, self.begin)
 
 
 def row_type(types: Mapping[str, str], names: Sequence[str], asked: Sequence[str]) -> np.dtype[Any]:
-    """A row as the function sees it: the columns that it names, and whether those are null of which it asks that."""
+    """Returns the type of a row as the function sees it: its columns, and whether those are null of which it asks."""
     fields: list[tuple[str, Any]] = [(name, field_type(types[name])) for name in names]
     return np.dtype([*fields, *((NULL + name, np.bool_) for name in asked), ("_", np.uint8)], align=True)

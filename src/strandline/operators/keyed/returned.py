@@ -1,4 +1,4 @@
-"""What a keyed function returns: how many results to emit, and whether the key is closed."""
+"""The numbers that a keyed function returns: how many results to emit, and whether the key is closed."""
 
 from __future__ import annotations
 

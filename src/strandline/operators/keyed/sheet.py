@@ -1,4 +1,4 @@
-"""What the loops of keyed operators write, and why they return."""
+"""The output of the loops of keyed operators, and their reasons to return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLOSING_WORDS: Final = 4
 
 
 class Sheet(NamedTuple):
-    """What a loop writes."""
+    """The output of a loop."""
 
     results: Int64s
     outs: Any

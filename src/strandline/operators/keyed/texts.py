@@ -28,7 +28,7 @@ class Texts(NamedTuple):
 
 
 def with_constants(batch: Batch, constants: Sequence[bytes], held: int) -> tuple[Batch, Int64s]:
-    """The batch with the bytes of constants behind its own, and references to them."""
+    """Returns the batch with the bytes of constants behind its own, and references to them."""
     if not constants:
         return batch, sealed(np.empty(0, np.int64))
     lengths = np.array([len(text) for text in constants], np.int64)
@@ -39,7 +39,7 @@ def with_constants(batch: Batch, constants: Sequence[bytes], held: int) -> tuple
 
 
 def texts_of(state: State, batch: Batch, constants: Int64s) -> Texts:
-    """What a function needs to read texts."""
+    """Returns what a function needs to read texts."""
     return Texts(held_bytes(state), sealed(state.bytes), batch.bytes, constants)
 
 

@@ -1,1 +1,1 @@
-"""What operators with open windows share: records, hash table, queue of footprints, timers, bytes, trace."""
+"""Open windows, for all operators that have them: records, hash table, queue of footprints, timers, bytes, trace."""

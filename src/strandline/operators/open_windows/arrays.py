@@ -1,4 +1,4 @@
-"""What kernels work on: plain arrays, grouped by what they are."""
+"""The arrays that kernels work on, in groups."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a loop over tuples fills; how far, `Trace.counts` says."""
+    """The arrays that a loop over tuples fills, as far as `Trace.counts` says."""
 
     results: Int64s
     """Records of windows that closed."""

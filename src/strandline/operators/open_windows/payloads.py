@@ -1,4 +1,4 @@
-"""What kernels do not look at: the other columns of kept tuples, of any type, as chunks in an arena of bytes.
+"""The columns of kept tuples that kernels do not read, of any type, as chunks in an arena of bytes.
 
 A chunk is an Arrow record batch in Arrow's own format for messages, read where it lies. Tuples have numbers in the
 order of arrival, so that a tuple's number tells its chunk and row. Small neighbours are merged as they come, within a
@@ -49,7 +49,7 @@ class _PayloadChunk:
     at: int
     size: int
     largest: int
-    """No payload has more bytes."""
+    """Returns a number of bytes that no payload exceeds."""
 
     @property
     def end(self) -> int:
@@ -138,12 +138,12 @@ class Payloads:
             self._put(before.first, merged)
 
     def shaped(self, tuples: pa.Table) -> pa.Table:
-        """The payloads of tuples that are not kept yet."""
+        """Returns the payloads of tuples that are not kept yet."""
         own = tuples.select(self.schema.names)
         return own if own.schema.equals(self.schema) else own.cast(self.schema)
 
     def drop_before(self, number: int) -> None:
-        """Lets go of payloads of tuples before this number, if that is worth it."""
+        """Drops payloads of tuples before this number, if that is worth it."""
         while self._chunks and self._chunks[0].end <= number:
             self._free(self._chunks[0])
         if self._chunks:
@@ -156,7 +156,7 @@ class Payloads:
         self._shrink()
 
     def _is_worth_it(self, head: _PayloadChunk, dead: int) -> bool:
-        """Whether the first chunk has so many dead tuples, or bytes of them, that it is to be written without them."""
+        """Returns whether the first chunk has enough dead tuples, or bytes of them, to be written without them."""
         if dead <= 0:
             return False
         if dead > _MERGED_MIN and dead > self.rows // _DEAD_PART:
@@ -198,16 +198,16 @@ class Payloads:
         self.is_replaced = True
 
     def taken(self, places: Int64s, new: Sequence[Rows] = (), names: Sequence[str] | None = None) -> pa.Table:
-        """The payloads at these places, counted from `first`, `new` behind them; -1 is a row of nulls."""
+        """Returns the payloads at these places, counted from `first`, `new` behind them; -1 is a row of nulls."""
         schema = self.schema if names is None else pa.schema([self.schema.field(c) for c in names])
         return taken([*self._parts(), *new], places, schema)
 
     def sizes(self, places: Int64s, new: Sequence[Rows] = ()) -> Sizes:
-        """Bytes of the payloads at these places."""
+        """Returns the bytes of the payloads at these places."""
         return sizes_at([*self._parts(), *new], places)
 
     def largest(self, new: Sequence[Rows] = ()) -> int:
-        """No payload has more bytes."""
+        """Returns a number of bytes that no payload exceeds."""
         return max((part.largest for part in (*self._parts(), *new)), default=0)
 
     # ------------------------------------------------------------------ the arena
@@ -251,7 +251,7 @@ class Payloads:
         self._read.pop(chunk.at, None)
 
     def _room(self, size: int) -> int:
-        """Where so many rows are free; the arena grows if they are nowhere."""
+        """Returns where so many rows are free; the arena grows if they are nowhere."""
         end = 0
         for chunk in sorted(self._chunks, key=lambda c: c.at):
             if chunk.at - end >= size:

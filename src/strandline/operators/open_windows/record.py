@@ -74,7 +74,7 @@ LAYOUT: Final = 9
 FUNCTION: Final = 10
 """The version of the user's function that has made the state, if there is one."""
 LISTED: Final = 11
-"""Whether every open window that has not been found to be slow is among the openings."""
+"""True if every open window that has not been found to be slow is among the openings."""
 OPENINGS_HEAD: Final = 12
 OPENINGS_TAIL: Final = 13
 PASSED: Final = 14

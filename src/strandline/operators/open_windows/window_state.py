@@ -39,7 +39,7 @@ from strandline.operators.operator import Rows, StateImage
 
 ROOM_MIN = 256
 BYTES_MIN = 1 << 20
-"""With fewer bytes than that, nobody looks for dead ones."""
+"""A state with fewer bytes is not searched for dead ones."""
 _GROWTH = 1.25
 _NO_HITS = np.empty((0, 2), np.int64)
 _KINDS = {
@@ -51,7 +51,7 @@ _KINDS = {
     "bytes": np.dtype(np.uint8),
     "openings": np.dtype(np.int64),
 }
-"""What a state is made of."""
+"""The arrays of a state."""
 
 
 class WindowState:
@@ -61,19 +61,19 @@ class WindowState:
         self.arrays = arrays
         self.timed = timed
         self.grown = False
-        """Whether the arrays were replaced by larger ones, so that a trace of changes would not do."""
+        """True if the arrays were replaced by larger ones, so that a trace of changes would not do."""
         self.begin()
 
     @classmethod
     def empty(cls, width: int, layout: int, *, timed: bool, room: int = ROOM_MIN) -> WindowState:
-        """No window, room for some, which will be found as `layout` says."""
+        """Returns a state without windows, which will be found as `layout` says."""
         header = np.zeros(HEADER_WORDS, np.int64)
         header[FREE_HEAD], header[LAYOUT], header[SEED] = -1, layout, new_seed()
         return cls(_arrays(width, room, room if timed else 0, room, 0, header), timed=timed)
 
     @classmethod
     def revived(cls, arrays: Mapping[str, npt.NDArray[Any]], width: int, *, timed: bool) -> WindowState:
-        """The windows that these arrays hold; ValueError if they cannot be such a state."""
+        """Returns the windows that these arrays hold; ValueError if they cannot be such a state."""
         kinds = {name: array.dtype for name, array in arrays.items()}
         if kinds != _KINDS or arrays["header"].shape != (HEADER_WORDS,) or arrays["records"].shape[1:] != (width,):
             raise ValueError("arrays of another state")
@@ -83,7 +83,7 @@ class WindowState:
         return cls(found, timed=timed)
 
     def image(self) -> StateImage:
-        """The arrays, and the rows of each that have changed since `begin`."""
+        """Returns the arrays, and the rows of each that have changed since `begin`."""
         a, trace = self.arrays, self.trace
         arrays = {name: getattr(a, name) for name in _KINDS}
         if self.grown:
@@ -204,7 +204,7 @@ class WindowState:
         self.arrays.header[BYTES_END] = keep_bytes(words, self.arrays, batch, slots)
 
     def used_slots(self) -> Int32s:
-        """Every record that was ever used."""
+        """Returns every record that was ever used."""
         return np.arange(self.arrays.header[USED], dtype=np.int32)
 
     def drop_dead_bytes(self, words: Int64s) -> None:
@@ -247,7 +247,7 @@ def _arrays(width: int, room: int, timers: int, queue: int, size: int, header: I
 
 
 def _fits(a: State) -> bool:
-    """Whether the numbers in the header, by which kernels begin, lie within the arrays."""
+    """Returns whether the numbers in the header, by which kernels begin, lie within the arrays."""
     h, room = a.header, len(a.records)
     return bool(
         0 <= h[N] <= room

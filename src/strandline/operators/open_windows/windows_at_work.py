@@ -1,4 +1,4 @@
-"""What operators whose state is open windows in records have in common: footprints, and the state in and out."""
+"""Operators whose state is open windows in records: footprints, and the state in and out."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OpenWindows(OperatorDefaults):
     # ------------------------------------------------------------------ footprints
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
+        """Returns footprints of the windows that opened and stay open, then of the oldest ones, as the limits ask."""
         state, begin = self.state, position
         fresh = np.concatenate(self._fresh) if self._fresh else np.empty(0, np.int32)
         chosen = np.empty(len(fresh), np.int32)
@@ -86,7 +86,7 @@ class OpenWindows(OperatorDefaults):
         return int(save_slow(state.arrays, state.trace, page, written, SlowBounds.of(limits, page, written)))
 
     def save_all(self, position: int) -> Footprints:
-        """A footprint of every window: an instant checkpoint."""
+        """Returns a footprint of every window: an instant checkpoint."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         slots = np.flatnonzero(records[:, OPENED] >= 0)
         order = np.lexsort((records[slots, START], records[slots, OPENED]))
@@ -94,7 +94,7 @@ class OpenWindows(OperatorDefaults):
         return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
 
     def save_nothing(self) -> Footprints:
-        """No footprints."""
+        """Returns no footprints."""
         nothing = self._footprints(np.empty((0, self.state.width), np.int64))
         self.state.arrays.header[LISTED] = 0
         self._fresh = []
@@ -107,7 +107,7 @@ class OpenWindows(OperatorDefaults):
         return self._footprints(records)
 
     def _footprints(self, records: Int64s) -> list[pa.Array]:
-        """These records in the columns of footprints."""
+        """Returns these records in the columns of footprints."""
         raise NotImplementedError
 
     def mark_unsaved(self, *, every: bool = False) -> None:
@@ -121,11 +121,11 @@ class OpenWindows(OperatorDefaults):
         self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
 
     def extent(self, position: int) -> Extent:
-        """Where recovery would begin if the output ended at this offset."""
+        """Returns where recovery would begin if the output ended at this offset."""
         return Extent(self.open_windows, *(self.oldest_footprint() or (self.input_end, position)))
 
     def oldest_footprint(self) -> tuple[int, int] | None:
-        """T and output offset of the oldest footprint that counts; None if there is none."""
+        """Returns T and output offset of the oldest footprint that counts; None if there is none."""
         slot = int(oldest(self.state.arrays))
         if slot < 0:
             return None
@@ -141,5 +141,5 @@ class OpenWindows(OperatorDefaults):
         return self._footprints(records)
 
     def image(self) -> StateImage:
-        """The state as arrays, and the rows of each that have changed since the step began."""
+        """Returns the state as arrays, and the rows of each that have changed since the step began."""
         return self.state.image()

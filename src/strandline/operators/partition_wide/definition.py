@@ -1,4 +1,4 @@
-"""What a partition-wide operator is: a user's class, what to call it with, and the columns of its input and output."""
+"""The definition of a partition-wide operator: a user's class, its arguments, the columns of input and output."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class PartitionWideDefinition(OneTableDefinition):
     time: tuple[str, str]
     """Name and type of the input's time column."""
     columns: tuple[str, ...] = ()
-    """The columns of the input, all of them: nobody knows which the class reads."""
+    """All columns of the input: which of them the class reads is not known."""
     more_times: tuple[str, ...] = ()
     """The time columns of further inputs, which are like the first in all others."""
     before: InputShapes = UNSHAPED
-    """What is done to the tuples of each input before."""
+    """The work on the tuples of each input before the operator takes them in."""
     program: str = field(default="", repr=False)
     """Which program has made it: objects of another one's class, by the same name, may be other objects."""
     rows_max: int = field(default=1 << 17, compare=False)
@@ -76,7 +76,7 @@ class PartitionWideDefinition(OneTableDefinition):
     def over(
         cls, operator: Any, given: GivenInput, more_times: Sequence[str] = (), before: InputShapes = UNSHAPED
     ) -> PartitionWideDefinition:
-        """The operator over such an input; raises OptionError or SchemaError if there can be none.
+        """Returns the operator over such an input; raises OptionError or SchemaError if there can be none.
 
         `more_times` are the time columns of further inputs, `before` is what is done to the tuples of each.
         """
@@ -150,7 +150,7 @@ class PartitionWideDefinition(OneTableDefinition):
 
     @property
     def can_compute(self) -> bool:
-        """Whether the class is more than its name."""
+        """True if the class is more than its name."""
         return self.of.code is not None
 
     @property
@@ -180,7 +180,7 @@ class PartitionWideDefinition(OneTableDefinition):
         return f"class {call_text(self.to_json())}: output {_text(self.output)}{version_text(self.of.version)}"
 
     def to_json(self) -> dict[str, Any]:
-        """For stream.json: what must be the same for as long as the stream lives."""
+        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body = {
             "kind": self.kind,
             "class": self.of.name,
@@ -202,7 +202,7 @@ class PartitionWideDefinition(OneTableDefinition):
     def from_json(
         cls, body: Mapping[str, Any], key: Mapping[str, str], times: Sequence[tuple[str, str]] = ()
     ) -> PartitionWideDefinition:
-        """What `to_json` wrote; its class is then a name, and cannot be computed."""
+        """Returns what `to_json` wrote; its class is then a name, and cannot be computed."""
         of = UserClass(body["class"], json.dumps(body["arguments"], sort_keys=True), body.get("version", 1))
         time = times[0] if times else (str(body["time"][0]), str(body["time"][1]))
         return cls(
@@ -217,13 +217,13 @@ class PartitionWideDefinition(OneTableDefinition):
         )
 
     def continuing(self, stored: Mapping[str, Any] | None) -> PartitionWideDefinition:
-        """The same with the texts that the stream has for what is done before."""
+        """Returns the definition with the stream's texts for the shapes of its inputs."""
         return replace(self, before=self.before.known_as(stored))
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
     ) -> tuple[PartitionWideDefinition, Sequence[Mapping[str, Any]]]:
-        """Itself: there are no kernels."""
+        """Returns the definition itself: there are no kernels."""
         return self, columns
 
     def __getstate__(self) -> dict[str, Any]:
@@ -232,18 +232,18 @@ class PartitionWideDefinition(OneTableDefinition):
     # ------------------------------------------------------------------ operators
 
     def fresh(self, on_error: OnError = "stop") -> PartitionWideOperator:
-        """An operator whose object has seen nothing."""
+        """Returns an operator whose object has seen nothing."""
         from strandline.operators.partition_wide.partition_operator import PartitionWideOperator
 
         return PartitionWideOperator(self, on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> PartitionWideOperator:
-        """Nothing can be: an object is no arrays. ValueError."""
+        """Raises ValueError: an object is not kept as arrays."""
         raise ValueError("the state of an object is not kept as arrays")
 
 
 def _output_of(name: str, operator: UserOperator) -> tuple[Columns, str]:
-    """What a class says of its results; OptionError if it says nothing."""
+    """Returns what a class says of its results; OptionError if it says nothing."""
     for attribute, example in (("output", '"wafer long, at timestamp, quality double"'), ("time", '"at"')):
         if not isinstance(getattr(operator, attribute, None), str):
             raise OptionError(f"{name} has no {attribute}", todo=f"write {attribute} = {example} into the class")

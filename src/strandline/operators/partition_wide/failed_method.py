@@ -13,7 +13,7 @@ _LINES_MAX = 3
 
 
 def raised(method: str, problem: Exception, where: str, *, may_set_aside: bool = False) -> InputError:
-    """The error about a method that raised while it was at `where`."""
+    """Returns the error about a method that raised while it was at `where`."""
     todo = "mend the method; the stream stays as it was"
     if may_set_aside:
         todo += '. Or start(…, on_error="set_aside"): tuples over which it raises go to the side log'
@@ -23,7 +23,7 @@ def raised(method: str, problem: Exception, where: str, *, may_set_aside: bool =
 
 
 def _lines(problem: Exception) -> str:
-    """Where it was raised, in the user's own words: files, lines, functions and what stands there."""
+    """Returns where it was raised, in the user's own words: files, lines, functions and what stands there."""
     frames = [f for f in traceback.extract_tb(problem.__traceback__) if Path(f.filename).parent != _OURS]
     shown = frames[-_LINES_MAX:] if len(frames) > _LINES_MAX else frames
     own = frames[:1] if frames and frames[0] not in shown else []

@@ -37,7 +37,7 @@ class ObjectAtWork:
         self._live: UserOperator | None = None
 
     def process(self, tuples: pa.Table, *, is_noted: bool) -> Any:
-        """What `process` returns; raises CallRaisedError if it raises.
+        """Returns what `process` returns; raises CallRaisedError if it raises.
 
         If calls are noted, it can be brought back to before this one; if not, it cannot be brought back any more.
         """
@@ -46,14 +46,14 @@ class ObjectAtWork:
         try:
             value = live.process(tuples)
         except MemoryError:
-            raise  # which is nobody's fault, least of all that of a tuple
+            raise  # no tuple is at fault
         except Exception as problem:
             raise CallRaisedError from problem
         self._note(tuples, is_noted)
         return value
 
     def advance(self, boundary: int, *, is_noted: bool) -> Any:
-        """What `advance` returns; raises InputError if it raises."""
+        """Returns what `advance` returns; raises InputError if it raises."""
         live = self.awake()
         self._prepare(is_noted)
         try:
@@ -64,7 +64,7 @@ class ObjectAtWork:
         return value
 
     def state(self) -> State:
-        """The state now; raises InputError if it cannot be had or saved."""
+        """Returns the state now; raises InputError if it cannot be had or saved."""
         if self._live is None and self._mark is not None and not self._since:
             return self._mark
         live = self.awake()
@@ -91,7 +91,7 @@ class ObjectAtWork:
             raise raised(self._of.name, problem, "a call that did not raise before") from problem
 
     def _prepare(self, is_noted: bool) -> None:
-        """Makes sure that the object can be brought back to where it is now, or lets go of what that takes."""
+        """Makes sure that the object can be brought back to where it is now, or drops the copy for that."""
         if not is_noted:
             self._mark, self._since, self._since_bytes = None, None, 0
         elif self._since is None:
@@ -107,7 +107,7 @@ class ObjectAtWork:
             self._mark, self._since, self._since_bytes = self.state(), [], 0
 
     def awake(self) -> UserOperator:
-        """The object, made now if it was not called yet; raises InputError if it cannot be."""
+        """Returns the object, made now if it was not called yet; raises InputError if it cannot be."""
         if self._live is None:
             if self._of.code is None:
                 raise InputError(

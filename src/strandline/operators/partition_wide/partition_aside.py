@@ -19,7 +19,7 @@ PROCESS: Final = "process"
 
 
 class PartitionAside(AsideTables):
-    """What one step has set aside, by reason, in the columns of results and footprints."""
+    """The tuples that one step has set aside, by reason, in the columns of results and footprints."""
 
     def __init__(self, definition: PartitionWideDefinition) -> None:
         self._definition = definition

@@ -28,13 +28,13 @@ class PartitionWideOperator(OperatorDefaults):
         self.definition = definition
         self.on_error = on_error
         self.aside = PartitionAside(definition)
-        """What this step has set aside."""
+        """The tuples and windows that this step has set aside."""
         self.input_end = 0
         self.opened = 0
         self.must_save_all = False
         self._object = ObjectAtWork(definition.of)
         self._saved: SavedState | None = None
-        """What footprints say last."""
+        """The state in the last footprints."""
         self._latest: int | None = None
         """The largest time of a tuple; None before the first."""
         self._promised: int | None = None
@@ -96,7 +96,7 @@ class PartitionWideOperator(OperatorDefaults):
     # ------------------------------------------------------------------ calls of the object
 
     def _results(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
-        """What `process` makes of the tuples; raises InputError if it raises, or returns what it must not."""
+        """Yields what `process` makes of the tuples; raises InputError if it raises, or returns what it must not."""
         try:
             value = self._object.process(self._given(piece), is_noted=False)
         except CallRaisedError as call:
@@ -106,7 +106,7 @@ class PartitionWideOperator(OperatorDefaults):
         yield from self._checked(value, piece)
 
     def _taken_in(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
-        """The same; tuples over which `process` raises are set aside, one by one, and leave no trace in the object."""
+        """Yields the results of `process`; sets tuples aside over which it raises: they leave no trace."""
         try:
             value = self._object.process(self._given(piece), is_noted=True)
         except CallRaisedError:
@@ -132,11 +132,11 @@ class PartitionWideOperator(OperatorDefaults):
     # ------------------------------------------------------------------ the state, out and in
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """The whole state: there is no part of it that could be saved alone."""
+        """Returns the whole state: there is no part of it that could be saved alone."""
         return self.save_all(position)
 
     def save_all(self, position: int) -> Footprints:
-        """Footprints of the whole state, a row for every piece of a value."""
+        """Returns footprints of the whole state, a row for every piece of a value."""
         self.must_save_all = False
         if self._latest is None:
             return self.save_nothing()
@@ -144,11 +144,11 @@ class PartitionWideOperator(OperatorDefaults):
         return Footprints(footprints(self.definition, NO_STATE), footprints(self.definition, saved))
 
     def save_nothing(self) -> Footprints:
-        """No footprints."""
+        """Returns no footprints."""
         return Footprints(*(footprints(self.definition, NO_STATE) for _ in range(2)))
 
     def extent(self, position: int) -> Extent:
-        """Where recovery would begin if the whole state were saved now."""
+        """Returns where recovery would begin if the whole state were saved now."""
         return Extent(self.open_windows, self.input_end, position)
 
     def load(self, newest_first: Iterable[Saved]) -> None:
@@ -159,14 +159,14 @@ class PartitionWideOperator(OperatorDefaults):
         self.must_save_all = self._saved is not None and self._saved.version != self.definition.of.version
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """The state in the columns of footprints: as it was saved last, or with `now` as it is."""
+        """Returns the state in the columns of footprints: as it was saved last, or with `now` as it is."""
         saved = self._saved
         if now and self._latest is not None:
             saved = SavedState(self._object.state(), self.input_end, self.definition.of.version, self._latest)
         return footprints(self.definition, saved or NO_STATE)
 
     def image(self) -> StateImage:
-        """No arrays: the object stays where it is."""
+        """Returns no arrays: the object stays where it is."""
         return StateImage({}, None)
 
 

@@ -1,4 +1,4 @@
-"""What a user's method has returned, checked and brought into the columns of results."""
+"""The value that a user's method has returned, checked and brought into the columns of results."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class ReturnedTable:
         self._where = where
 
     def columns(self, promised: int | None) -> list[pa.Array] | None:
-        """The columns of results, None if there are none; raises InputError about what they must not be.
+        """Returns the columns of results, None if there are none; raises InputError about what they must not be.
 
-        No result may be older than `promised`: somebody may rely on that already.
+        No result may be older than `promised`: consumers may rely on that already.
         """
         if self._value is None:
             return None
@@ -88,7 +88,7 @@ class ReturnedTable:
 
 
 def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a cast may only change how values are stored, or fail."""
+    """Returns whether a cast may only change how values are stored, or fail."""
     kinds = pa.types
     if kinds.is_null(found):
         return True

@@ -44,7 +44,7 @@ NO_STATE = SavedState([], 0, 0, 0)
 
 
 def footprints(definition: PartitionWideDefinition, saved: SavedState) -> list[pa.Array]:
-    """The columns of its footprints, a row each."""
+    """Returns the columns of its footprints, a row each."""
     rows, many = saved.state, len(saved.state)
     time = pa.repeat(pa.scalar(saved.latest, pa.int64()), many).cast(arrow_type(definition.result_time_type))
     results = [
@@ -65,7 +65,7 @@ def footprints(definition: PartitionWideDefinition, saved: SavedState) -> list[p
 
 
 def _bytes(rows: State) -> pa.Array | pa.ChunkedArray:
-    """The pieces as one array, or as several if they do not fit one."""
+    """Returns the pieces as one array, or as several if they do not fit one."""
     ends, size = [0], 0
     for number, row in enumerate(rows):
         if size + len(row.data) > _ARRAY_BYTES_MAX:

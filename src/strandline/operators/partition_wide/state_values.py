@@ -40,7 +40,7 @@ class StateRow:
     data: bytes
 
     def checksum(self, number: int) -> int:
-        """Over all of it and its place in the state; fits 64 bits with a sign."""
+        """Returns a checksum over the row and its place in the state; it fits 64 bits with a sign."""
         digest = xxhash.xxh3_64(json.dumps([number, self.name, self.kind]).encode())
         digest.update(self.data)
         return int(digest.intdigest()) - (1 << 63)
@@ -51,12 +51,12 @@ State = Sequence[StateRow]
 
 
 def state_bytes(state: State) -> int:
-    """How much there is of it."""
+    """Returns how much there is of it."""
     return sum(len(row.data) for row in state)
 
 
 def encoded(values: Any, owner: str) -> State:
-    """The rows of what `get_checkpoint` has returned; raises InputError about what cannot be saved, by its name."""
+    """Returns the rows of `get_checkpoint`'s value; raises InputError with the name of a value that cannot be saved."""
     if not isinstance(values, dict):
         raise InputError(
             f"{owner}.get_checkpoint returned {_type(values)}, not a dict",
@@ -67,7 +67,7 @@ def encoded(values: Any, owner: str) -> State:
 
 
 def decoded(state: State) -> dict[str, Any]:
-    """What `get_checkpoint` returned, in new objects that may be written to."""
+    """Returns what `get_checkpoint` returned, in new objects that may be written to."""
     pieces: dict[str, list[bytes]] = {}
     kinds: dict[str, str] = {}
     for row in state:
@@ -100,7 +100,7 @@ def first_unsound(state: State) -> str | None:
 
 
 def require_whole(found: Sequence[tuple[int, int, StateRow]], rows: int, where: str) -> State:
-    """The rows in their order, from their numbers and checksums; raises CorruptManifestError if it is not all."""
+    """Returns the rows in their order, checked by their checksums; raises CorruptManifestError if one is missing."""
     by_number = {number: row for number, checksum, row in found if row.checksum(number) == checksum}
     if len(by_number) != rows or len(found) != rows or any(number not in by_number for number in range(rows)):
         raise CorruptManifestError(
@@ -136,7 +136,7 @@ def _rows(name: Any, value: Any, owner: str) -> Iterator[StateRow]:
 
 
 def _bytes_of(value: Any) -> tuple[Any, bytes | memoryview] | None:
-    """The word about its type and the bytes of a value; None if it cannot be saved."""
+    """Returns the word about its type and the bytes of a value; None if it cannot be saved."""
     if type(value) is np.ndarray:
         return _of_numpy(value)
     if isinstance(value, np.generic):

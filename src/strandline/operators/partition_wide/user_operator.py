@@ -19,7 +19,7 @@ _GIVEN = "_strandline_given"
 
 
 class UserOperator:
-    """What `sl.Operator` is: to be derived from, with `output`, `time` and the methods below.
+    """The base of users' operators, `sl.Operator`: a class derives from it with `output`, `time` and these methods.
 
     A partition has one object, which any Python library may work in. What its class was called with is part of what the
     operator is, so it has to be JSON: numbers, texts, truth values, None, lists and dictionaries of them.
@@ -36,7 +36,7 @@ class UserOperator:
     """To be raised when the class computes otherwise and is to go on with the state that it has."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """An object that remembers what it was made with; its `__init__` need not know."""
+        """Returns an object that remembers what it was made with; its `__init__` need not know."""
         if cls.__init__ is object.__init__ and (args or kwargs):
             raise TypeError(f"{cls.__name__}() takes no arguments")
         made = super().__new__(cls)
@@ -55,7 +55,7 @@ class UserOperator:
         raise NotImplementedError
 
     def get_checkpoint(self) -> dict[str, Any]:
-        """All that `restore_checkpoint` needs: NumPy and Arrow arrays, numbers, truth values, texts, bytes, by name."""
+        """Returns what `restore_checkpoint` needs: NumPy and Arrow arrays, numbers, booleans, texts, bytes, by name."""
         raise NotImplementedError
 
     def restore_checkpoint(self, state: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ class UserOperator:
 
 
 def is_class(value: Any) -> bool:
-    """Whether somebody has forgotten to call a class of operators."""
+    """Returns whether this is a class of operators that was not called."""
     return isinstance(value, type) and issubclass(value, UserOperator)
 
 
@@ -82,7 +82,7 @@ class UserClass:
 
     @classmethod
     def of(cls, made: UserOperator) -> UserClass:
-        """The class of an object, with the arguments it was made with; OptionError if it cannot be an operator."""
+        """Returns the class of an object, with its arguments; raises OptionError if it cannot be an operator."""
         code = type(made)
         name = code.__qualname__.rpartition("<locals>.")[2]
         for method in ("process", "get_checkpoint", "restore_checkpoint"):
@@ -100,18 +100,18 @@ class UserClass:
 
     @property
     def has_advance(self) -> bool:
-        """Whether the class does anything when time passes; of one that is not known here, nobody can say."""
+        """True if the class does anything when time passes; unknown of a class that is not here."""
         return self.code is not None and self.code.advance is not UserOperator.advance
 
     def made(self) -> UserOperator:
-        """A new object, made with arguments of its own."""
+        """Returns a new object, made with arguments of its own."""
         assert self.code is not None
         args, kwargs = copy.deepcopy(self.given)
         return self.code(*args, **kwargs)
 
 
 def _bound(code: type[UserOperator], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name, defaults among them."""
+    """Returns the arguments by name, defaults among them."""
     if code.__init__ is object.__init__:
         return {}
     call = inspect.signature(code.__init__).bind(None, *args, **kwargs)
@@ -132,7 +132,7 @@ def _as_json(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _not_json(value: Any, place: str) -> str | None:
-    """Where in the value something is that JSON does not have, and what; None if nothing is."""
+    """Returns where in the value something is that JSON does not have, and what; None if nothing is."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"{place} = {value}"
     if value is None or isinstance(value, bool | int | float | str):

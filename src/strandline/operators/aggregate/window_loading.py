@@ -23,7 +23,7 @@ from strandline.operators.operator import Saved
 
 
 def loaded(definition: AggregateDefinition, newest_first: Iterable[Saved]) -> WindowState:
-    """The windows that are open after these stretches of the output, each as its newest footprint has it."""
+    """Returns the windows that are open after these stretches of the output, each as its newest footprint has it."""
     met = WindowState.empty(definition.width, BY_LIST if definition.is_session else BY_START, timed=False)
     for saved in newest_first:
         if saved.closed.num_rows:
@@ -49,7 +49,7 @@ def _load(met: WindowState, definition: AggregateDefinition, records: Int64s, ba
 
 
 def _ordered(met: WindowState, definition: AggregateDefinition) -> WindowState:
-    """The open windows alone, in the order of their footprints: state as an operator has it."""
+    """Returns the open windows alone, in the order of their footprints: state as an operator has it."""
     records = met.arrays.records[: met.arrays.header[USED]]
     if definition.is_session:
         newest = np.zeros(len(records), np.uint8)

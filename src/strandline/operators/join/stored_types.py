@@ -13,17 +13,17 @@ from strandline.errors import SchemaError
 
 
 def type_text(kind: Any) -> str:
-    """A type as a text that is equal for equal types: Spark's name, or the JSON of a nested type."""
+    """Returns a type as a text that is equal for equal types: Spark's name, or the JSON of a nested type."""
     return json.dumps(kind, sort_keys=True) if isinstance(kind, Mapping) else str(kind)
 
 
 def type_json(text: str) -> Any:
-    """What `type_text` was made of."""
+    """Returns what `type_text` was made of."""
     return json.loads(text) if text.startswith("{") else text
 
 
 def stored_type(text: str) -> pa.DataType:
-    """The Arrow type of a column; `SchemaError` for a type that no stream holds."""
+    """Returns the Arrow type of a column; `SchemaError` for a type that no stream holds."""
     found = nested_type(type_json(text))
     if found is None:
         raise SchemaError(f"a column of type {text}, which a stream cannot hold", todo="cast it before it is joined")
