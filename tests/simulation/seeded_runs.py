@@ -20,13 +20,13 @@ def run_seeds(simulation: Simulation, seeds: Iterable[int]) -> None:
             raise failed(simulation, seed, problem) from problem
 
 
-def run_for(simulation: Simulation, seconds: float, first_seed: int) -> int:
-    """Runs the seeds from `first_seed` on until the time is over, at least one; returns how many."""
+def run_for(simulation: Simulation, seconds: float, first_seed: int, least: int = 1) -> int:
+    """Runs seeds from `first_seed` on until the time is over, `least` of them on any machine; returns how many."""
     began_s = stopwatch_s()
-    for seed in count(first_seed):
-        run_seeds(simulation, [seed])
-        if stopwatch_s() - began_s >= seconds:
-            return seed + 1 - first_seed
+    for runs in count(1):
+        run_seeds(simulation, [first_seed + runs - 1])
+        if runs >= least and stopwatch_s() - began_s >= seconds:
+            return runs
     raise AssertionError("seeds do not end")
 
 

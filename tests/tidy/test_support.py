@@ -183,7 +183,8 @@ def test_a_seed_that_fails_is_named_with_the_command_that_repeats_it() -> None:
 def test_seeds_run_until_the_time_is_over_and_at_least_one() -> None:
     ran: list[int] = []
     assert run_for(Simulation("log", "", ran.append, 0), 0.0, 7) == 1
-    assert run_for(Simulation("log", "", ran.append, 0), 0.05, 8) > 10
+    assert run_for(Simulation("log", "", ran.append, 0), 0.0, 8, least=3) == 3
+    assert run_for(Simulation("log", "", ran.append, 0), 0.05, 11) > 10
     assert ran == list(range(7, 7 + len(ran)))
 
 
