@@ -82,7 +82,9 @@ def test_a_long_wait_for_the_compiler_is_no_silent_one(
     slow = shipping("local[2]")
     slow.begin()
     assert slow.ready() is None
-    assert "compiling the operator's kernels" in capsys.readouterr().err
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "compiling the operator's kernels" in said
+    assert len(said) <= 80, "a terminal of 80 columns would fold it"
     monkeypatch.setattr(kernel_shipping, "_SILENCE_S", 10.0)
     quick = shipping("local[2]")
     quick.begin()

@@ -78,8 +78,8 @@ class KernelShipping:
             return
         self._compiling.join(_SILENCE_S)
         if self._compiling.is_alive():
-            said = "compiling the operator's kernels, which are kept: once for this version on this machine"
-            print(f"strandline: {said}", file=sys.stderr, flush=True)
+            said = "strandline: compiling the operator's kernels, once for this version and machine"
+            print(said, file=sys.stderr, flush=True)
         self._compiling.join(_PATIENCE_S)
         if self._compiling.is_alive():
             self._problem = f"not done after {_PATIENCE_S:.0f} s"
