@@ -70,6 +70,12 @@ def unnamed_effects(source: Path) -> list[str]:
     return [effect for effect in sorted(set(EFFECTS.findall(text))) if effect.rstrip('("') not in INTERNALS]
 
 
+def test_architecture_has_a_line_on_every_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("__init__.py")} - {"."}
+    assert set(re.findall(r"^\| `([a-z_/]+)` \|", text, re.MULTILINE)) - {"api"} == packages
+
+
 def test_internals_has_every_thread_that_we_start() -> None:
     names = {name for path in SOURCE.rglob("*.py") if "Thread" in path.read_text() for name in thread_names(path)}
     assert names, "no thread has a name of ours"

@@ -22,10 +22,9 @@ from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.spec import StreamSpec
 from strandline.running.promise import Promise, answer_s
 from strandline.spark.describe.operator_input import OperatorInput
-from strandline.spark.read.loading import loaded
+from strandline.spark.read.spark_reading import streamed
 from strandline.spark.read.stream import Stream
 from strandline.spark.session.place import Place
-from strandline.spark.session.time_zone import session_zone
 from strandline.times import Time, time_value
 from strandline.units import Duration, duration_us
 from strandline.wording import plural
@@ -174,24 +173,18 @@ class Replicas(OperatorInput):
         the same stable results and no tentative ones: these are undone, and told anew in the next.
         """
         from strandline.spark.read.read_options import SECRET_OPTIONS
-        from strandline.spark.session.session import register_as_it_is
 
-        register_as_it_is(spark)
-        if not isinstance(start, str) or start not in ("earliest", "latest"):
-            start = f"{time_value(start, 'start', self._set.spec.time_kind, session_zone(spark)):+d}"  # no date
-        options: dict[str, Any] = {
+        options = {
             "replicas": json.dumps([place.url for place in self._places]),
             "patience": f"{self._patience_us} us",
             SECRET_OPTIONS: json.dumps(dict(self._places[0].options)),
-            "start": start,
             "max_tuples_per_batch": max_tuples_per_batch,
             "consumer": consumer,
             "positions": positions,
             "tentative": tentative,
         }
-        given = {name: value for name, value in options.items() if value is not None}
-        where = ", ".join(redacted_url(place.url) for place in self._places)
-        return loaded(spark.readStream.format("strandline").options(**given), where)
+        where, kind = ", ".join(redacted_url(place.url) for place in self._places), self._set.spec.time_kind
+        return streamed(spark, where, options, start, lambda time, zone: time_value(time, "start", kind, zone))
 
     def to_arrow(self, *, tentative: bool = False) -> pa.Table:
         """Reads the results as one Arrow table, with `_partition` and `_result`, the number of a result in its

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.card import bars, card
@@ -188,14 +188,8 @@ def builder_text(
     plan: AggregateDefinition | None = None,
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """Shows a windowed operator, for example: Aggregation(streams/items, count_window(10), average=avg("price"),
-    cec(…))."""
-
-    def make() -> str:
-        parts = [*(_address(input_) for input_ in of), repr(window), *_aggregates(plan)]
-        return f"{kind}({', '.join([*parts, *(options or {}).values()])})"
-
-    return shown(make, f"{kind}(…)")
+    """Shows a windowed operator, for example: Aggregation(streams/items, count_window(10), n=count_all(), cec(…))."""
+    return _text(kind, of, lambda: [repr(window), *_aggregates(plan), *(options or {}).values()])
 
 
 def builder_html(
@@ -207,40 +201,45 @@ def builder_html(
 ) -> str:
     """Shows a windowed operator as a card, with a picture of the windows."""
 
-    def make() -> str:
-        facts = {
-            "input": ", ".join(_address(input_) for input_ in of),
-            "key": ", ".join(of[0]._input_spec.key),
-            "window": repr(window),
-            "results": ", ".join(_aggregates(plan)) or None,
-            **(options or {}),
-        }
-        return card(kind, facts, window.picture())
+    def facts() -> dict[str, object]:
+        return {"window": repr(window), "results": ", ".join(_aggregates(plan)) or None, **(options or {})}
 
-    return shown(make, card(kind, {}))
+    return _card(kind, of, facts, window.picture)
 
 
 def operator_text(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
     """Shows an operator, for example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
-
-    def make() -> str:
-        told = [*(_address(i) for i in inputs), *_words(inputs, definition).values()]
-        return f"{kind}({', '.join([*told, *options.values()])})"
-
-    return shown(make, f"{kind}(…)")
+    return _text(kind, inputs, lambda: [*_words(inputs, definition).values(), *options.values()])
 
 
 def operator_html(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
     """Shows an operator as a card."""
+    return _card(kind, inputs, lambda: {**_words(inputs, definition), **options})
+
+
+def union_html(inputs: Sequence[Upstream]) -> str:
+    """Shows the streams of a union as a card."""
+
+    def facts() -> dict[str, object]:
+        specs = [input_._input_spec for input_ in inputs]
+        return {"times": ", ".join(spec.time for spec in specs), "partitions": specs[0].partitions}
+
+    return _card("Union", inputs, facts)
+
+
+def _text(kind: str, inputs: Sequence[Upstream], words: Callable[[], Iterable[str]]) -> str:
+    return shown(lambda: f"{kind}({', '.join([*map(_address, inputs), *words()])})", f"{kind}(…)")
+
+
+def _card(
+    kind: str, inputs: Sequence[Upstream], facts: Callable[[], Mapping[str, object]], picture: Callable[[], str] = str
+) -> str:
+    """Shows addresses and key of the inputs, then the facts; the kind alone if one of them cannot be found out."""
 
     def make() -> str:
-        facts = {
-            "inputs": ", ".join(_address(i) for i in inputs),
-            "key": ", ".join(inputs[0]._input_spec.key),
-            **_words(inputs, definition),
-            **options,
-        }
-        return card(kind, facts)
+        name = "input" if len(inputs) == 1 else "inputs"
+        of = {name: ", ".join(map(_address, inputs)), "key": ", ".join(inputs[0]._input_spec.key)}
+        return card(kind, {**of, **facts()}, picture())
 
     return shown(make, card(kind, {}))
 
@@ -250,21 +249,6 @@ def _words(inputs: Sequence[Upstream], definition: Definition) -> dict[str, str]
     found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
     found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
     return {name: text for name, text in found.items() if text}
-
-
-def union_html(inputs: Sequence[Upstream]) -> str:
-    """Shows the streams of a union as a card."""
-
-    def make() -> str:
-        facts = {
-            "inputs": ", ".join(_address(i) for i in inputs),
-            "key": ", ".join(inputs[0]._input_spec.key),
-            "times": ", ".join(i._input_spec.time for i in inputs),
-            "partitions": inputs[0]._input_spec.partitions,
-        }
-        return card("Union", facts)
-
-    return shown(make, card("Union", {}))
 
 
 def _aggregates(plan: AggregateDefinition | None) -> list[str]:

@@ -22,10 +22,10 @@ from strandline.spark.describe.view import session_and_name
 from strandline.spark.query import translation
 from strandline.spark.read.arrow_reading import ArrowReading
 from strandline.spark.read.block_reading import read_blocks
-from strandline.spark.read.loading import loaded
 from strandline.spark.read.operator_stream import losses_of, open_windows, recovery_forecast
 from strandline.spark.read.patience import once_there
 from strandline.spark.read.read_options import MOMENT, SECRET_OPTIONS
+from strandline.spark.read.spark_reading import loaded, streamed
 from strandline.spark.read.tentative_reading import read_with_tentative
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic
@@ -129,11 +129,14 @@ class Stream(ArrowReading, OperatorInput):
         from strandline.spark.session.session import register
 
         register(spark)
-        reader = self._options(spark.read.format("strandline")).options(**options).option(MOMENT, moment.to_text())
-        for name, time in zip(("since", "until"), times, strict=True):
-            if time is not None:
-                reader = reader.option(name, f"{time:+d}")  # the sign: no date
-        return loaded(reader, self._place.url)
+        bounds = {name: f"{time:+d}" for name, time in zip(("since", "until"), times, strict=True) if time is not None}
+        given: dict[str, Any] = {
+            **self._source_options(),
+            **options,
+            **bounds,
+            MOMENT: moment.to_text(),
+        }  # the sign: no date
+        return loaded(spark.read.format("strandline").options(**given), self._place.url)
 
     def read_stream(
         self,
@@ -155,18 +158,17 @@ class Stream(ArrowReading, OperatorInput):
         `_kind` is "stable", "tentative", "undo" (every tentative row of this `_partition` before this `_offset` is
         void) or "rec_done" (what was void is corrected).
         """
-        from strandline.spark.session.session import register_as_it_is
-
-        register_as_it_is(spark)
-        if not isinstance(start, str) or start not in ("earliest", "latest"):
-            start = f"{log_time(self._log, start, 'start', session_zone(spark)):+d}"  # the sign: no date
-        reader = self._options(spark.readStream.format("strandline")).option("start", start)
-        if max_tuples_per_batch is not None:
-            reader = reader.option("max_tuples_per_batch", max_tuples_per_batch)
-        if consumer is not None:
-            reader = reader.option("consumer", consumer)
-        reader = reader.option("late", late).option("positions", positions).option("tentative", tentative)
-        return loaded(reader, self._place.url)
+        options = {
+            **self._source_options(),
+            "max_tuples_per_batch": max_tuples_per_batch,
+            "consumer": consumer,
+            "late": late,
+            "positions": positions,
+            "tentative": tentative,
+        }
+        return streamed(
+            spark, self._place.url, options, start, lambda time, zone: log_time(self._log, time, "start", zone)
+        )
 
     def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
         """Makes the results a temporary view of the session given, or of the active one: `create_view("items")`.
@@ -178,8 +180,8 @@ class Stream(ArrowReading, OperatorInput):
         session, view = session_and_name(spark, name)
         (self.read_stream(session) if streaming else self.read(session)).createOrReplaceTempView(view)
 
-    def _options(self, reader: Any) -> Any:
-        return reader.option("path", self._place.url).option(SECRET_OPTIONS, json.dumps(dict(self._place.options)))
+    def _source_options(self) -> dict[str, str]:
+        return {"path": self._place.url, SECRET_OPTIONS: json.dumps(dict(self._place.options))}
 
     # ------------------------------------------------------------------ operators
 
