@@ -27,7 +27,7 @@ EFFECTS = re.compile(
     r"copyreg\.pickle|gc\.\w+|sys\.excepthook|threading\.excepthook|_register_atexit|atexit\.register|register_at_fork"
     r"|signal\.signal|convert_exception|\bexec\(\"|environ\.setdefault|environ\[\"\w+\"\](?= =)|logging\.disable"
     r"|sys\.path\.insert|globals\(\)\.update|setLogLevel|addArchive|register_pickle_by_value|Popen(?= =)|UnsafeRow"
-    r"|MemoryStream|postListenerEvent|longMetric|setJobGroup|setLocalProperty|cancelJobGroupAndFutureJobs|makeRDD"
+    r"|MemoryStream\.apply|postListenerEvent|longMetric|setJobGroup|setLocalProperty|cancelJobGroupAndFutureJobs|makeRDD"
     r"|dataSource\.register|conf\.set\b|mmap\.mmap|ThreadPoolExecutor|\bListener\b|\bbroadcast\b(?=\()|simplefilter"
     r"|setrecursionlimit|setswitchinterval|set_start_method|addPyFile|addJar|set_memory_pool|umask"
 )
@@ -68,6 +68,11 @@ def test_internals_has_what_we_do_to_the_process_and_to_spark() -> None:
 def unnamed_effects(source: Path) -> list[str]:
     text = re.sub(r"^\s*#.*$", "", source.read_text(), flags=re.MULTILINE)
     return [effect for effect in sorted(set(EFFECTS.findall(text))) if effect.rstrip('("') not in INTERNALS]
+
+
+def test_files_that_internals_names_exist() -> None:
+    named = re.findall(r"`([a-z_/]+\.py|[a-z]+(?:/[a-z]+)*/)`", INTERNALS)
+    assert [name for name in named if name != "src/strandline/" and not (SOURCE / name).exists()] == []
 
 
 def test_architecture_has_a_line_on_every_package() -> None:
