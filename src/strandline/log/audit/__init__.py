@@ -1,1 +1,1 @@
-"""Whether a stream is as it should be: everything that `strandline verify` looks at."""
+"""All checks of `strandline verify`."""

@@ -1,4 +1,4 @@
-"""Whether a block holds what its manifest says: bytes, pages, columns, offsets, kinds, times."""
+"""Compares a block with what its manifest says: bytes, pages, columns, offsets, kinds, times."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class BlockAudit:
     """Whether its results must be in the order of time."""
 
     def problem(self, what: str, todo: str = _RESTORE) -> Problem:
-        """Something that is wrong with this block."""
+        """Returns a problem of this block."""
         b = self.block
         return Problem("block", what, file=b.file, partition=b.partition, first=b.first, end=b.end, todo=todo)
 
     def missing(self) -> Problem:
-        """The file is not there."""
+        """Returns the problem that the file is not there."""
         return self.problem("the file of this block is missing")
 
     def problems(self, data: bytes) -> list[Problem]:
-        """Everything that is wrong with these bytes as the bytes of this block."""
+        """Returns everything that is wrong with these bytes as the bytes of this block."""
         b = self.block
         if len(data) != b.size_bytes:
             return [self.problem(f"the file has {plural(len(data), 'byte')}, the manifest says {b.size_bytes:,}")]
@@ -53,7 +53,7 @@ class BlockAudit:
         return [self.problem(what, _DEFECT) for what in self._contradictions(table)]
 
     def _contradictions(self, table: pa.Table) -> Iterator[str]:
-        """Where the tuples are not as the manifest says."""
+        """Yields where the tuples are not as the manifest says."""
         b = self.block
         if not self.spec.is_stamped and not b.file.rpartition("/")[2].startswith(f"{b.first:020d}-"):
             yield f"its name does not begin with its first offset, {b.first:020d}, from which tuples are counted"

@@ -1,4 +1,4 @@
-"""Whether the registered consumers need what the stream has."""
+"""Checks that the stream still has what its registered consumers need."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from strandline.log.upkeep import consumer_registry
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What a consumer's own file says: how far it has come since it was registered with the commit `seq`."""
+    """The content of a consumer's own file: how far it has come since it was registered with the commit `seq`."""
 
     needs: tuple[int, ...]
     seq: int
 
 
 def words(storage: Storage) -> tuple[dict[str, Word], dict[str, Problem]]:
-    """What the files of the consumers say, by name, and which of them cannot be read."""
+    """Returns the contents of the consumers' files, by name, and the problem of each that cannot be read."""
     found: dict[str, Word] = {}
     rotten: dict[str, Problem] = {}
     for listed in storage.list(consumer_registry.FOLDER):

@@ -164,7 +164,7 @@ class History:
         self.state = state
 
     def _take_what_fits(self, m: TruncateCommit | CompactCommit) -> None:
-        """What a commit says of tuples that may be those of a lost one cannot be judged, only followed."""
+        """Follows a commit that names tuples of a lost one, which nothing can judge any more."""
         starts, ends = self.state.starts, list(self.state.ends)
         if isinstance(m, TruncateCommit) and len(m.starts) == len(starts):
             starts = tuple(max(pair) for pair in zip(starts, m.starts, strict=True))
@@ -227,7 +227,7 @@ class History:
 
 
 def _caught_up(state: LogState, m: AppendCommit) -> LogState:
-    """The state right before an append, from what the append says, never behind what is known."""
+    """Returns the state right before an append, from what the append says, never behind what is known."""
     firsts = {b.partition: b.first for b in reversed(m.blocks)}  # of several blocks of one partition, the first
     if len(m.ends) != len(state.ends):
         return state

@@ -1,4 +1,4 @@
-"""Whether the index gives the answers that the manifests give."""
+"""Compares the answers of the index with those of the manifests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class IndexAudit:
     spec: StreamSpec
 
     def unreadable(self) -> list[Problem]:
-        """The files of the index that are missing or rotten."""
+        """Yields the files of the index that are missing or rotten."""
         return list(self._unreadable(self.snapshot.children))
 
     def _unreadable(self, children: Iterable[Child]) -> Iterator[Problem]:
@@ -46,7 +46,7 @@ class IndexAudit:
                 yield Problem("index", what, file=child.file, todo=_TODO)
 
     def blocks(self) -> Iterator[Iterator[Block]]:
-        """Per partition, every block that the index knows."""
+        """Returns, per partition, every block that the index knows."""
         for partition in range(self.spec.partitions + 1):
             yield self._blocks(partition)
 
@@ -55,7 +55,7 @@ class IndexAudit:
         return self.index.blocks(self.snapshot.children, partition, start, _END)
 
     def differences(self, history: History) -> list[Problem]:
-        """Where the index and the fold of the manifests do not agree."""
+        """Yields where the index and the fold of the manifests do not agree."""
         found = list(self._differences_of_state(history.state))
         for partition, live in enumerate(history.live):
             wrong = _Wrong()
@@ -75,7 +75,7 @@ class IndexAudit:
                 yield Problem("index", what, file=ROOT_KEY, todo=_TODO)
 
     def unfindable(self) -> list[Problem]:
-        """Blocks that a search by offset and time would not find.
+        """Yields blocks that a search by offset and time would not find.
 
         Of each leaf and partition, the two blocks that bend a search most are looked up: the one that reaches furthest
         and the one that begins earliest.
@@ -83,7 +83,7 @@ class IndexAudit:
         found: list[Problem] = []
         for leaf in self._leaves(self.snapshot.children):
             for partition in np.unique(leaf.partition):
-                # Nobody looks for footprints by their time.
+                # No search looks for footprints by their time.
                 own = np.flatnonzero((leaf.partition == partition) & leaf.has_results)
                 if not len(own):
                     continue
@@ -139,7 +139,7 @@ class _Wrong:
 
 
 def _side_by_side(ours: Iterable[Block], theirs: Iterable[Block]) -> Iterator[tuple[Block | None, Block | None]]:
-    """Two ordered lists of blocks, matched by their first offset."""
+    """Yields two ordered lists of blocks, matched by their first offset."""
     left, right = iter(ours), iter(theirs)
     a, b = next(left, None), next(right, None)
     while a is not None or b is not None:

@@ -1,4 +1,4 @@
-"""Whether all that an operator has lost is still on record."""
+"""Checks that all losses of an operator are still on record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from strandline.log.storage.storage import Storage
 
 
 def forgotten(storage: Storage, standings: Sequence[Standing]) -> Iterator[Problem]:
-    """Partitions whose record of losses cannot be read, or has others than the standing counts."""
+    """Yields partitions whose record of losses cannot be read, or has others than the standing counts."""
     for partition, standing in enumerate(standings):
         losses = standing.losses
         if losses is None:

@@ -1,4 +1,4 @@
-"""Whether the newest milestone, which nothing else can stand in for, is all there."""
+"""Checks that the newest milestone, which nothing else can replace, is complete."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MilestoneAudit:
                 yield Problem("milestone", what, file=mark_key(number), todo="restore it from a copy of the stream")
 
     def snapshot(self) -> tuple[Snapshot | None, list[Problem]]:
-        """What the newest milestone holds, if it can be read, and what is wrong with it."""
+        """Returns the contents of the newest milestone, if it can be read, and what is wrong with it."""
         try:
             snapshot = self._commits.snapshot()
             problems = [] if snapshot is None else [*self._unreadable(snapshot), *self._unreadable_cuts()]

@@ -55,7 +55,7 @@ class Unreferenced:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was read, and what is wrong."""
+    """The outcome of `verify`: the amounts that were read, and all problems."""
 
     url: str
     stream: str
@@ -67,21 +67,21 @@ class VerifyReport:
     consumers: int
     problems: tuple[Problem, ...]
     unreferenced: Unreferenced | None
-    """None if manifests are lost: what they name cannot be told from what nobody needs."""
+    """None if manifests are lost: the files that they name look like files without any use."""
     seconds: float
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for people's programs."""
+        """Returns plain values, for users' programs."""
         return {"is_good": self.is_good, **asdict(self)}
 
 
 def open_unread(storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
-    """The stream at this place without looking at its commits: `Log.open` stops at the first rotten one."""
+    """Opens the stream at this place without reading its commits: `Log.open` stops at the first rotten one."""
     try:
         data = storage.read(spec.KEY)
     except KeyMissingError:
@@ -147,7 +147,7 @@ class _Verification:
         self._begin()
         while True:
             if snapshot is not None and snapshot.state.seq < history.state.seq:
-                # Older than the milestone: nobody is to use it, and nothing is left to compare it with.
+                # Older than the milestone: no reader may use it, and nothing is left to compare it with.
                 self._index_files, snapshot = {ROOT_KEY}, None
             if snapshot is not None and snapshot.state.seq == history.state.seq:
                 snapshot = self._compare_index(snapshot)
@@ -238,7 +238,7 @@ class _Verification:
         return (*found, "verify again when it is restored") if found else ()
 
     def _last_listed(self) -> int:
-        """The newest commit of a listing, which may lag, but shows commits behind a hole."""
+        """Returns the newest commit of a listing, which may lag, but shows commits behind a hole."""
         keys = (listed.key for listed in self._storage.list("commits"))
         numbers = (key.removeprefix("commits/").removesuffix(".json") for key in keys)
         return max((int(number) for number in numbers if number.isdecimal()), default=-1)
@@ -264,7 +264,7 @@ class _Verification:
         audit = IndexAudit(index, snapshot, self._log.spec)
         problems = audit.unreadable()
         if problems:
-            # Somebody may have folded again and collected the old files while we read manifests.
+            # Another process may have folded again and collected the old files while we read manifests.
             newer = self._load_snapshot()
             if newer is not None and newer.state.seq > snapshot.state.seq:
                 return newer
@@ -312,7 +312,7 @@ class _Verification:
         return audit.problems(data)
 
     def _is_superseded(self, block: Block) -> bool:
-        """Whether a commit of the meantime took the block out of the stream: its file may go then."""
+        """Returns whether a later commit took the block out of the stream: its file may be deleted then."""
         seq = self._history.state.seq
         while True:
             seq += 1

@@ -26,7 +26,7 @@ class Bounds:
 
     @classmethod
     def of(cls, log: Log, since: Bound | None, until: Bound | None, zone: Zone, *, late: bool) -> Bounds:
-        """What a caller asked for; `TruncatedError` if some of the offsets were dropped."""
+        """Returns the bounds that a caller asked for; raises `TruncatedError` if some of the offsets were dropped."""
         time_from, firsts = _split(log, since, "since", zone)
         time_until, ends = _split(log, until, "until", zone)
         if late and (firsts or ends):
@@ -36,18 +36,19 @@ class Bounds:
         return cls(firsts, ends, time_from, time_until)
 
     def blocks(self, log: Log, partition: int) -> Iterator[Block]:
-        """The blocks of a partition that may hold some of it."""
+        """Yields the blocks of a partition that may hold some of the part."""
         first, end = self.firsts.get(partition, 0), self.ends.get(partition, END)
         return log.blocks(partition, first, end, self.time_from, self.time_until)
 
 
 def log_time(log: Log, value: Time, option: str, zone: Zone) -> int:
-    """The integer of this stream for a time; one without a zone is on the clock of `zone`, of None on the machine's."""
+    """Returns the integer of this stream for a time; one without a zone is on the clock of `zone`, of None on the
+    machine's."""
     return time_value(value, option, log.spec.time_kind, zone)
 
 
 def _split(log: Log, bound: Bound | None, name: str, zone: Zone) -> tuple[int | None, dict[int, int]]:
-    """A bound as a time or as offsets."""
+    """Returns a bound as a time or as offsets."""
     if bound is None:
         return None, {}
     if not isinstance(bound, Mapping):

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def to_pandas(table: pa.Table) -> pandas.DataFrame:
-    """A pandas DataFrame: times stay microseconds, so that the years 1 to 9999 have them all."""
+    """Returns a pandas DataFrame: times stay microseconds, which hold all of the years 1 to 9999."""
     _package("pandas", "to_pandas()")
     return table.to_pandas(timestamp_as_object=False, coerce_temporal_nanoseconds=False)
 
 
 def to_polars(table: pa.Table) -> Any:
-    """A polars DataFrame."""
+    """Returns a polars DataFrame."""
     return _package("polars", "to_polars()").from_arrow(table)
 
 

@@ -41,7 +41,7 @@ def merged(
     since: int | None = None,
     until: int | None = None,
 ) -> Iterator[BlockRun]:
-    """The results of these partitions up to what is published now, in the order of time.
+    """Yields the results of these partitions up to what is published now, in the order of time.
 
     `firsts` says per partition at which offset to begin; `since` and `until` bound the tuples' times, the end excluded.
     """
@@ -73,7 +73,7 @@ class _Source:
         self._latest = np.iinfo(np.int64).min
 
     def fill(self) -> bool:
-        """Whether there are tuples, after looking for more if there were none."""
+        """Reads more tuples if there are none; returns whether there are any."""
         while not len(self.times):
             self._table = next(self._tables, None)
             if self._table is None:
@@ -85,7 +85,7 @@ class _Source:
         return True
 
     def take(self, horizon: int, *, including: bool) -> BlockRun:
-        """The tuples before a time, or up to and including it, which are then no longer here."""
+        """Takes out the tuples before a time, or up to and including it, and returns them."""
         assert self._table is not None
         many = int(np.searchsorted(self.times, horizon, side="right" if including else "left"))
         taken = self._table.slice(0, many)
@@ -109,7 +109,7 @@ def _joined(pieces: Sequence[BlockRun], names: list[str], late: int) -> BlockRun
 def _tables(
     log: Log, partition: int, first: int, columns: Sequence[str], since: int | None, until: int | None
 ) -> Iterator[pa.Table]:
-    """Results of a partition in order, a block at a time."""
+    """Yields results of a partition in order, a block at a time."""
     read = list(dict.fromkeys([*columns, log.spec.time]))
     for _, table in result_blocks(log, partition, read, first=first, since=since, until=until):
         yield table

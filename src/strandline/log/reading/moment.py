@@ -1,7 +1,7 @@
-"""What is published of a stream at one moment, in a few numbers: a batch read that is planned later still finds it.
+"""The published part of a stream at one moment, in a few numbers: a batch read that is planned later still finds it.
 
 Tuples never change and keep their offsets, so two offsets a partition are enough; and which tentative tuples count is
-an offset and a time. Whoever joins or moves blocks meanwhile changes nothing of that.
+an offset and a time. Joining or moving blocks meanwhile changes nothing of that.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Moment:
     extents: tuple[tuple[int, int], ...]
     """The first offset and the end, of every partition and of the side log; 0 is whatever is kept."""
     guesses: dict[int, Guesses]
-    """The tentative results that count, of the partitions that have some; empty if nobody asked for them."""
+    """The tentative results that count, of the partitions that have some; empty if they were not asked for."""
 
     @classmethod
     def of(cls, log: Log, bounds: Bounds | None = None, *, tentative: bool = False) -> Moment:
-        """As the log stands now, within the offsets of the bounds; times are not its business."""
+        """Returns the moment as the log stands now, within the offsets of the bounds; ignores their times."""
         state = log.state
         firsts, ends = (bounds.firsts, bounds.ends) if bounds else ({}, {})
         extents = tuple((firsts.get(p, 0), min(end, ends.get(p, END))) for p, end in enumerate(state.ends))
@@ -36,7 +36,7 @@ class Moment:
         return cls(log.spec.id, extents, {p: one for p, one in found.items() if one is not None})
 
     def extent(self, log: Log, partition: int) -> tuple[int, int]:
-        """The first offset and the end of a partition, of what is left of it in the log.
+        """Returns the first offset and the end of a partition, of the part that is left of it in the log.
 
         What retention has dropped since is left out, as everywhere, unless an offset was asked for: then this raises.
         It does so, too, if the stream is another one.
@@ -53,13 +53,13 @@ class Moment:
         return max(first, log.state.starts[partition]), end
 
     def to_text(self) -> str:
-        """For `from_text`, in another process."""
+        """Returns a text for `from_text`, in another process."""
         guesses = {str(p): (found.first, found.end, found.since) for p, found in self.guesses.items()}
         return json.dumps({"stream": self.stream, "extents": self.extents, "guesses": guesses})
 
     @classmethod
     def from_text(cls, text: str) -> Moment:
-        """What `to_text` wrote."""
+        """Returns the moment that `to_text` wrote."""
         read = json.loads(text)
         guesses = {int(p): Guesses(*found) for p, found in read["guesses"].items()}
         return cls(read["stream"], tuple((first, end) for first, end in read["extents"]), guesses)

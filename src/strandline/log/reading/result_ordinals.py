@@ -12,11 +12,11 @@ from strandline.log.stream.listing import listed
 from strandline.log.stream.log import Log
 
 _SPAN = 64
-"""Results are looked for among so many of the last tuples first: whoever asks has usually read nearly all."""
+"""Results are looked for among so many of the last tuples first: callers have usually read nearly all."""
 
 
 def offset_of_result(log: Log, partition: int, ordinal: int) -> int:
-    """The offset of the result before which there are `ordinal` others; the end of the partition if it is to come.
+    """Returns the offset of the result that has `ordinal` others before it; the partition's end if it is to come.
 
     Raises `TruncatedError` if it was dropped, `StreamMismatchError` if the results of this stream were not counted. It
     takes a list of the partition's blocks from there on, and one of them.
@@ -67,13 +67,13 @@ def _counted(log: Log, partition: int) -> int:
 
 
 def first_kept_result(log: Log, partition: int) -> int:
-    """The number of the oldest result that was not dropped; that of the next one if there is none."""
+    """Returns the number of the oldest result that was not dropped; the number of the next one if there is none."""
     return results_before(log, partition, log.state.starts[partition])
 
 
 def results_between(log: Log, partition: int, first: int, end: int) -> int:
-    """How many results a partition has at the offsets [first, end). It takes a list of these blocks; where compaction
-    has put a block around an end, that block."""
+    """Returns how many results a partition has at the offsets [first, end). Lists these blocks, and reads a block that
+    compaction has put around an end."""
     if first >= end:
         return 0
     try:
@@ -96,7 +96,7 @@ def _counted_between(log: Log, partition: int, first: int, end: int) -> int:
 
 
 def results_before(log: Log, partition: int, offset: int) -> int:
-    """How many results a partition has published before an offset: the number of the first one from there on."""
+    """Returns how many results a partition has published before an offset: the number of the first one behind it."""
     behind = 0
     for block in listed(log, partition, offset):
         if block.first >= offset:

@@ -32,7 +32,7 @@ def result_blocks(
     since: int | None = None,
     until: int | None = None,
 ) -> Iterator[tuple[Block, pa.Table]]:
-    """The results of a partition within these offsets and times, with the block in which they were found.
+    """Yields the results of a partition within these offsets and times, with the block in which they were found.
 
     The tables have the columns, then `_offset`. Like `Log.read` it outlives compaction.
     """
@@ -63,7 +63,7 @@ def result_blocks(
 
 
 def _within(table: pa.Table, time: str, since: int | None, until: int | None) -> pa.Table:
-    """The results among the tuples, of these times."""
+    """Returns the results among the tuples, of these times."""
     keep = is_result(table)
     for bound, compare in ((since, pc.greater_equal), (until, pc.less)):
         if bound is not None:
@@ -79,7 +79,7 @@ class Results:
         self._bounds = bounds
         self._columns = _known(log, columns)
         self._late = late
-        self._state = log.state  # whoever goes through it slowly gets what there was at the beginning, and no more
+        self._state = log.state  # a slow reader gets what was published at the beginning, and no more
         fields = [log.spec.arrow.field(name) for name in self._columns]
         if positions:
             fields += [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
@@ -88,7 +88,7 @@ class Results:
         self.schema = pa.schema(fields)
 
     def tables(self) -> Iterator[pa.Table]:
-        """A table for each block that holds some of it, partition by partition in the order of offsets."""
+        """Yields a table for each block that holds some of it, partition by partition in the order of offsets."""
         spec, bounds = self._log.spec, self._bounds
         for p in [spec.late] if self._late else range(spec.partitions):
             found = result_blocks(
@@ -105,7 +105,7 @@ class Results:
                     yield self._shaped(block, table)
 
     def _shaped(self, block: Block, table: pa.Table) -> pa.Table:
-        """The table with the columns of the schema."""
+        """Returns the table with the columns of the schema."""
         if PARTITION in self.schema.names:
             number = None if self._late else block.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
@@ -114,11 +114,11 @@ class Results:
         return table.select(self.schema.names)
 
     def table(self) -> pa.Table:
-        """All of it at once."""
+        """Returns all of it at once."""
         return pa.concat_tables([self.schema.empty_table(), *self.tables()])
 
     def reader(self, rows: int) -> pa.RecordBatchReader:
-        """The same in batches of at most `rows`, a block in memory at a time."""
+        """Returns all of it in batches of at most `rows`, a block in memory at a time."""
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise OptionError(f"rows={rows!r} is not a number of tuples", todo="use 1 or more")
         batches = (batch for table in self.tables() for batch in table.to_batches(max_chunksize=rows))

@@ -1,4 +1,4 @@
-"""What a stream looks like from outside, at a cost that its length hardly changes.
+"""A summary of a stream, at a cost that hardly depends on its length.
 
 No block is opened. Sizes and times come from the leaves of the index, whole columns at a time; rates come from the end
 offsets that every append carries, so two manifests are enough for them, and the older one is found by binary search.
@@ -116,9 +116,9 @@ class Summary:
     """Times are microseconds since 1970 UTC if so, plain numbers if not."""
     lateness: int | None
     retention: int | None
-    """How long tuples are kept by whoever writes now; None: nothing goes by itself."""
+    """How long the present writer keeps tuples; None: nothing is dropped by itself."""
     retention_is_writers: bool
-    """Whether the last writer chose that, and not whoever created the stream."""
+    """Whether the last writer chose that, and not the writer that created the stream."""
     created_us: int
     created_by: str
     commits: int
@@ -151,7 +151,7 @@ class Summary:
         return field_lines(self)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for people's programs."""
+        """Returns plain values, for users' programs."""
         return asdict(self)
 
 
@@ -162,7 +162,7 @@ def _log_at(path: str) -> Log:
 def summary(
     log: Log, buckets: int = BUCKETS, open_input: Callable[[str], Log] = _log_at, words_of: WordsOf = kind_words
 ) -> Summary:
-    """A stream's settings, place, size, speed and shape over time, as of the log's last refresh.
+    """Returns a stream's settings, place, size, speed and shape over time, as of the log's last refresh.
 
     The inputs of an operator over several are opened by their paths, to see how far they have come. `words_of` gives
     the texts of the operator.
@@ -280,7 +280,7 @@ def _consumers(registered: Sequence[Consumer], entries: Entries, log: Log) -> tu
 
 
 def _lag(consumer: Consumer, entries: Entries, log: Log) -> tuple[int, ...]:
-    """Per partition, the tuples behind what it has read."""
+    """Returns, per partition, the tuples that the consumer has not read."""
     if log.spec.operator is None:
         return tuple(max(0, end - need) for need, end in zip(consumer.needs, log.state.ends, strict=False))
     return tuple(entries.tuples_from([*consumer.needs, END])[:-1].tolist())
@@ -290,7 +290,7 @@ def _lag(consumer: Consumer, entries: Entries, log: Log) -> tuple[int, ...]:
 
 
 def _rate(log: Log, entries: Entries, older: AppendCommit | None) -> tuple[float | None, float | None]:
-    """Tuples a second from an append to the last one, and the seconds between them."""
+    """Returns the tuples a second from an append to the last one, and the seconds between them."""
     state = log.state
     if older is None or state.published_us <= older.published_us:
         return None, None
@@ -312,12 +312,12 @@ def _older(log: Log, find: Callable[[Log], AppendCommit | None]) -> AppendCommit
 
 
 def _beginning(log: Log) -> AppendCommit | None:
-    """The first append, or the first one of which there is a trace."""
+    """Returns the first append, or the first one of which there is a trace."""
     return next(log.commits.cuts(-1), None) or _first_append(log, range(log.kept, log.state.seq + 1))
 
 
 def _window_start(log: Log) -> AppendCommit | None:
-    """The last append that is at least a window older than the newest, or else the first one."""
+    """Returns the last append that is at least a window older than the newest, or else the first one."""
     wanted_us = log.state.published_us - RATE_WINDOW_US
     kept = log.kept
     # Galloping back from the end, then halving: most of a minute's commits are in memory, of a long past few are read.
@@ -338,12 +338,12 @@ def _window_start(log: Log) -> AppendCommit | None:
 
 
 def _first_append(log: Log, seqs: range) -> AppendCommit | None:
-    """The first of these commits that is an append; a long row of others is not worth the reading."""
+    """Returns the first of these commits that is an append; gives up after a long row of others."""
     return next((m for seq in seqs[:_COMMITS_TRIED] if isinstance(m := _commit(log, seq), AppendCommit)), None)
 
 
 def _commit(log: Log, seq: int) -> Commit:
-    """From memory if the log holds it."""
+    """Returns a commit, from memory if the log holds it."""
     tail = log.tail
     if tail and tail[0].seq <= seq <= tail[-1].seq:
         return tail[seq - tail[0].seq]

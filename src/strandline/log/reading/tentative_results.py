@@ -1,4 +1,4 @@
-"""What an operator with a bound has to say beside its results: tentative ones that count, and what became of others.
+"""The tuples of an operator with a bound beside its results: tentative ones that count, and what became of others.
 
 A tentative tuple counts if no undo stands behind it and its time is not before the stable boundary, up to which all
 results are there. The state of the log knows both, so nothing is read to find out.
@@ -27,11 +27,11 @@ CHANGES = {
     Kind.UNDO: "undo",
     Kind.REC_DONE: "rec_done",
 }
-"""What whoever follows a stream with its tentative results gets to see, and what that is called."""
+"""The kinds that a reader of tentative results gets, and their names."""
 
 
 def is_counting(table: pa.Table, guesses: Guesses | None, time: str) -> pa.ChunkedArray:
-    """Which of the tuples, as the log has them, are tentative ones that count; `time` is their time's column."""
+    """Returns which of the tuples, as the log has them, are tentative and count; `time` is their time's column."""
     if guesses is None:
         return pa.chunked_array([pa.repeat(pa.scalar(False), len(table))])
     found = pc.and_(is_tentative(table), pc.greater_equal(table.column(OFFSET), guesses.first))
@@ -41,7 +41,7 @@ def is_counting(table: pa.Table, guesses: Guesses | None, time: str) -> pa.Chunk
 
 
 def with_tentative(log: Log, partition: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The results of a partition, and the tentative ones that count, in the order of their offsets.
+    """Yields the results of a partition, and the tentative ones that count, in the order of their offsets.
 
     The tables have the columns, then `_offset` and `_tentative`.
     """
@@ -64,7 +64,7 @@ def with_tentative(log: Log, partition: int, columns: Sequence[str]) -> Iterator
 def changes(
     log: Log, partition: int, first: int | None = None, end: int = END, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """All that happened to the results of a partition, in order: `_kind` is one of the words of `CHANGES`.
+    """Yields all changes to the results of a partition, in order: `_kind` is one of the words of `CHANGES`.
 
     The tables have the columns, then `_offset` and `_kind`.
     """
@@ -75,12 +75,12 @@ def changes(
 
 @cache
 def _words() -> pa.Array:
-    """What each kind is called; made when it is asked for, because making an array of Python's texts loads pandas."""
+    """Returns the name of each kind; made when it is asked for, because an array of Python's texts loads pandas."""
     return pa.array([CHANGES.get(kind) for kind in Kind], pa.string())
 
 
 def changes_in(table: pa.Table) -> pa.Table:
-    """Of tuples as the log has them, those that happened to results; `_kind` is one of the words of `CHANGES`."""
+    """Returns the changes of results among tuples as the log has them; `_kind` is one of the words of `CHANGES`."""
     kinds = table.column(KIND).to_numpy()
     shown = np.isin(kinds, [int(kind) for kind in CHANGES])
     told = _words().take(pa.array(kinds[shown].astype(np.int64)))

@@ -40,7 +40,8 @@ def write_new_file(path: str, data: bytes, *, sync: bool) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Makes the content of a file durable, whoever wrote it: Linux reports errors of earlier write-back here too."""
+    """Makes the content of a file durable, also if another process wrote it: Linux reports earlier write errors here,
+    too."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _sync_descriptor(descriptor)
@@ -87,13 +88,13 @@ def sync_names_up_to(path: str, root: str) -> None:
     while level != top and len(level) > len(top):
         sync_folder(level)
         level = os.path.dirname(level)
-    # The folder that holds the root belongs to somebody else and may not be open to us.
+    # The folder that holds the root is not ours and may not be open to us.
     with suppress(PermissionError):
         sync_folder(top)
 
 
 def link_exclusively(source: str, target: str) -> None:
-    """Gives a file the name `target`, which nobody may have: `FileExistsError` else.
+    """Gives a file the name `target`; raises `FileExistsError` if that name is taken.
 
     The name `source` is gone afterwards on a filesystem without hard links, and still there on others.
     """
@@ -112,7 +113,7 @@ def link_exclusively(source: str, target: str) -> None:
 
 
 def rename_exclusively(source: str, target: str) -> None:
-    """Renames a file to a name that nobody may have: `FileExistsError` else.
+    """Renames a file to `target`; raises `FileExistsError` if that name is taken.
 
     One atomic call of the kernel. `O_EXCL` on the target would show a key that is half written, and an
     `O_EXCL` lock file beside it would stay behind, locked, when its owner dies.
@@ -143,7 +144,7 @@ def _sync_descriptor(descriptor: int) -> None:
             fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
             return
         except OSError as error:
-            # Any other error is of the disk, and the fsync below might not hear of it again.
+            # Any other error is of the disk, and the fsync below might not report it again.
             if error.errno not in _NO_FULL_SYNC:
                 raise
     os.fsync(descriptor)

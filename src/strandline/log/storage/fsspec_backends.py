@@ -1,4 +1,4 @@
-"""How each fsspec filesystem creates a key that nobody else has: the one thing fsspec leaves open.
+"""How each fsspec filesystem creates a key that does not exist yet: the one thing fsspec leaves open.
 
 fsspec's own `pipe_file(mode="create")` looks whether the key exists and then writes, unless the filesystem
 does better. A filesystem is listed here only if the store itself decides who is first, and if no reader can
@@ -41,7 +41,7 @@ class Backend(ABC):
     package: str
 
     def server(self, filesystem: Any, path: str) -> str | None:
-        """The server whose exclusive create has to be tried out first; None where it is known to work."""
+        """Returns the server whose exclusive create has to be tried out first; None where it is known to work."""
         return None
 
     @abstractmethod
@@ -53,15 +53,15 @@ class Backend(ABC):
         filesystem.pipe_file(path, data)
 
     def read(self, filesystem: Any, path: str) -> bytes:
-        """The bytes of a file, all of one version."""
+        """Returns the bytes of a file, all of one version."""
         return bytes(filesystem.cat_file(path))
 
     def read_range(self, filesystem: Any, path: str, begin: int, end: int) -> bytes:
-        """The bytes [begin, end) of a file."""
+        """Returns the bytes [begin, end) of a file."""
         return bytes(filesystem.cat_file(path, start=begin, end=end))
 
     def exists(self, filesystem: Any, path: str) -> bool:
-        """Whether there is a file; a folder is none."""
+        """Returns whether there is a file; a folder is none."""
         try:
             return bool(filesystem.info(path)["type"] == "file")
         except FileNotFoundError:
@@ -219,7 +219,8 @@ BACKENDS: dict[str, Backend] = {
 
 
 def s3_error(error: BaseException | None) -> tuple[str, int]:
-    """The code and the HTTP status of S3's answer, of which s3fs keeps only the cause; empty if there was none."""
+    """Returns the code and the HTTP status of S3's answer, of which s3fs keeps only the cause; empty if there was
+    none."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):

@@ -85,7 +85,7 @@ class LocalStorage:
             self._sync_folder_of(path)
 
     def adopt(self, source: Path | str, key: str) -> None:
-        """Takes over a file that somebody else wrote on this filesystem; `KeyExistsError` if the key is taken.
+        """Takes over a file that another process wrote on this filesystem; `KeyExistsError` if the key is taken.
 
         After a crash the file may have both names, the old one and the key; it is complete under each.
         """
@@ -105,10 +105,10 @@ class LocalStorage:
                 os.unlink(origin)
 
     def secure(self, source: Path | str) -> None:
-        """Makes a file durable that somebody else wrote on this filesystem; removes it and raises if that fails.
+        """Makes a file durable that another process wrote on this filesystem; removes it and raises if that fails.
 
         Removes it, because a failed write-back is told once: the next sync of the file would find nothing wrong with
-        it, and whoever tries again would take for durable what is lost.
+        it, and a second attempt would take for durable what is lost.
         """
         if self._sync:
             path = os.path.abspath(source)

@@ -11,7 +11,7 @@ from strandline.log.storage.storage import Storage
 
 
 def make_durable(storage: Storage, keys: Iterable[str]) -> None:
-    """Returns when these keys will survive a power loss, whoever wrote them, also with `durability="os"`.
+    """Returns when these keys will survive a power loss, also those of other writers and of `durability="os"`.
 
     Keys that are not there are left out. Stores elsewhere show only what is durable: nothing is done for them.
     """

@@ -22,13 +22,13 @@ _LENGTH_MIN = 4
 
 
 def redacted_url(url: str) -> str:
-    """The URL without user and password, and without the values of query fields that sound like secrets."""
+    """Returns the URL without user and password, and without the values of query fields that sound like secrets."""
     url = _PASSWORD.sub(rf"\1{_MASK}@", url)
     return _QUERY.sub(rf"\1{_MASK}", url) if "://" in url else url
 
 
 def require_no_secret(url: str) -> None:
-    """`OptionError`, without the secret, if the URL holds one: a URL is shown in messages and kept in streams."""
+    """Raises `OptionError`, without the secret, if the URL holds one: messages show URLs, and streams keep them."""
     shown = redacted_url(url)
     if shown != url:
         raise OptionError(
@@ -47,20 +47,21 @@ class Redaction:
         self._secrets = sorted(spelt, key=len, reverse=True)
 
     def text(self, text: object) -> str:
-        """The text without them."""
+        """Returns the text without the secrets."""
         shown = str(text)
         for secret in self._secrets:
             shown = shown.replace(secret, _MASK)
         return shown
 
     def cause(self, error: BaseException) -> BaseException | None:
-        """The error itself, to be named as a cause; None if it, or a cause of its own, would tell a secret."""
+        """Returns the error, to be named as a cause; None if it, or a cause of its own, would show a secret."""
         told = "".join(traceback.format_exception(error))
         return error if self.text(told) == told else None
 
 
 def _secrets(value: Any, *, is_secret: bool) -> Iterator[str]:
-    """Texts below names that sound like secrets; passwords in URLs, and secrets in texts such as `AccountKey=…`."""
+    """Yields texts below names that sound like secrets; passwords in URLs, and secrets in texts such as
+    `AccountKey=…`."""
     if isinstance(value, Mapping):
         for name, below in value.items():
             yield from _secrets(below, is_secret=is_secret or bool(_NAME.search(str(name))))

@@ -1,4 +1,4 @@
-"""What the log needs from a store: a handful of calls on keys below one root.
+"""The calls that the log needs from a store: a handful, on keys below one root.
 
 A key is a relative path with `/` between its parts. Nothing in the log depends on listings being up to
 date: the newest manifest is found by asking for the next key, never by listing, so a store whose
@@ -21,7 +21,7 @@ TEMPORARY_PREFIX = ".tmp-"
 
 
 def is_temporary(key: str) -> bool:
-    """Whether this is such a file, and not a key that somebody wrote."""
+    """Returns whether a key is such a file."""
     return key.rpartition("/")[2].startswith(TEMPORARY_PREFIX)
 
 
@@ -51,17 +51,18 @@ class Storage(Protocol):
         """Writes a key, replacing what was there."""
 
     def read(self, key: str) -> bytes:
-        """The bytes of a key; `KeyMissingError` if there is none."""
+        """Returns the bytes of a key; raises `KeyMissingError` if there is none."""
 
     def read_range(self, key: str, begin: int, end: int) -> bytes:
-        """The bytes [begin, end) of a key that has the first of them; fewer if it ends before. `KeyMissingError` if
-        there is none."""
+        """Returns the bytes [begin, end) of a key that has the first of them; fewer if it ends before. Raises
+        `KeyMissingError` if there is none."""
 
     def exists(self, key: str) -> bool:
-        """Whether the key is there."""
+        """Returns whether the key is there."""
 
     def list(self, prefix: str) -> Iterator[Listed]:
-        """Every key below the folder `prefix` (`""` is the root), at any depth, in order. May lag behind writes."""
+        """Yields every key below the folder `prefix` (`""` is the root), at any depth, in order. May lag behind
+        writes."""
 
     def delete(self, key: str) -> None:
         """Removes a key; no error if it is not there."""
@@ -70,14 +71,14 @@ class Storage(Protocol):
         """Returns when every key of the folder `prefix` that this process has seen will survive a power loss."""
 
     def local_path(self, key: str) -> Path | None:
-        """Where the key lies (or would lie) in the local filesystem; None if the store is elsewhere."""
+        """Returns the path of the key in the local filesystem, there or not; None if the store is elsewhere."""
 
 
 def create_once(storage: Storage, key: str, data: bytes) -> None:
     """Writes a key that does not exist; `KeyExistsError` if it holds other bytes than these.
 
     Clients of stores repeat a request whose reply was lost, and the second one finds the key that the first one made.
-    So a key that holds the very bytes was made by us, or by somebody who made the same of it.
+    So a key that holds the very bytes was made by us, or by a process that made the same of it.
     """
     try:
         storage.create(key, data)

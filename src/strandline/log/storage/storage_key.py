@@ -13,7 +13,7 @@ _KEY = re.compile(rf"{_NAME}(?:/{_NAME})*")
 
 @lru_cache(maxsize=1 << 12)  # the same keys come again and again, layer by layer
 def checked_key(key: str) -> str:
-    """The key itself; `OptionError` if it is absolute, empty, or has a part that is no name."""
+    """Returns the key; raises `OptionError` if it is absolute, empty, or has a part that is no name."""
     if _KEY.fullmatch(key) is None:
         raise OptionError(
             f"{key!r} is not a key",
@@ -23,5 +23,5 @@ def checked_key(key: str) -> str:
 
 
 def checked_prefix(prefix: str) -> str:
-    """The folder itself, where `""` is the root; `OptionError` if it is no folder of keys."""
+    """Returns the folder, where `""` is the root; raises `OptionError` if it is no folder of keys."""
     return prefix if prefix == "" else checked_key(prefix)

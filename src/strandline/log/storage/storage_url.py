@@ -18,7 +18,7 @@ _LOCAL_PROTOCOLS = frozenset({"file", "local"})
 
 
 def open_storage(url: str, durability: Durability = "fsync", **storage_options: Any) -> Storage:
-    """The storage at a path, at `file://…`, or at the URL of an fsspec filesystem such as `s3://bucket/stream`.
+    """Returns the storage at a path, at `file://…`, or at the URL of an fsspec filesystem such as `s3://bucket/stream`.
 
     `durability` matters on the local filesystem only: elsewhere the put itself is durable.
 

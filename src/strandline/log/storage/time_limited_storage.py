@@ -77,12 +77,12 @@ class TimeLimitedStorage:
             size = min(self._piece_bytes, end - begin)
             pieces.append(self._piece(key, partial(self._inner.read_range, key, begin, begin + size), size))
             if len(pieces[-1]) < size:
-                break  # it is not as long as was thought; whoever asked has to see that
+                break  # it is not as long as was thought; the caller has to see that
             begin += size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _begun(self, key: str, size: int) -> bytes:
-        """The first bytes of a value."""
+        """Reads the first bytes of a value."""
         try:
             return self._inner.read_range(key, 0, size)
         except StorageError as problem:
@@ -95,7 +95,7 @@ class TimeLimitedStorage:
         return _piece_bytes.get(self.url, PIECE_BYTES)
 
     def _piece(self, key: str, work: Callable[[], bytes], size: int) -> bytes:
-        """A piece; the next ones are larger if the store was fast, for each costs a request and a copy."""
+        """Reads a piece; makes the next ones larger if the store was fast, for each costs a request and a copy."""
         began_s = stopwatch_s()
         piece = self._ask("read", key, work)
         took = (stopwatch_s() - began_s) / self._limit_s

@@ -1,9 +1,9 @@
-"""Calls on a store that may never answer: whoever asks waits for so long, and no longer.
+"""Calls on a store that may never answer: the caller waits for so long, and no longer.
 
 Nothing can end a call that hangs in the kernel or in a client, so a call runs in a thread that can be left behind. A
 call that was not answered in time is *late*. From then on the store is *silent*: every other call fails at once, so
-that nobody waits twice for it and threads do not pile up. When the late call has come back, or will not for long, the
-store is asked for something small, beside whoever calls. The silence ends when that is answered in time.
+that no caller waits twice for it and threads do not pile up. When the late call has come back, or will not for long,
+the store is asked for something small, in another thread. The silence ends when that is answered in time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TimelyCalls:
     """The calls of this process on one store."""
 
     def __init__(self, probe: Callable[[], object]) -> None:
-        """`probe` asks the store for something small and changes nothing."""
+        """Takes `probe`, which asks the store for something small and changes nothing."""
         self._probe = probe
         self._lock = threading.Lock()
         self._late: set[_Call[Any]] = set()
@@ -49,7 +49,8 @@ class TimelyCalls:
         self._ask_again_s = 0.0
 
     def ask(self, work: Callable[[], Answer], limit_s: float) -> Answer:
-        """What `work` returns or raises; `SilentError` if that takes longer than the limit, or the store is silent.
+        """Returns or raises what `work` does; raises `SilentError` if that takes longer than the limit, or the store is
+        silent.
 
         After a `SilentError` the work may still be done, at any time.
         """
@@ -75,7 +76,7 @@ class TimelyCalls:
         self._ask_again_s = stopwatch_s() + GIVEN_UP_S * 2 ** (len(self._late) - 1)
 
     def _ask_again(self, limit_s: float) -> None:
-        """Asks a silent store whether it is still there, if it is time for that; nobody waits for the answer."""
+        """Asks a silent store whether it is still there, if it is time for that; does not wait for the answer."""
         if stopwatch_s() >= self._ask_again_s:
             call = _Call(self._probe, self, limit_s)
             self._is_late(call)
@@ -104,7 +105,7 @@ class _Call(Generic[Answer]):
         self._calls = calls
         self._reply: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self.probe_s = probe_s
-        """Of one for whose answer nobody waits: what is in time."""
+        """Of a probe, for whose answer no thread waits: the time within which it has to come."""
         self.began_s = stopwatch_s()
         self.is_answered = False
         """Whether the store has said something, if only that there is no such key."""
@@ -122,11 +123,11 @@ class _Call(Generic[Answer]):
         return value, problem
 
     def reply(self, found: tuple[Any, BaseException | None]) -> None:
-        """Hands over what came back to whoever waits for it, if anybody does."""
+        """Hands over what came back to the thread that waits for it, if one does."""
         self._reply.put(found)
 
     def answer(self, limit_s: float | None) -> Answer:
-        """What came back; raises `Empty` if nothing does in time."""
+        """Returns or raises what the call did; raises `Empty` if it does not end in time."""
         value, problem = self._reply.get(timeout=limit_s)
         if problem is not None:
             raise problem
@@ -135,7 +136,7 @@ class _Call(Generic[Answer]):
 
 
 class _Caller(threading.Thread):
-    """A thread for one call after the other. A daemon: whoever ends the program does not wait for a store."""
+    """A thread for one call after the other. A daemon: the end of the program does not wait for a store."""
 
     def __init__(self) -> None:
         super().__init__(name="strandline-store", daemon=True)
@@ -145,7 +146,7 @@ class _Caller(threading.Thread):
         while True:
             call = self.calls.get()
             found = call.run()
-            _idle.append(self)  # first, or whoever has the answer and asks again would need another thread
+            _idle.append(self)  # first, or a caller that has the answer and asks again would need another thread
             call.reply(found)
             del call, found
 
@@ -168,6 +169,6 @@ def _begin(call: _Call[Any]) -> None:
 
 
 def calls_on(url: str, probe: Callable[[], object]) -> TimelyCalls:
-    """The calls of this process on the store with this address: whoever opens it, they know of each other."""
+    """Returns the calls of this process on the store with this address; they are shared by all who open it."""
     key = os.getpid(), url
     return _of_stores.get(key) or _of_stores.setdefault(key, TimelyCalls(probe))

@@ -37,7 +37,7 @@ BACKUP_KEY = "backup.json"
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What one run did, and what the copy holds now."""
+    """The outcome of one run, and the contents of the copy."""
 
     stream: str
     commit: int

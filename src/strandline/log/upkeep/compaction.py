@@ -34,7 +34,7 @@ BLOCKS_MIN = 8
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one compaction did."""
+    """The outcome of one compaction."""
 
     blocks_before: int
     blocks_after: int
@@ -43,7 +43,7 @@ class Compacted:
     bytes_after: int
 
     def plus(self, run: Sequence[Block], joined: Block) -> Compacted:
-        """This, and a run of blocks that became one."""
+        """Returns the sum of this and a run of blocks that became one."""
         return Compacted(
             self.blocks_before + len(run),
             self.blocks_after + 1,
@@ -57,7 +57,7 @@ NOTHING = Compacted(0, 0, 0, 0, 0)
 
 
 class _CompactedMeanwhileError(ConflictError):
-    """Somebody else compacted or dropped these blocks in the meantime."""
+    """Another process compacted or dropped these blocks in the meantime."""
 
 
 def compact(
@@ -88,7 +88,8 @@ def compact(
 
 
 def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Iterator[tuple[int, list[Block]]]:
-    """Neighbouring blocks, each under half of the target, together about the target, and the commit they are as of."""
+    """Yields neighbouring blocks, each under half of the target, together about the target, and the commit they are as
+    of."""
     run: list[Block] = []
     size = 0
     first = log.state.starts[partition]
@@ -115,7 +116,7 @@ def _runs(log: Log, partition: int, target_bytes: int, blocks_min: int) -> Itera
 
 
 def join(log: Log, run: Sequence[Block], unique: str | None = None) -> Block | None:
-    """A block with the tuples of neighbours, written and not yet published; None if they were replaced meanwhile.
+    """Writes a block with the tuples of neighbours and does not publish it; None if they were replaced meanwhile.
 
     `unique` makes its name; by default a random number and its profile do.
 
@@ -149,7 +150,7 @@ def _joined(log: Log, run: Sequence[Block], unique: str | None) -> Block:
 
 
 def _tables(log: Log, run: Sequence[Block], kind: Kind) -> Iterator[pa.Table]:
-    """The tuples of one kind, in order."""
+    """Yields the tuples of one kind, in order."""
     for block in run:
         wanted = block.rows.get(kind.name.lower(), 0)
         if wanted == 0:
@@ -159,7 +160,7 @@ def _tables(log: Log, run: Sequence[Block], kind: Kind) -> Iterator[pa.Table]:
 
 
 def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Tables gathered until they fill a row group."""
+    """Yields tables gathered until they fill a row group."""
     waiting: list[pa.Table] = []
     rows = size_bytes = 0
     for table in tables:
@@ -175,14 +176,14 @@ def _row_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
     """Puts the blocks in the place of those that they stand for as of `base_seq`, in one commit.
 
-    Those that somebody else compacted or dropped in the meantime are left out; returns the others.
+    Leaves out those that another process compacted or dropped in the meantime; returns the others.
     """
     kept: list[Block] = []
 
     def make(state: LogState, seen: Sequence[Commit]) -> CompactCommit:
         kept[:] = [b for b in joined if not _is_superseded(b, state, seen)]
         if not kept:
-            raise _CompactedMeanwhileError("compacted or dropped by somebody else")
+            raise _CompactedMeanwhileError("compacted or dropped by another process")
         return CompactCommit(
             seq=state.seq + 1,
             stream=log.spec.id,

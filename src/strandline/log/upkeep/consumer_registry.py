@@ -1,7 +1,7 @@
 """Registered consumers: who still needs which tuples, so that retention does not take them away.
 
-A registration is a commit. A truncation is one, too, made by somebody who has seen all commits before it: so whichever
-comes second knows of the first, and no tuple is dropped that a registered consumer needs. How far a consumer has come
+A registration is a commit. A truncation is one, too, and its writer has seen all commits before it: so the second of
+the two knows of the first, and no tuple is dropped that a registered consumer needs. How far a consumer has come
 since is a file of its own, `consumers/<name>.json`: reading on costs no commit, and an old word about it does no harm.
 """
 
@@ -41,24 +41,24 @@ class Consumer:
 
     @property
     def title(self) -> str:
-        """What it is called where people read it. Not unique, as its name is."""
+        """The name for people to read. Not unique, unlike `name`."""
         return self.label or folder_name(self.writes) or self.name
 
     @property
     def text(self) -> str:
-        """Who it is, in a sentence."""
+        """The consumer, as part of a sentence."""
         if self.writes:
             return f"the operator {self.title!r}, which writes {self.writes},"
         return f"the {'operator' if self.name.startswith(OPERATOR_PREFIX) else 'consumer'} {self.title!r}"
 
 
 def operator_name(stream_id: str) -> str:
-    """The name under which the operator that writes a stream is registered with its input."""
+    """Returns the name under which the operator that writes a stream is registered with its input."""
     return f"{OPERATOR_PREFIX}{stream_id}"
 
 
 def folder_name(path: str) -> str:
-    """The last part of a path or URL: what an operator is called whose query has no name."""
+    """Returns the last part of a path or URL: the name of an operator whose query has none."""
     return path.rstrip("/").rpartition("/")[2]
 
 
@@ -91,7 +91,7 @@ def unregister(log: Log, name: str) -> None:
 
 
 def consumers(log: Log) -> Iterator[Consumer]:
-    """Every registered consumer."""
+    """Yields every registered consumer."""
     return (_consumer(log, registered) for registered in log.state.consumers)
 
 
@@ -115,7 +115,7 @@ def _registration(log: Log, name: str) -> Registration | None:
 
 
 def _consumer(log: Log, registered: Registration) -> Consumer:
-    """The consumer with what its own file says, if that file belongs to this registration and can be read."""
+    """Returns the consumer with what its own file says, if that file belongs to this registration and can be read."""
     key = _key(registered.name)
     try:
         body = unseal(log.storage.read(key), f"{log.storage.url}/{key}")

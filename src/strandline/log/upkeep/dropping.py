@@ -1,17 +1,17 @@
 """Dropping commits: a milestone takes the place of the commits before it, and most of those are deleted.
 
-Without this a stream at five batches a second gains a hundred million commits in a year, and who has lost the index
-reads all of them. The order of things is what makes it safe, at whichever point a process dies:
+Without this a stream at five batches a second gains a hundred million commits in a year, and a reader without the
+index reads all of them. The order of things is what makes it safe, at whichever point a process dies:
 
     1  copies of the index's files, and of where some appends ended, under names never used before
-    2  the milestone's commit, made by somebody who has seen all commits before it: none has announced these files
-    3  the mark, created if absent: from here on everybody who looks knows which commits are kept
+    2  the milestone's commit, whose writer has seen all commits before it: none has announced these files
+    3  the mark, created if absent: from here on every process that looks knows which commits are kept
     4  the commits before those are deleted, oldest first
 
-Whoever finds step 2 done goes on with step 3. What 1 and 2 wrote is made durable before 3, and the mark before 4, also
-with `durability="os"`: else a power loss could cost what was deleted for it, however old.
+A process that finds step 2 done goes on with step 3. The files of 1 and 2 are made durable before 3, and the mark
+before 4, also with `durability="os"`: else a power loss could cost what was deleted for it, however old.
 
-Why nobody mistakes a dropped commit for one that never was: `commits`.
+Why no process mistakes a dropped commit for one that never was: see `commits`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MILESTONE_EVERY = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What one call did."""
+    """The outcome of one call."""
 
     milestone: Milestone | None
     """The one that was made, if one was."""
@@ -53,7 +53,7 @@ class Dropped:
 
 
 class _MilestoneMadeError(ConflictError):
-    """Somebody else made a milestone in the meantime, or took ours for garbage."""
+    """Another process made a milestone in the meantime, or took ours for garbage."""
 
 
 def drop_commits(
@@ -120,14 +120,15 @@ def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone
 
 
 def _first_kept(log: Log, cutoff_us: int, keep_commits: int) -> int:
-    """The first commit that is young, or among the newest, or has announced files that are still to be deleted."""
+    """Returns the first commit that is young, or among the newest, or has announced files that are still to be
+    deleted."""
     low = log.state.milestone.kept if log.state.milestone else 0
     high = min([log.snapshot.state.seq, log.state.seq + 1 - keep_commits, *log.state.announced[:1]])
     return low + bisect.bisect_right(range(low, high), cutoff_us, key=lambda seq: log.commit(seq).published_us)
 
 
 class _Files:
-    """Writes files under names that nobody has used, and remembers them."""
+    """Writes files under new names, and remembers them."""
 
     def __init__(self, storage: Storage, prefix: str) -> None:
         self._storage = storage
@@ -142,7 +143,8 @@ class _Files:
 
 
 def _copied(log: Log, written: _Files, children: Sequence[Child]) -> tuple[Child, ...]:
-    """The same children with files of the milestone's own; the last milestone's are used again where they are alike."""
+    """Returns these children with files of the milestone's own; uses files of the last milestone again where they are
+    alike."""
     index = Index(log.storage)
     snapshot = log.commits.snapshot()
     known = {leaf.checksum: leaf.file for leaf in index.leaves(snapshot.children)} if snapshot else {}
@@ -159,7 +161,8 @@ def _copied(log: Log, written: _Files, children: Sequence[Child]) -> tuple[Child
 
 
 def _cut_files(log: Log, written: _Files, kept: int) -> list[CutFile]:
-    """The cuts of all commits before `kept`, as far as their tuples are still there; the last of them in any case.
+    """Returns the cuts of all commits before `kept`, as far as their tuples are still there; the last of them in any
+    case.
 
     That one says up to which time nothing follows, or that nothing follows at all: news also for an operator that has
     taken in every tuple.
@@ -184,7 +187,7 @@ def _mark(log: Log, milestone: Milestone) -> None:
 
 
 def _marked_keys(log: Log, milestone: Milestone) -> Iterator[str]:
-    """What must be durable before the mark may be; nothing if it is there, which was thought of then.
+    """Yields the keys that must be durable before the mark is made; none if it is there already.
 
     The commits after those that are folded, too, the milestone's own among them: if a power loss took that and left the
     mark, the next milestone would want the same number.

@@ -26,7 +26,7 @@ _PIECE_BYTES = 4
 
 
 class Levels:
-    """Joins the small blocks of one stream, over a handle that nobody else uses."""
+    """Joins the small blocks of one stream, over a handle of its own."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Levels:
         try:
             return join(self._log, run, self._unique and self._unique())
         except CorruptionError as problem:
-            # Nobody can join these; whoever reads them will say so, and the others need not suffer for it.
+            # These cannot be joined; their readers will say so, and the others need not suffer for it.
             self.failure = problem
             self._settled[run[0].partition] = run[-1].end
             return None
 
     def _run(self, partition: int) -> Sequence[Block]:
-        """Neighbours that should become one block; empty if there are none."""
+        """Returns neighbours that should become one block; empty if there are none."""
         log = self._log
         first = self._settled[partition] = max(self._settled[partition], log.state.starts[partition])
         limit = _limit(log, partition)
@@ -102,12 +102,12 @@ class Levels:
                     # Few, and each of them nearly large enough; or what lies between two large ones.
                     self._settled[partition] = block.end
                     region, size = [], 0
-        except ConflictError:  # somebody else compacts them right now
+        except ConflictError:  # another process compacts them right now
             return ()
         return self._best(region)
 
     def _best(self, region: Sequence[Block]) -> Sequence[Block]:
-        """The first run that is worth it, of the smallest blocks that have one."""
+        """Returns the first run that is worth it, of the smallest blocks that have one."""
         if len(region) < self._blocks_min:
             return ()
         largest = max(b.tuples for b in region)
@@ -121,7 +121,7 @@ class Levels:
             level *= _LEVELS_APART
 
     def _runs(self, region: Sequence[Block], level: int) -> Iterator[list[Block]]:
-        """Neighbours of fewer tuples than `level`, no more together than make a large block.
+        """Yields neighbours of fewer tuples than `level`, together no more than make a large block.
 
         In the side log all tuples of a block have one reason, which its name says.
         """
@@ -139,7 +139,7 @@ class Levels:
 
 
 def _limit(log: Log, partition: int) -> int:
-    """Before this offset blocks may be joined: not those that a recovery of the operator would read.
+    """Returns the offset before which blocks may be joined: a recovery of the operator would read those behind it.
 
     It reads whole blocks, so that a large one with a little of the eventual checkpoint in it would cost it dearly.
     """

@@ -1,6 +1,6 @@
 """Dropping the past: `truncate` takes tuples out of the stream, `collect` takes files off the disk.
 
-Deleting is done in two steps, so that nobody is hurt: a `collect` commit announces the files that nothing refers to;
+Deleting is done in two steps, so that no reader is hurt: a `collect` commit announces the files that nothing refers to;
 `grace` later, when the readers that may still hold them are done, they are deleted. A slow writer whose block was
 announced cannot publish it any more, because it has to read the announcement first; no clock is part of that argument.
 """
@@ -46,7 +46,7 @@ def truncate(
     Blocks are dropped only if all of their results lie before: footprints have no time of their own. What is in the
     side log for its time goes if it was published before `published_before_us`, or else as `first_kept` says.
     If a registered consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what
-    nobody needs.
+    no consumer needs.
     """
     log.refresh()
 
@@ -70,14 +70,14 @@ def truncate(
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """What a truncation would do, as of the last refresh."""
+    """The effect that a truncation would have, as of the last refresh."""
 
     starts: tuple[int, ...]
     """Where each partition would begin; the late side log comes last."""
     free: tuple[int, ...]
     """The same if only what no consumer needs is dropped."""
     refusal: ConsumerError | None
-    """Who needs some of what is to go; None if nobody does."""
+    """Raised if a consumer needs some of what is to go; None if none does."""
 
 
 def planned(
@@ -87,7 +87,7 @@ def planned(
     before_offset: int | Mapping[int, int] | None = None,
     published_before_us: int | None = None,
 ) -> Truncation:
-    """What `truncate` would do, nothing done."""
+    """Returns what `truncate` would do; changes nothing."""
     if (before_time is None) == (before_offset is None):
         raise OptionError("truncate needs a time or an offset, and not both", stream=log.storage.url)
     state = log.state
@@ -142,7 +142,7 @@ def apply_retention(log: Log, keep: int) -> None:
 
 
 def _newest_result(log: Log, partition: int) -> int | None:
-    """The largest time of a result; None if there is none.
+    """Returns the largest time of a result; None if there is none.
 
     Looked for from the end backwards, in ever larger steps. In streams of before, blocks have the times of footprints,
     too: those of windows that are still open lie behind the boundary, before which all results are.
@@ -167,7 +167,7 @@ def _wanted(
     before_offset: int | Mapping[int, int] | None,
     published_before_us: int | None,
 ) -> list[int]:
-    """Per partition the first offset to keep, not yet aligned to blocks."""
+    """Returns, per partition, the first offset to keep, not yet aligned to blocks."""
     late = log.spec.late
     if before_time is not None:
         times = before_time if isinstance(before_time, Mapping) else dict.fromkeys(range(late + 1), before_time)
@@ -188,7 +188,7 @@ def _wanted(
 
 
 def first_kept(log: Log, partition: int, before_time: int, published_before_us: int | None = None) -> int:
-    """The first offset of the first block with results that are not all older than a time.
+    """Returns the first offset of the first block with results that are not all older than a time.
 
     Of a block that is in the side log for its times only its publication counts: whether that lies before the same
     time, or, if times are numbers, before that of everything that is kept in the partitions.
@@ -210,7 +210,8 @@ def first_kept(log: Log, partition: int, before_time: int, published_before_us: 
 
 
 def _oldest_kept_us(log: Log, before_time: int) -> int:
-    """When the oldest block was published that a truncation leaves in a partition; the smallest if it drops none."""
+    """Returns when the oldest block was published that a truncation leaves in a partition; the smallest if it drops
+    none."""
     oldest_us = log.state.published_us
     for p in range(log.spec.partitions):
         first = first_kept(log, p, before_time)
@@ -225,7 +226,7 @@ def _aligned(log: Log, wanted: Sequence[int]) -> list[int]:
 
 
 def _block_start(log: Log, partition: int, offset: int) -> int:
-    """The start of the block that holds the offset: blocks are dropped whole or not at all."""
+    """Returns the start of the block that holds the offset: blocks are dropped whole or not at all."""
     start, end = log.state.starts[partition], log.state.ends[partition]
     if offset >= end:
         return end
@@ -281,7 +282,7 @@ def _delete_announced(log: Log, cutoff_us: int, progress: Progress | None) -> li
 
 
 class _Referred:
-    """What a log refers to, one folder after the other."""
+    """The files that a log refers to, one folder after the other."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
