@@ -24,7 +24,7 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import block_from_json, block_json
 from strandline.log.stream.spec import StreamSpec
-from strandline.spark.entry.batch_layout import REASON_NUMBER, Rows
+from strandline.spark.entry.batch_layout import REASON_NUMBER, BatchRows
 from strandline.spark.entry.set_aside import EntryLimits, Expected
 from strandline.spark.session.place import Place
 
@@ -40,7 +40,7 @@ class ArrowBlocks:
     def __init__(self, place: Place, log: Log) -> None:
         self._place = place
         self._log = log
-        self._rows = Rows(log.spec)
+        self._rows = BatchRows(log.spec)
         self._expected = Expected()
         self._configured = False
 

@@ -25,7 +25,7 @@ _JSON = {f"{kind}Format": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS" for kind in ("timestamp
 """Spark's default leaves the microseconds out, and with them what may set two rows apart."""
 
 
-class Rows:
+class BatchRows:
     """Brings batches into the stream's order. Expressions are built once: each costs a call into the JVM."""
 
     def __init__(self, spec: StreamSpec) -> None:

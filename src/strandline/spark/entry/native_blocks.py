@@ -31,7 +31,7 @@ from strandline.log.stream import block_sequence
 from strandline.log.stream.block import Block, describe
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
-from strandline.spark.entry.batch_layout import Rows
+from strandline.spark.entry.batch_layout import BatchRows
 from strandline.spark.entry.set_aside import EntryLimits, Expected
 from strandline.spark.session.place import Place, spark_file_url
 
@@ -95,7 +95,7 @@ class NativeBlocks:
     def __init__(self, place: Place, log: Log) -> None:
         self._place = place
         self._log = log
-        self._rows = Rows(log.spec)
+        self._rows = BatchRows(log.spec)
         self._configured = False
         self._expected = Expected()
         self._tuple_bytes = _guessed_bytes(log.spec)
