@@ -1,1 +1,1 @@
-"""What commits say of operators: standings, inputs, losses, outages."""
+"""The parts of commits that concern operators: standings, inputs, losses, outages."""

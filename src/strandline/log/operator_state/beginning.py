@@ -28,23 +28,23 @@ class Beginning:
     """Of a serialised input at its latest, per partition: no tuple before this time is taken in."""
 
     def time(self, partition: int) -> int | None:
-        """No tuple of the partition before this time is taken in; None: only offsets decide."""
+        """Returns the time before which no tuple of the partition is taken in; None: only offsets decide."""
         if isinstance(self.since, int):
             return self.since
         return self.times[partition] if self.times else None
 
     def first(self, partition: int, number: int = 0) -> int:
-        """No tuple of the partition, of the input with this number, is taken in before this offset."""
+        """Returns the offset of the partition, of the input with this number, before which no tuple is taken in."""
         offsets = self.offsets[number]
         return 0 if offsets is None else offsets[partition]
 
     @property
     def decides(self) -> list[Any]:
-        """What results depend on: equal for outputs that take in the same tuples of the same inputs."""
+        """The part on which results depend: equal for outputs that take in the same tuples of the same inputs."""
         return [self.since] if isinstance(self.since, int) else [self.offsets, self.times]
 
     def to_json(self) -> dict[str, Any]:
-        """For `stream.json`."""
+        """Returns the beginning as `stream.json` holds it."""
         since = {str(p): o for p, o in self.since.items()} if isinstance(self.since, Mapping) else self.since
         offsets = [None if one is None else list(one) for one in self.offsets]
         return {"since": since, "offsets": offsets, **({"times": list(self.times)} if self.times else {})}
@@ -59,11 +59,11 @@ class Beginning:
 
 
 def since_text(begins: Beginning | None, *, is_timestamp: bool) -> str:
-    """Where an output began, as `start(since=…)` would say it, for people."""
+    """Returns where an output began, as `start(since=…)` would say it, for people."""
     since = "earliest" if begins is None else begins.since
     return time_text(since, is_timestamp=is_timestamp) if isinstance(since, int) else str(since)
 
 
 def firsts_of(begins: Beginning | None, starts: Sequence[int], number: int = 0) -> tuple[int, ...]:
-    """The offsets of an input at which a new output begins: nothing before the `starts` is there any more."""
+    """Returns the offsets of an input at which a new output begins: no tuple before the `starts` is there any more."""
     return tuple(starts if begins is None else (max(start, begins.first(p, number)) for p, start in enumerate(starts)))

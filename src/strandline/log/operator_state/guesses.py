@@ -1,7 +1,7 @@
-"""What a stream has to offer to those who take guesses for lack of results: tentative tuples that count, until when.
+"""The tentative tuples that a stream offers to operators with a bound: those that count, and up to which time.
 
-The offsets and the time are those of one state of the log, so that whoever reads a moment later reads the same, though
-an undo may have been published meanwhile.
+The offsets and the time are those of one state of the log, so that a reader reads the same a moment later, though an
+undo may have been published meanwhile.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Guesses:
     since: int | None
     """None before this time, up to which all results are there; None: there is no such time."""
     passed: tuple[Passed, ...] = ()
-    """What is known of them, so that whoever has come far need not look through all."""
+    """What is known of them, so that a reader that has come far need not look through all."""
 
     def first_at(self, time: int | None) -> int:
-        """None of this time or a later one stands before this offset."""
+        """Returns an offset before which no tuple of this time or a later one stands."""
         known = (one.offset for one in self.passed if time is not None and one.time <= time)
         return max(known, default=self.first)
 
 
 def guesses_of(log: Log, partition: int) -> Guesses | None:
-    """The tentative tuples of a partition that count as of the log's last refresh; None if there are none."""
+    """Returns the tentative tuples of a partition that count as of the log's last refresh; None if there are none."""
     state = log.state
     fork = state.outage.forks[partition] if state.outage and state.outage.forks else None
     if fork is None or not fork.tuples:
@@ -50,7 +50,8 @@ def guesses_of(log: Log, partition: int) -> Guesses | None:
 
 
 def passed_by(state: LogState) -> tuple[Passed | None, ...]:
-    """Per partition, what the ends of the log say of the times of its tentative tuples; None where there are none."""
+    """Returns, per partition, what the ends of the log say of the times of its tentative tuples; None where there are
+    none."""
     forks: Sequence[ForkStanding] = state.outage.forks if state.outage else ()
     return tuple(
         None if fork.latest is None else Passed(state.ends[p], fork.latest + 1) for p, fork in enumerate(forks)
@@ -58,8 +59,8 @@ def passed_by(state: LogState) -> tuple[Passed | None, ...]:
 
 
 def guessed_until(state: LogState) -> int | None:
-    """The time before which neither results nor tentative ones follow in any partition, if that is later than the
-    stable boundary; else None."""
+    """Returns the time before which neither results nor tentative ones follow in any partition, if that is later than
+    the stable boundary; else None."""
     if state.outage is None or not state.outage.forks:
         return None
     pairs = zip(state.boundaries, state.outage.forks, strict=True)
@@ -71,7 +72,8 @@ def guessed_until(state: LogState) -> int | None:
 
 
 def undone_until(state: LogState) -> tuple[int, ...]:
-    """Per partition the offset behind the last undo, and how often its fork has begun again. Empty without a fork.
+    """Returns, per partition, the offset behind the last undo, and how often its fork has begun again. Empty without a
+    fork.
 
     These change whenever guesses are void, or others follow than the boundary has said.
     """

@@ -1,7 +1,7 @@
 """How far each of several inputs of an operator has come, and which of them the others wait for.
 
 Tuples are taken in up to the least of the inputs' boundaries, so one input that stands still holds up all the others.
-Whoever wonders why nothing comes out should read its name here.
+Users who wonder why there are no results read its name here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class InputLag:
 
 
 def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) -> list[InputLag]:
-    """How far these inputs have come where an operator stands; those that could not be opened are as they were given.
+    """Returns how far these inputs have come where an operator stands; passes on those that could not be opened.
 
     An operator without standings has taken in nothing.
     """
@@ -80,7 +80,7 @@ def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
 
 
 def opened_inputs(log: Log, open_log: Callable[[str], Log]) -> list[Log | InputLag]:
-    """The inputs of the operator that writes a stream; of those that cannot be opened, why."""
+    """Returns the inputs of the operator that writes a stream; of those that cannot be opened, why."""
     origins = origins_of(log.spec.upstream)
     if log.spec.operator is None:
         return []
@@ -95,14 +95,14 @@ def opened_inputs(log: Log, open_log: Callable[[str], Log]) -> list[Log | InputL
 
 
 def taken_in_until(standings: Sequence[Standing]) -> int | None:
-    """The time up to which an operator has taken in its inputs, in every partition; None if it has not begun."""
+    """Returns the time up to which all partitions of an operator have taken in its inputs; None before that."""
     bounds = [s.stands.bound for s in standings]
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known and len(known) == len(bounds) else None
 
 
 def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool) -> str | None:
-    """Which input the others wait for, in a sentence, if an operator has taken in all up to this time.
+    """Returns which input the others wait for, in a sentence, if an operator has taken in all up to this time.
 
     None if no tuple waits for an input that is behind, or the operator has not come as far as that itself. Tentative
     tuples wait for their own input: only a fork takes them in, which needs a bound.
@@ -140,12 +140,13 @@ def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool
 
 
 def waits_for_results(lag: InputLag, *, is_timestamp: bool) -> str | None:
-    """What an operator over this input alone waits for, in a sentence; None unless all that is new is tentative."""
+    """Returns what an operator over this input alone waits for, in a sentence; None unless all that is new is
+    tentative."""
     return waits_for([lag], lag.boundary, is_timestamp=is_timestamp)
 
 
 def _reach(lag: InputLag) -> float:
-    """For comparing: what has no boundary is behind everything, what is finished before everything."""
+    """Returns a number for comparing: what has no boundary is behind everything, what is finished before everything."""
     return float("-inf") if lag.boundary is None else float("inf") if lag.finished else lag.boundary
 
 

@@ -49,7 +49,7 @@ class InputMark:
     """None for an input that is one stream."""
 
     def to_json(self) -> dict[str, Any]:
-        """For the standing."""
+        """Returns the values as a standing holds them."""
         body = asdict(self)
         if self.replica is None:
             del body["replica"]
@@ -57,7 +57,7 @@ class InputMark:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> InputMark:
-        """What `to_json` wrote."""
+        """Returns the object that `to_json` wrote."""
         replica = ReplicaMark(**body["replica"]) if "replica" in body else None
         return cls(**{**body, "replica": replica})
 
@@ -73,12 +73,12 @@ class Marks:
     inputs: tuple[InputMark, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For the standing."""
+        """Returns the values as a standing holds them."""
         inputs = [mark.to_json() for mark in self.inputs]
         return {"stands": asdict(self.stands), "oldest": asdict(self.oldest), "inputs": inputs}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Marks:
-        """What `to_json` wrote."""
+        """Returns the object that `to_json` wrote."""
         inputs = tuple(map(InputMark.from_json, body["inputs"]))
         return cls(Position(**body["stands"]), Position(**body["oldest"]), inputs)

@@ -1,4 +1,4 @@
-"""What an operator has lost: a policy that does not replay gets its state back with a gap, and says where that is."""
+"""The losses of an operator: a policy that does not replay recovers the state with a gap, and says where the gap is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LossReason = Literal["skipped", "footprints rotten", "nothing saved"]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one recovery of one partition left out."""
+    """The tuples and windows that one recovery of one partition left out."""
 
     partition: int
     first: int
@@ -39,7 +39,7 @@ class Loss:
 
     @property
     def text(self) -> str:
-        """What was lost, for people.
+        """The loss in words, for people.
 
         >>> Loss(1, 40, 100, 3, 0, 0, 7, "skipped").text
         'partition 1 lost input 40 to 99 (60) and 3 open windows'
@@ -52,12 +52,12 @@ class Loss:
         return told if self.reason == "skipped" else f"{told}: {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
-        """For the record."""
+        """Returns the loss as a record holds it."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Loss:
-        """What `to_json` wrote; fields of a later version are left out."""
+        """Returns the loss that `to_json` wrote; ignores fields of a later version."""
         return cls(**{name: body[name] for name in cls.__slots__ if name in body})
 
 
@@ -74,7 +74,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class TotalLosses:
-    """The same over all partitions."""
+    """The losses of all partitions."""
 
     count: int
     tuples: int
@@ -82,7 +82,7 @@ class TotalLosses:
 
 
 def total_losses(partitions: Iterable[Losses | None]) -> TotalLosses | None:
-    """The sums over all partitions; None if nothing was ever lost."""
+    """Returns the sums over all partitions; None if nothing was ever lost."""
     found = [losses for losses in partitions if losses is not None]
     if not found:
         return None

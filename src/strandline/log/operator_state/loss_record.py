@@ -68,7 +68,7 @@ def add(storage: Storage, attempt: str, before: Losses | None, losses: list[Loss
 
 
 def newest_first(storage: Storage, losses: Losses | None) -> Iterator[Loss]:
-    """All losses of a partition, the newest first; `CorruptManifestError` if a record is not what was written."""
+    """Yields all losses of a partition, the newest first; raises `CorruptManifestError` if a record was changed."""
     record = losses and losses.record
     while record:
         record, found = _read(storage, record)

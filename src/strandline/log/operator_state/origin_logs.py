@@ -12,12 +12,13 @@ from strandline.log.stream.log import Log
 
 
 def opened_origins(log: Log, open_log: Callable[[str], Log]) -> list[Log]:
-    """The inputs of the operator that writes a stream; raises if one of them cannot be opened."""
+    """Opens the inputs of the operator that writes a stream; raises if one of them cannot be opened."""
     return [opened_origin(log, number, open_log) for number in range(len(origins_of(log.spec.upstream)))]
 
 
 def opened_origin(log: Log, number: int, open_log: Callable[[str], Log]) -> Log:
-    """One of them, by its number. Of replicas the one that was read last, or else the one that has come furthest."""
+    """Opens one of them, by its number. Of replicas, opens the one that was read last, or else the one that has come
+    furthest."""
     origin, noted = origins_of(log.spec.upstream)[number], _noted(log, number)
     found, problem = [], None
     for path in origin.paths:
@@ -33,12 +34,12 @@ def opened_origin(log: Log, number: int, open_log: Callable[[str], Log]) -> Log:
 
 
 def is_of(origin: Origin, log: Log) -> bool:
-    """Whether this is the operator's input, or a replica of it."""
+    """Returns whether this is the operator's input, or a replica of it."""
     return (group_of(log.spec) if origin.replicas else log.spec.id) == origin.stream
 
 
 def _noted(log: Log, number: int) -> str:
-    """The id of the replica that the operator has read last; empty if it has read none."""
+    """Returns the id of the replica that the operator has read last; empty if it has read none."""
     marks = marks_in(log.state.standings)
     replica = marks[0].inputs[number].replica if marks else None
     return "" if replica is None else replica.stream

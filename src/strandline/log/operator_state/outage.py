@@ -1,4 +1,4 @@
-"""What an append says of missing inputs: whether all is well, since when not, and how far a fork has come meanwhile.
+"""The part of an append that concerns missing inputs: the state, since when, and how far a fork has come meanwhile.
 
 Part of every append of an operator with a bound, and from then on of every append of its stream.
 """
@@ -40,7 +40,7 @@ class ForkStanding:
     """How often it has begun again since the failure began: it has gone back, and guesses other things than before."""
 
     def to_json(self) -> dict[str, Any]:
-        """For manifests and snapshots."""
+        """Returns the values as manifests and snapshots hold them, without those that say nothing."""
         body = asdict(self)
         if not self.problem:
             del body["problem"]
@@ -52,15 +52,16 @@ class ForkStanding:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ForkStanding:
-        """What `to_json` wrote; fields of later versions, which none of this one's needs, are left out."""
+        """Returns the object that `to_json` wrote, without fields of later versions; raises ValueError if it is no
+        state."""
         return cls(**{name: value for name, value in body.items() if name in cls.__dataclass_fields__})
 
     def undone(self, first: int) -> ForkStanding:
-        """The same behind an undo, which ends at this offset."""
+        """Returns the fork behind an undo, which ends at this offset."""
         return replace(self, first=first, tuples=0, latest=None)
 
     def begun_anew(self, problem: str = "") -> ForkStanding:
-        """The same without a state: one that is made of the stable one again, or has failed."""
+        """Returns the fork without a state: one that is made of the stable one again, or has failed."""
         begun = self.begun + (self.bound is not None)
         return replace(self, bound=None, ordinal=0, boundary=None, attempt="", problem=problem, begun=begun)
 
@@ -87,7 +88,7 @@ class Outage:
         return sum(fork.tuples for fork in self.forks)
 
     def to_json(self) -> dict[str, Any]:
-        """For manifests and snapshots; what there is nothing to say of is left out."""
+        """Returns the values as manifests and snapshots hold them, without those that say nothing."""
         body: dict[str, Any] = {"state": self.state, "since_us": self.since_us}
         if self.missing:
             body["missing"] = list(self.missing)
@@ -101,7 +102,8 @@ class Outage:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Outage:
-        """What `to_json` wrote; ValueError if that is no state."""
+        """Returns the object that `to_json` wrote, without fields of later versions; raises ValueError if it is no
+        state."""
         if body["state"] not in STATES:
             raise ValueError(f"unknown state {body['state']!r}")
         return cls(
@@ -115,7 +117,8 @@ class Outage:
 
 
 def outage_problem(before: Outage | None, now: Outage | None, begins: Sequence[int], ends: Sequence[int]) -> str | None:
-    """Why one cannot follow the other; `begins` and `ends` are where the partitions ended before and end now."""
+    """Returns why one outage cannot follow the other; `begins` and `ends` are where the partitions ended before and end
+    now."""
     if now is None:
         return "an append to a stream whose operator has a bound does not say how it is" if before else None
     if now.state == "STABLE" and (now.forks or now.missing or now.target is not None):

@@ -1,4 +1,4 @@
-"""What replicas of each other have in common, and no other stream has: the name of an input that is several of them."""
+"""The name of an input that is several replicas: the facts that replicas share, and that no other stream has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_COMPARED = ("expressions", "footprints")
 
 
 def group_of(spec: StreamSpec) -> str:
-    """A checksum of the operator that writes a stream, its inputs, its partitions and where it began."""
+    """Returns a checksum of the operator that writes a stream, its inputs, its partitions and where it began."""
     body: list[Any] = [
         compared(spec.operator),
         [origin.stream for origin in origins_of(spec.upstream)],
@@ -28,5 +28,5 @@ def group_of(spec: StreamSpec) -> str:
 
 
 def compared(operator: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Of an operator what has to be the same in all replicas."""
+    """Returns the part of an operator that has to be the same in all replicas."""
     return {name: value for name, value in (operator or {}).items() if name not in _NOT_COMPARED}

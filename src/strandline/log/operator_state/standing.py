@@ -97,17 +97,17 @@ class Standing:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a recovery begins with a checkpoint of the whole state: the footprints of one moment."""
+        """True if a recovery begins with a checkpoint of the whole state: the footprints of one moment."""
         return self.mode in ("instant", "partial")
 
     @property
     def replays(self) -> bool:
-        """Whether a recovery loses nothing: what came since the checkpoint is taken in again."""
+        """True if a recovery loses nothing: tuples that came since the checkpoint are taken in again."""
         return self.mode in ("eventual", "instant")
 
     @property
     def lets_go(self) -> bool:
-        """Whether a failure after it loses state: nothing is kept to get back from."""
+        """True if a failure after it loses state: nothing is kept to recover from."""
         return self.mode == "none"
 
     @property
@@ -133,7 +133,7 @@ class Standing:
 
     @property
     def is_measured(self) -> bool:
-        """Whether the costs that matter to these predictions were measured, all of them."""
+        """True if all costs that matter to these predictions were measured."""
         is_extent_known = not self.extent or self.extent_ns not in (0.0, EXTENT_NS)  # older versions wrote what they
         is_replay_known = not self.read_again or self.replay_ns not in (0.0, REPLAY_NS)  # assumed
         return is_extent_known and is_replay_known and self.start_s > 0
@@ -153,7 +153,7 @@ class Standing:
         }
 
     def behind(self, tuples: int) -> Standing:
-        """The same when so many tuples of the output follow that are none of its footprints.
+        """Returns the standing when so many tuples of the output follow that are none of its footprints.
 
         An eventual checkpoint may begin at its end: with tuples that wait since then, whose results are looked for.
         """
@@ -161,11 +161,11 @@ class Standing:
         return replace(self, extent=self.extent + tuples) if begins else self
 
     def started(self, seconds: float) -> Standing:
-        """The same, after a new process has taken so long to start."""
+        """Returns the standing after a new process has taken so long to start."""
         return replace(self, start_s=round(towards(self.start_s or seconds, seconds), 3))
 
     def to_json(self) -> dict[str, Any]:
-        """For manifests and snapshots."""
+        """Returns the standing as manifests and snapshots hold it."""
         # Not `asdict`, which copies value by value: a manifest has a standing for every partition.
         body = {name: getattr(self, name) for name in self.__slots__ if name not in _PARTS}
         if self.marks is not None:
@@ -178,7 +178,7 @@ class Standing:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Standing:
-        """What `to_json` wrote; fields of a later version are left out."""
+        """Returns the standing that `to_json` wrote; ignores fields of a later version."""
         found = {name: body[name] for name in cls.__slots__ if name in body}
         if "marks" in found:
             found["marks"] = Marks.from_json(found["marks"])
@@ -199,5 +199,6 @@ _PARTS = ("marks", "losses", "times")
 
 
 def towards(estimate: float, sample: float) -> float:
-    """The estimate, a little nearer to what was measured, however far off that is: once, it may be anything."""
+    """Returns the estimate, moved a little towards the measured value, however far off that is: one measurement may be
+    anything."""
     return estimate + _WEIGHT * (min(sample, _OUTLIER * estimate) - estimate)

@@ -1,4 +1,4 @@
-"""What stream.json says of the streams that an operator's stream is made of: one, or several in their order."""
+"""The streams that an operator's stream is made of, as stream.json names them: one, or several in their order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Origin:
 
 
 def upstream_of(origins: Sequence[Origin]) -> dict[str, Any]:
-    """What stream.json is to say of these inputs.
+    """Returns what stream.json says of these inputs.
 
     >>> upstream_of([Origin("a", "streams/a")])
     {'stream': 'a', 'path': 'streams/a'}
@@ -43,7 +43,7 @@ def upstream_of(origins: Sequence[Origin]) -> dict[str, Any]:
 
 
 def origins_of(upstream: Mapping[str, Any] | None) -> list[Origin]:
-    """The inputs that `upstream_of` was given; empty for a stream that is made of none."""
+    """Returns the inputs that `upstream_of` was given; empty for a stream that is made of none."""
     if not upstream:
         return []
     bodies = upstream.get("streams", [upstream])
