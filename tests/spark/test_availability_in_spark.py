@@ -11,7 +11,7 @@ from strandline.errors import StorageError
 from strandline.log.reading.tentative_results import changes, with_tentative
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
-from strandline.spark.query.operator_run import OperatorRun
+from strandline.spark.query.following_run import FollowingRun
 from tests.support.machine import patience
 from tests.support.operator_streams import bits, published_results
 from tests.support.sensors import PARTITIONS, Sensors
@@ -167,13 +167,13 @@ def test_an_idle_operator_with_a_bound_seldom_looks_and_publishes_nothing(
     spark: Any, tmp_path: Path, eventually: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
-    turn = OperatorRun._turn
+    turn = FollowingRun._turn
 
-    def counting(self: OperatorRun, *, is_woken: bool) -> None:
+    def counting(self: FollowingRun, *, is_woken: bool) -> None:
         looks.append(stopwatch_s())
         turn(self, is_woken=is_woken)
 
-    monkeypatch.setattr(OperatorRun, "_turn", counting)
+    monkeypatch.setattr(FollowingRun, "_turn", counting)
     sensors, results = Sensors(tmp_path), tmp_path / "results"
     query = sensors.counted().availability("1 s").start(spark, str(results))
     try:

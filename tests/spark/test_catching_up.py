@@ -6,7 +6,7 @@ import strandline as sl
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import compaction
-from strandline.spark.query.operator_run import OperatorRun
+from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.read.read_options import ReadOptions
 from strandline.spark.read.source import BatchReader
 from strandline.spark.read.source_schema import spark_schema
@@ -160,7 +160,7 @@ def test_available_now_takes_in_what_was_there_when_it_started(spark, feed, drai
         drain(source.df, path)
         run.start()
 
-    monkeypatch.setattr(OperatorRun, "start", and_grow)
+    monkeypatch.setattr(FollowingRun, "start", and_grow)
     counting = sl.stream(str(path)).window(sl.count_window(1)).aggregate(n=sl.count_all())
     results = []
     for _ in range(2):

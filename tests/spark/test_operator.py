@@ -20,7 +20,7 @@ from strandline.spark.operator import operator_job
 from strandline.spark.operator.affinity import on_hosts
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query import query as query_
-from strandline.spark.query.following import FollowingOperator
+from strandline.spark.query.fused_run import FusedRun
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
@@ -545,9 +545,9 @@ def test_a_batch_that_fails_is_not_reported_before_the_operator_is_done(spark, f
     """Or whoever starts the query again at once would meet it."""
     catch_up = OperatorJob.catch_up
 
-    def slowly(self, *arguments):
+    def slowly(self, *arguments, **options):
         time.sleep(3)
-        return catch_up(self, *arguments)
+        return catch_up(self, *arguments, **options)
 
     monkeypatch.setattr(OperatorJob, "catch_up", slowly)
     bad = [{**row, "at": None} for row in items(5, first=50)]
@@ -564,22 +564,22 @@ def test_an_operator_that_is_stopped_while_its_kernels_are_compiled_starts_no_jo
 ):
     """`stop` has returned by then: such a job would hold Spark's processors, and no caller could cancel it."""
     compiling, is_stopped, ended, started = threading.Event(), threading.Event(), threading.Event(), []
-    with_kernels, follow = OperatorJob._with_kernels, FollowingOperator._follow
+    with_kernels, close = OperatorJob._with_kernels, FusedRun._close
 
     def slowly(self):
         compiling.set()
         assert is_stopped.wait(patience(60))
         return with_kernels(self)
 
-    def following(self, writer):
-        follow(self, writer)
+    def closing(self):
+        close(self)
         ended.set()
 
     source = sl.source(feed(items(20)).df, str(tmp_path / "s"), key="k", time="at")
     counting = source.window(sl.count_window(1)).aggregate(n=sl.count_all())
     with monkeypatch.context() as patched:
         patched.setattr(OperatorJob, "_with_kernels", slowly)
-        patched.setattr(FollowingOperator, "_follow", following)
+        patched.setattr(FusedRun, "_close", closing)
         patched.setattr(operator_job, "on_hosts", lambda *given: started.append(given) or on_hosts(*given))
         patched.setattr(query_, "_PATIENCE_S", 0.5)
         query = counting.start(spark, str(tmp_path / "out"))

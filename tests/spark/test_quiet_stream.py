@@ -14,8 +14,8 @@ from strandline.clock import ManualClock
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
+from strandline.spark.entry.entry_run import EntryRun
 from strandline.spark.entry.heartbeat import Heartbeat
-from strandline.spark.query.batch_handler import BatchHandler
 from strandline.units import END_OF_TIME
 from tests.support.machine import patience
 
@@ -317,17 +317,17 @@ def test_what_comes_before_the_end_is_proven_keeps_the_stream_open(
 ) -> None:
     items = tmp_path / "items"
     ready = feed(rows_at([1, 2]))
-    finish = BatchHandler.finish_stream
+    begin = EntryRun.begin
 
-    def late_input(self: BatchHandler, again: Any = None) -> None:
+    def late_input(self: EntryRun, spark_query: Any, again: Any) -> None:
         def more() -> Any:
             ready.add(rows_at([3]))
             return again()
 
-        finish(self, more)
+        begin(self, spark_query, more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(BatchHandler, "finish_stream", late_input)
+        patch.setattr(EntryRun, "begin", late_input)
         query = source(ready, items, heartbeat=None).start(trigger="available-now", final=True)
         with pytest.raises(sl.InputError, match="not finished"):
             query.await_termination(patience(120))

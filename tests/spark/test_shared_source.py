@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import strandline as sl
-from strandline.spark.query.following import FollowingOperator
+from strandline.spark.query.fused_run import FusedRun
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark
@@ -112,7 +112,7 @@ def test_the_failure_of_the_last_operator_ends_the_query(spark, source, tmp_path
 
 def test_an_operator_whose_query_does_not_start_lets_go_of_what_it_has(spark, source, tmp_path, monkeypatch):
     closed = []
-    monkeypatch.setattr(FollowingOperator, "close", lambda operator: closed.append(str(operator.failure)))
+    monkeypatch.setattr(FusedRun, "_close", lambda operator: closed.append(str(operator.life.failure)))
 
     def refuse(writer):
         raise RuntimeError("no query today")

@@ -66,7 +66,6 @@ WORDS_NOT_PLAIN_YET = {
     "running",
     "spark/entry",
     "spark/operator",
-    "spark/query",
 }
 # The peers of one protocol, and the commands, which are named as they are typed.
 MODULES_OF_ONE_NAME = {"__init__.py", "definition.py"}

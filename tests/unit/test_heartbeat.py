@@ -54,9 +54,9 @@ def beaten(folder: Path, *statuses: dict[str, Any]) -> tuple[Log, SlowSpark]:
     with mock.patch("strandline.spark.entry.batch_writer.ArrowBlocks"):  # which need a JVM
         writer = BatchWriter(place, log, nothing, blocks="arrow", **options)
     spark: Any = SlowSpark(clock, list(statuses))
-    writer._spark_query, writer._query, writer._run = spark, spark.id, spark.runId
+    writer.begin(spark)
     with mock.patch("strandline.spark.entry.batch_writer.SYSTEM_CLOCK", clock):
-        writer.idle()
+        writer.beat(lambda: True)
     return log, spark
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.job_group import job_group
-from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.query.pace import Pace
 from tests.support.machine import patience
 
@@ -70,7 +70,7 @@ def test_jobs_of_an_operator_over_streams_are_in_its_group_in_a_thread_of_its_ow
     job.close = lambda: None
     events: Any = SimpleNamespace(run="a run", started=lambda: None, ended=lambda failure: None)
     nothing: Any = None
-    run = OperatorRun(job._output_place, job, events, Pace(0.0), spark=nothing, follows=False)
+    run = FollowingRun(job._output_place, job, events, Pace(0.0), spark=nothing, follows=False)
     run.start()
     assert run.wait(patience(5))
     assert seen == [("strandline-operator", OURS)]

@@ -11,9 +11,9 @@ import pytest
 
 import strandline as sl
 from strandline.spark.query import spark_log
+from strandline.spark.query.error_in_text import meaning
 from strandline.spark.query.query import Query
-from strandline.spark.query.spark_run import SparkRun
-from strandline.spark.query.waiting import Waiting
+from strandline.spark.query.waiting import wait_for
 from tests.support.machine import patience
 
 QUERY = """
@@ -162,14 +162,11 @@ os.wait()
 
 
 WAITING = """
-from strandline.spark.query.waiting import Waiting
+from strandline.spark.query.waiting import wait_for
 last_words.install()
-class Sparks:
-    def awaitTermination(self):
-        threading.Event().wait()
 query = Query("a")
 print("waiting", flush=True)
-Waiting(Sparks()).wait(None)
+wait_for(threading.Event().wait, None)
 """
 
 
@@ -200,77 +197,57 @@ def test_waiting_does_not_let_pysparks_handler_cancel_the_batches():
         raise AssertionError("every job was cancelled")
 
     cancels.__module__ = "pyspark.core.context"
-    query = type("Sparks", (), {"awaitTermination": lambda _: threading.Event().wait(patience(30))})()
     before = signal.signal(signal.SIGINT, cancels)
     try:
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
-            Waiting(query).wait(patience(20))
+            wait_for(threading.Event().wait, patience(20))
         assert signal.getsignal(signal.SIGINT) is cancels
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-class Writer:
-    """What a query writes with, as far as its end is concerned."""
+class Run:
+    """What a query shows, as far as its end is concerned: ended, well or with this."""
 
-    urls = ("somewhere",)
+    spark_query, name, urls, is_active = None, None, ("somewhere",), False
 
     def __init__(self, failure=None):
         self.failure = failure
-        self.place = type("Place", (), {"url": "somewhere"})()
-        self.is_busy = False
-        self.halted = 0
+        self.stopped = 0
 
-    def halt(self, timeout_s):
-        self.halted += 1
+    def wait(self, timeout_s):
         return True
 
-    def settle(self, timeout_s):
-        return True
-
-
-class SparksQuery:
-    """Spark's query: ended, well or with this."""
-
-    isActive = False
-
-    def __init__(self, problem=None):
-        self.problem = problem
-
-    def stop(self):
-        pass
+    def stop(self, patience_s):
+        self.stopped += 1
 
     def exception(self):
-        return self.problem
-
-    def awaitTermination(self):
-        if self.problem is not None:
-            raise self.problem
+        return self.failure
 
 
 def test_a_with_block_stops_its_query():
-    writer = Writer()
-    with Query(SparkRun(SparksQuery(), writer)) as query:
-        assert writer.halted == 0
-    assert writer.halted == 1
+    run = Run()
+    with Query(run) as query:
+        assert run.stopped == 0
+    assert run.stopped == 1
     assert query.exception() is None
 
 
 def test_a_with_block_raises_what_had_stopped_its_query_once():
-    failed = Writer(sl.NoSpaceError("full"))
-    with pytest.raises(sl.NoSpaceError), Query(SparkRun(SparksQuery(), failed)):
+    failed = Run(sl.NoSpaceError("full"))
+    with pytest.raises(sl.NoSpaceError), Query(failed):
         pass
-    with Query(SparkRun(SparksQuery(), failed)) as query, pytest.raises(sl.NoSpaceError):
+    with Query(failed) as query, pytest.raises(sl.NoSpaceError):
         query.await_termination()
-    with pytest.raises(KeyError), Query(SparkRun(SparksQuery(), failed)):
+    with pytest.raises(KeyError), Query(failed):
         raise KeyError
 
 
 def test_what_stopped_a_query_comes_without_sparks_history_and_with_its_log(monkeypatch, tmp_path):
     monkeypatch.setattr(spark_log, "_current", tmp_path / "spark.log")
     told = "Traceback\nstrandline.errors.SecondWriterError: another writer\n  where: there\n  to do: stop it\n at a.b.c"
-    query = Query(SparkRun(SparksQuery(RuntimeError(told)), Writer()))
+    query = Query(Run(meaning(RuntimeError(told), "elsewhere")))
     with pytest.raises(sl.SecondWriterError) as raised:
         query.await_termination()
     assert str(raised.value).splitlines() == [

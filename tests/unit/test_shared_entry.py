@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import pytest
 
 from strandline.errors import OptionError, StrandlineWarning
+from strandline.log.stream import manifest
 from strandline.spark.entry.entry import Entry
-from strandline.spark.entry.shared_entry import EntryRun
+from strandline.spark.entry.entry_handle import EntryHandle
+from strandline.spark.entry.entry_run import EntryRun
 from strandline.spark.operator.processing_element import QueryOptions
-from strandline.spark.query.following import FollowingOperator
+from strandline.spark.query.fused_run import FusedRun
+from strandline.spark.query.life import Life, LifeState
 from strandline.spark.query.query import Query
 from tests.support.machine import patience
 
@@ -37,68 +41,74 @@ class SparkQuery:
         return None
 
 
-class Handler:
-    """Writes nothing, and notes what is asked of it."""
+class Writer:
+    """Writes nothing, and notes whether the stream was finished."""
 
-    def __init__(self, query: SparkQuery) -> None:
-        self.place = SimpleNamespace(url="in")
-        self.operators: list[Any] = []
-        self.failure: Exception | None = None
-        self.is_stopping = self.is_busy = self.is_finished = False
-        self._query = query
+    place = SimpleNamespace(url="in")
+    stream, heartbeat_s, last_writer = "in", None, None
 
-    def join(self, operator: Any) -> None:
-        self.operators.append(operator)
+    def __init__(self) -> None:
+        self.is_finished = self.is_closed = False
+        self.takes_s = 0.0
 
-    def halt(self, timeout_s: float | None) -> bool:
-        self.is_stopping = True
-        return True
+    def begin(self, query: SparkQuery) -> None:
+        pass
 
-    def end(self) -> None:
-        self.is_stopping = True
-        self._query.stop()
+    def finish(self) -> None:
+        time.sleep(self.takes_s)
+        self.is_finished = True
 
-    def finish_stream(self, again: object = None) -> None:
-        self.is_busy = True
-
-    def settle(self, timeout_s: float | None) -> bool:
-        self.is_finished |= self.is_busy
-        self.is_busy = False
-        return True
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class Operator:
     """Has nothing to do, and fails when told to."""
 
     when_failed: Callable[[], None]
+    is_busy = is_at_risk = False
 
     def __init__(self, url: str) -> None:
         self.place = SimpleNamespace(url=url)
-        self.failure: Exception | None = None
-        self.is_busy = self.is_closed = False
-        self.events = SimpleNamespace(started=lambda: None)
+        self.life = Life()
+        self.is_closed = False
 
     def fail(self) -> None:
-        self.failure = ValueError("a tuple that it cannot take in")
+        self.life.fail(ValueError("a tuple that it cannot take in"))
         self.when_failed()
 
-    def wait(self, timeout_s: float | None) -> bool:
+    def begin(self) -> None:
+        pass
+
+    def hand_over(self, writer: object) -> None:
+        pass
+
+    def rest(self, timeout_s: float | None) -> bool:
         return True
 
-    def close(self) -> None:
+    def stop(self, patience_s: float | None) -> None:
         self.is_closed = True
+
+    def abandon(self, problem: object) -> None:
+        self.is_closed = True
+
+
+def begun(query: Any, *operators: Any, trigger: str | None = None, final: bool = False) -> EntryRun:
+    run = EntryRun(Writer(), trigger=trigger, final=final)  # type: ignore[arg-type]
+    run.operators.extend(operators)
+    run.begin(query, lambda: query)
+    return run
 
 
 @pytest.fixture
 def run() -> EntryRun:
-    query = SparkQuery()
-    return EntryRun(query, Handler(query), trigger=None, final=False)  # type: ignore[arg-type]
+    return begun(SparkQuery())
 
 
 def joined(run: EntryRun, operator: Any) -> Query:
-    query = run.join(operator)
-    assert query is not None
-    return query
+    handle = run.join(EntryHandle(run, operator))
+    assert handle is not None
+    return Query(handle)
 
 
 def test_a_handle_that_was_stopped_finishes_the_stream_for_the_others(run: EntryRun) -> None:
@@ -106,7 +116,7 @@ def test_a_handle_that_was_stopped_finishes_the_stream_for_the_others(run: Entry
     goes.stop()
     assert stays.is_active
     goes.finish()
-    assert run.handler.is_finished  # type: ignore[attr-defined]
+    assert run.writer.is_finished  # type: ignore[attr-defined]
     assert not run.spark_query.isActive
     assert stays.await_termination(patience(5))
 
@@ -118,22 +128,23 @@ def test_a_handle_whose_operator_has_failed_finishes_nothing_and_stops_nobody(ru
     with pytest.raises(ValueError, match="cannot take in"):
         failed.finish()
     assert stays.is_active
-    assert not run.handler.is_stopping
+    assert run.life.state is LifeState.RUNNING
     stays.stop()
 
 
 def test_an_operator_that_fails_while_the_stream_is_being_finished_leaves_no_query_that_waits(run: EntryRun) -> None:
     stays, poisoned = joined(run, Operator("a")), Operator("b")
     failing = joined(run, poisoned)
-    halt = run.handler.halt
+    stop = run.stop
 
-    def halt_and_fail(timeout_s: float | None) -> bool:
+    def stop_and_fail(patience_s: float | None) -> bool:
         poisoned.fail()
-        return halt(timeout_s)
+        return stop(patience_s)
 
-    run.handler.halt = halt_and_fail  # type: ignore[method-assign]
+    run.stop = stop_and_fail  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="cannot take in"):
         failing.finish()
+    assert not run.writer.is_finished  # type: ignore[attr-defined]
     assert not run.spark_query.isActive
     assert stays.await_termination(patience(5))
 
@@ -159,7 +170,7 @@ class EndingQuery(SparkQuery):
 @pytest.mark.parametrize("cause", [None, ValueError("the source is gone")])
 def test_a_query_has_ended_when_sparks_manager_has_let_go_of_it(cause: Exception | None) -> None:
     query = EndingQuery(cause)
-    run = EntryRun(query, Handler(query), trigger=None, final=False)  # type: ignore[arg-type]
+    run = begun(query)
     handle = joined(run, Operator("a"))
     query.stop()
     assert not handle.await_termination(0.5)
@@ -193,12 +204,9 @@ def entry(run: EntryRun, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def begin(spark: Any, start: Start, trigger: str | None, *others: Any, final: bool) -> EntryRun:
         assert not run.spark_query.isActive
-        assert not run.handler.is_busy
+        assert run.life.has_ended
         made.begun.append(trigger)
-        query = SparkQuery()
-        handler = Handler(query)
-        handler.join(Operator("b"))
-        return EntryRun(query, handler, trigger=trigger, final=final)  # type: ignore[arg-type]
+        return begun(SparkQuery(), Operator("b"), trigger=trigger, final=final)
 
     monkeypatch.setattr("strandline.spark.entry.entry.require_workers", lambda session: None)
     made._df = SimpleNamespace(sparkSession=None)
@@ -227,27 +235,31 @@ def test_an_operator_whose_query_ends_while_it_joins_gets_one_of_its_own(entry: 
         assert second.is_active
         assert entry.begun == [None]
         assert entry.operator.is_closed
-    assert entry.operator not in run.handler.operators
+    assert entry.operator not in run.operators
 
 
 def test_an_operator_does_not_join_a_stream_that_is_being_finished(entry: Any, run: EntryRun) -> None:
     first = joined(run, Operator("a"))
-    halt = run.handler.halt
+    stop = run.stop
 
-    def halt_and_join(timeout_s: float | None) -> bool:
-        assert run.join(entry.operator) is None
-        return halt(timeout_s)
+    def stop_and_join(patience_s: float | None) -> bool:
+        assert run.join(EntryHandle(run, entry.operator)) is None
+        return stop(patience_s)
 
-    run.handler.halt = halt_and_join  # type: ignore[method-assign]
+    run.stop = stop_and_join  # type: ignore[method-assign]
     first.finish()
 
 
 def test_an_operator_waits_until_the_last_run_has_finished_the_stream(entry: Any, run: EntryRun) -> None:
-    joined(run, Operator("a"))
-    run.handler.finish_stream()
-    run.spark_query.stop()
+    finishing = joined(run, Operator("a"))
+    run.writer.takes_s = 0.5  # type: ignore[attr-defined]
+    thread = threading.Thread(target=finishing.finish)
+    thread.start()
+    while run.is_open:
+        time.sleep(0.01)
     entry.start_with(None, Start()).stop()
-    assert run.handler.is_finished  # type: ignore[attr-defined]
+    assert run.writer.is_finished  # type: ignore[attr-defined]
+    thread.join()
     assert entry.begun == [None]
 
 
@@ -273,13 +285,17 @@ def test_one_that_joins_cannot_choose_where_sparks_checkpoint_is(entry: Any, run
 
 
 class Job:
-    """Cannot take in anything."""
+    """Takes in what it may, or cannot take in anything."""
 
-    running: dict[str, Any]
+    running: dict[str, Any] = {}  # noqa: RUF012
+    output = SimpleNamespace(spec=SimpleNamespace(id="b"))
 
     def __init__(self) -> None:
-        self.running = {}
-        self.is_tidy = False
+        self.problem: Exception | None = None
+        self.is_tidy = self.is_cancelled = False
+        self.may_end = threading.Event()
+        self.may_end.set()
+        self.batches: list[int] = []
 
     def standing(self) -> dict[str, Any]:
         return {}
@@ -290,31 +306,86 @@ class Job:
     def close(self) -> None:
         self.is_tidy = True
 
-    def catch_up(self, *_: object) -> None:
-        raise ValueError("a tuple that it cannot take in")
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self.may_end.set()
+
+    def catch_up(self, writer: Any, *_: object, **__: object) -> None:
+        assert self.may_end.wait(patience(30))
+        if self.problem is not None:
+            raise self.problem
+        if self.is_cancelled:
+            raise RuntimeError("the job was cancelled")
+        self.batches.append(writer.batch)
+
+
+def following(job: Job, told: list[str]) -> FusedRun:
+    events = SimpleNamespace(
+        run="a run", started=lambda: told.append("started"), ended=lambda problem: told.append(str(problem))
+    )
+    return FusedRun(SimpleNamespace(url="b"), job, events)  # type: ignore[arg-type]
+
+
+def batch(number: int) -> manifest.Writer:
+    return manifest.Writer("a query", "a run", number)
 
 
 @pytest.mark.parametrize("is_early", [False, True])
 def test_an_operators_failure_is_told_though_nobody_waits_for_it(run: EntryRun, is_early: bool) -> None:
-    job, told = Job(), []
-    events = SimpleNamespace(started=lambda: told.append("started"), ended=lambda problem: told.append(str(problem)))
+    job, told = Job(), []  # type: ignore[var-annotated]
+    job.problem = ValueError("a tuple that it cannot take in")
     stays = joined(run, Operator("a"))
-    operator: Any = FollowingOperator(SimpleNamespace(url="b"), job, events)  # type: ignore[arg-type]
+    operator = following(job, told)
+    run.writer.last_writer = batch(0)  # type: ignore[attr-defined]
 
     def follow() -> Query:
         if is_early:
-            operator.hand_over(None)
-            operator.wait(patience(5))
+            operator.hand_over(batch(0))
+            assert operator.wait(patience(5))
         query = joined(run, operator)
-        operator.hand_over(None)
-        operator.wait(patience(5))
+        assert operator.wait(patience(5))
         return query
 
     with pytest.warns(StrandlineWarning, match="others.*go on.*cannot take in"):
         failed = follow()
     assert told == ["started", "a tuple that it cannot take in"]
     assert job.is_tidy
-    operator.hand_over(None)  # as a batch does that has begun before
+    operator.hand_over(batch(1))  # as a batch does that has begun before
     assert isinstance(failed.exception(), ValueError)
+    assert operator.life.state is LifeState.FAILED
     assert stays.is_active
     stays.stop()
+
+
+def test_an_operator_is_at_most_one_batch_behind_and_takes_in_what_it_was_handed_over_before_it_stops() -> None:
+    job = Job()
+    operator = following(job, [])
+    job.may_end.clear()
+    operator.hand_over(batch(0))
+    giver = threading.Thread(target=operator.hand_over, args=(batch(1),))
+    giver.start()
+    giver.join(0.2)
+    assert giver.is_alive()
+    assert operator.is_busy
+    assert not operator.rest(0.01)
+    job.may_end.set()
+    giver.join(patience(5))
+    operator.stop(patience(5))
+    assert job.batches == [0, 1]
+    assert operator.life.state is LifeState.FINISHED
+    assert job.is_tidy
+    operator.hand_over(batch(2))
+    assert operator.rest(patience(5))
+    assert job.batches == [0, 1]
+
+
+def test_an_operator_that_does_not_come_to_an_end_is_cancelled_and_has_not_failed() -> None:
+    job = Job()
+    operator = following(job, [])
+    job.may_end.clear()
+    operator.hand_over(batch(0))
+    assert not operator.rest(0.1)
+    operator.cancel()
+    assert operator.wait(patience(5))
+    assert operator.life.state is LifeState.FINISHED
+    assert job.batches == []

@@ -1,14 +1,13 @@
-"""One batch after the other into the stream: Spark calls, blocks are written, one manifest publishes them."""
+"""The batches of an entry point: blocks are written, one manifest publishes them; heartbeats, and the end."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import OptionError
-from strandline.failpoint import failpoint
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.append_commit import Append
@@ -26,19 +25,20 @@ from strandline.spark.entry.set_aside import EntryLimits
 from strandline.spark.entry.side_log_watch import SideLogWatch, by_reason
 from strandline.spark.entry.spark_checkpoint import SparkCheckpoint
 from strandline.spark.operator.housekeeping import Housekeeping
-from strandline.spark.query.batch_handler import BatchHandler
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOKS_MAX = 20
 _LOOK_S = 0.005
+_NO_WRITER = Writer("", "", -1)
 
 
-class BatchWriter(BatchHandler):
-    """Called by Spark with every batch: writes its blocks and publishes them, once."""
+class BatchWriter:
+    """Writes the blocks of each batch and publishes them, once. For one thread at a time."""
 
     def __init__(
         self,
@@ -51,7 +51,9 @@ class BatchWriter(BatchHandler):
         max_ahead: int | None,
         heartbeat: Heartbeat | None = None,
     ) -> None:
-        super().__init__(place)
+        self.place = place
+        self.progress: dict[str, Any] = {}
+        """The figures of the last batch."""
         self._log = log
         self._checkpoint = checkpoint
         by_spark = written_by_spark(place, log.spec, blocks)
@@ -68,19 +70,41 @@ class BatchWriter(BatchHandler):
         if log.state.writer is not None:
             self.progress = self._report(None, [], 0.0, 0.0)
 
-    def handle(self, df: DataFrame, batch: int) -> None:
-        """Publishes the batch, unless it is one that Spark repeats because it did not see its end."""
-        self._publish(df, batch)
-        failpoint("before-spark-commit")
+    def begin(self, spark_query: StreamingQuery) -> None:
+        """Says which query of Spark's it writes for."""
+        self._spark_query = spark_query
+        self._query, self._run = str(spark_query.id), str(spark_query.runId)
 
-    def settle(self, timeout_s: float | None) -> bool:
-        """Waits for the end of the stream, if there is to be one, and ends what is done beside the batches."""
-        is_done = super().settle(timeout_s)
+    @property
+    def stream(self) -> str:
+        """The id of the stream."""
+        return self._log.spec.id
+
+    @property
+    def last_writer(self) -> Writer:
+        """The writer of the newest commit: an operator that takes that in notes it."""
+        return self._log.state.writer or _NO_WRITER
+
+    @property
+    def input_housekeeping(self) -> Mapping[str, Any]:
+        """The report of housekeeping, under the names that it has beside that of an operator's stream."""
+        return {f"input_{name}": done for name, done in self._housekeeping.report.items()}
+
+    def close(self) -> None:
+        """Ends what is done beside the batches."""
         self._housekeeping.stop()
-        return is_done
 
-    def _publish(self, df: DataFrame, batch: int) -> None:
-        log = self._log
+    def publish(self, df: DataFrame, batch: int) -> Writer:
+        """Publishes the batch, unless it is one that Spark repeats because it did not see its end.
+
+        Raises, and publishes nothing, if anything is not as it should be.
+        """
+        writer = Writer(self._query, self._run, batch)
+        self._publish(df, writer)
+        return writer
+
+    def _publish(self, df: DataFrame, writer: Writer) -> None:
+        log, batch = self._log, writer.batch
         last = log.state.writer
         if last is not None and last.query == self._query and batch <= last.batch:
             return  # Spark repeats a batch whose end it did not see
@@ -95,7 +119,6 @@ class BatchWriter(BatchHandler):
         limits = EntryLimits.of(log.spec, base, self._max_ahead, now_us)
         blocks = self._blocks.write(df, limits, base.ends, name)
         written_s = stopwatch_s()
-        writer = Writer(self._query, self._run, batch)
         source = self._checkpoint.source(batch)
         log.append(Append(blocks, writer=writer, source=source, durability=self.place.durability), base=base)
         self._follows = writer
@@ -106,7 +129,7 @@ class BatchWriter(BatchHandler):
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
 
     def _base(self) -> LogState:
-        """What the next append stands on; raises if another writer has published."""
+        """Returns the state for which the next append is made; raises if another writer has published."""
         base = self._log.state
         if base.writer != self._follows or base.added != self._added:
             raise second_writer(base.seq, base.writer, self.place.url)
@@ -115,21 +138,17 @@ class BatchWriter(BatchHandler):
     # ------------------------------------------------------------------ while nothing comes, and when nothing will
 
     @property
-    def tick_every_s(self) -> float | None:
-        """As often as there is a heartbeat."""
+    def heartbeat_s(self) -> float | None:
+        """The seconds between two heartbeats; None if there are none."""
         return None if self._heartbeat is None else self._heartbeat.every_s
 
-    def idle(self) -> None:
-        """A heartbeat, if Spark has found that nothing waits in the source."""
-        self._beat()
-
-    def _beat(self) -> bool:
-        """Publishes how far time is; whether that was news."""
+    def beat(self, goes_on: Callable[[], bool]) -> bool:
+        """Publishes how far time is, if Spark has found that nothing waits in the source; returns whether it did."""
         heartbeat = self._heartbeat
         if heartbeat is None or stopwatch_s() - self._published_s < heartbeat.every_s / 2:
             return False
         boundary = heartbeat.boundary()  # before Spark is asked: what it then has not found came later than this
-        if not self._nothing_waits():
+        if not self._nothing_waits(goes_on):
             return False
         base = self._base()
         if quiet.pass_time(self._log, boundary, self._run, self.place.durability) is None:
@@ -143,38 +162,34 @@ class BatchWriter(BatchHandler):
         self.progress = {**before, "commit": state.seq, "boundary": state.boundary}
         return True
 
-    def _nothing_waits(self) -> bool:
-        """Whether Spark has looked into the source, found nothing new, and is not looking now.
+    def _nothing_waits(self, goes_on: Callable[[], bool]) -> bool:
+        """Returns whether Spark has looked into the source, found nothing new, and is not looking now.
 
         Tuples may wait that are older than the clock says, after a pause of this program or while Spark's look hangs:
         a heartbeat then would make them late.
         """
         for _ in range(_LOOKS_MAX):
-            status = self._spark_query.status if self._spark_query is not None else {}
-            if status.get("isDataAvailable", True) or self._stopping:
+            status = self._spark_query.status
+            if status.get("isDataAvailable", True) or not goes_on():
                 return False
             if not status["isTriggerActive"]:
                 return str(status["message"]).startswith("Waiting for")
             SYSTEM_CLOCK.sleep(_LOOK_S)
         return False
 
-    def require_can_complete(self) -> None:
-        """An entry point decides when its stream is finished."""
+    def is_all_published(self) -> bool:
+        """Returns whether Spark has planned no batch after the last one that is published."""
+        return not self._checkpoint.planned_after(self.last_writer.batch)
 
-    def complete(self, *, when_done: bool) -> None:
-        """Finishes the stream; `when_done`: unless Spark was stopped in the middle of a batch."""
-        self._stopping = True
-        with self._at_work, self._in_words():
-            last = self._log.state.writer
-            if when_done and self._checkpoint.planned_after(-1 if last is None else last.batch):
-                return
-            self._base()
-            quiet.finish(self._log, self._run, self.place.durability)
-            self._follows = self._log.state.writer
-            PUBLICATIONS.published(self._log.spec.id)
+    def finish(self) -> None:
+        """Publishes that nothing will follow."""
+        self._base()
+        quiet.finish(self._log, self._run, self.place.durability)
+        self._follows = self._log.state.writer
+        PUBLICATIONS.published(self._log.spec.id)
 
     def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
-        """What the batch did; of None where the stream stands, before this program's first one."""
+        """Returns the figures of a batch; of None where the stream stands, before this program's first one."""
         state, late = self._log.state, self._log.spec.late
         set_aside = by_reason(b for b in blocks if b.partition == late)
         return {
@@ -195,7 +210,7 @@ class BatchWriter(BatchHandler):
 
 
 def written_by_spark(place: Place, spec: StreamSpec, choice: str | None) -> bool:
-    """Whether Spark writes the blocks of such a stream itself, by default or by choice; raises if it cannot."""
+    """Returns whether Spark writes the blocks of such a stream itself, by default or by choice; raises if it cannot."""
     # Spark writes the tuples' own columns; the files of format 1 have more.
     can = isinstance(place.storage(), LocalStorage) and not spec.is_stamped
     if choice not in (None, "native", "arrow") or (choice == "native" and not can):

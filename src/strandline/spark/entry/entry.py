@@ -18,16 +18,16 @@ from strandline.log.stream.log_errors import finished
 from strandline.log.stream.spec import StreamSpec
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import entry_html, entry_text
-from strandline.spark.entry.batch_writer import written_by_spark
+from strandline.spark.entry.batch_writer import BatchWriter, written_by_spark
+from strandline.spark.entry.entry_handle import EntryHandle
+from strandline.spark.entry.entry_run import EntryRun
 from strandline.spark.entry.heartbeat import Heartbeat, require_heartbeat
-from strandline.spark.entry.shared_entry import EntryRun
 from strandline.spark.entry.spark_checkpoint import FOLDER, SourcePlan, SparkCheckpoint
 from strandline.spark.operator.affinity import is_local
 from strandline.spark.operator.housekeeping import Housekeeping, checked_choice
 from strandline.spark.operator.processing_element import Opened, ProcessingElement, QueryOptions
-from strandline.spark.query.following import FollowingOperator
+from strandline.spark.query.fused_run import FusedRun
 from strandline.spark.query.listener_events import ListenerEvents
-from strandline.spark.query.operator_batches import FusedBatches
 from strandline.spark.query.query import Query
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.session.place import Place
@@ -100,10 +100,10 @@ class Entry(OperatorInput):
         with self._starting:
             self._await_the_last_run()
             run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
-            return run.share(None)
+            return Query(run.hold(EntryHandle(run, None)))
 
     def made_of(self, upstream: Mapping[str, Any]) -> Entry:
-        """This entry point, with what its stream is made of: it must be the same for as long as the stream lives."""
+        """Notes the origin of the stream, which must stay the same while the stream lives; returns this object."""
         self._spec = replace(self._spec, upstream=upstream)
         return self
 
@@ -111,12 +111,12 @@ class Entry(OperatorInput):
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """What the stream will be."""
+        """The specification of the stream."""
         return self._spec
 
     @property
     def _input_place(self) -> Place:
-        """Where the stream will be."""
+        """The address of the stream."""
         return self._place
 
     def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
@@ -131,7 +131,7 @@ class Entry(OperatorInput):
                 checkpoint_dir = checkpoint_dir or self._run.spark_checkpoint_dir
             asked = operator.query
             run = self._start(spark, operator, trigger, asked.name, checkpoint_dir, None, final=asked.final)
-            return run.share(run.handler.operators[0])
+            return Query(run.hold(EntryHandle(run, run.operators[0])))
 
     def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
         """Starts the query for an operator over several inputs, or a handle on it if it runs already."""
@@ -139,13 +139,14 @@ class Entry(OperatorInput):
             run = self._run
             if run is not None and run.is_open:
                 run.require_same(options.trigger, None, final=options.final)
-                if (query := run.join(None)) is not None:
-                    return query
+                if (handle := run.join(EntryHandle(run, None))) is not None:
+                    return Query(handle)
             self._await_the_last_run()
-            return self._start(spark, None, options.trigger, None, None, None, final=options.final).share(None)
+            run = self._start(spark, None, options.trigger, None, None, None, final=options.final)
+            return Query(run.hold(EntryHandle(run, None)))
 
     def _joined(self, operator: ProcessingElement) -> Query | None:
-        """A handle for an operator that has joined the query that runs; None if none does, or not for long enough."""
+        """Returns a handle for an operator that has joined the run; None if there is no run, or none that is open."""
         run = self._run
         if run is None or not run.is_open:
             return None
@@ -154,23 +155,24 @@ class Entry(OperatorInput):
         self._require_fit(operator)
         require_workers(self._df.sparkSession)
         following = self._following(operator)
-        if (query := run.join(following)) is None:
-            following.close()
-        return query
+        if (handle := run.join(EntryHandle(run, following))) is not None:
+            return Query(handle)
+        following.abandon(None)
+        return None
 
     def _await_the_last_run(self) -> None:
         """Returns when a run that is ending has ended: it may be finishing the stream still."""
         if self._run is not None and not self._run.is_open:
             self._run.wait_for_the_end()
 
-    def _following(self, operator: ProcessingElement) -> FollowingOperator:
+    def _following(self, operator: ProcessingElement) -> FusedRun:
         # With a handle of its own, because it reads the stream while another one is being appended to.
         spark = self._df.sparkSession
         job = operator.job(spark, Opened([self._place.open()]))
         url, given = operator.place.url.rstrip("/"), operator.query.name
         name = f"{given}: operator" if given else f"operator {url.rpartition('/')[2]}"
         events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._place.url}]")
-        return FollowingOperator(operator.place, job, events)
+        return FusedRun(operator.place, job, events)
 
     def _start(
         self,
@@ -218,36 +220,32 @@ class Entry(OperatorInput):
             "max_ahead": self._max_ahead,
             "heartbeat": heartbeat,
         }
-        writer = FusedBatches(self._place, log, checkpoint, **options)
+        writer = BatchWriter(self._place, log, checkpoint, **options)
+        run = EntryRun(writer, trigger=trigger, final=final, spark_checkpoint_dir=spark_checkpoint_dir)
         if operator is not None:
-            writer.operators.append(self._following(operator))
+            run.operators.append(self._following(operator))
         try:
-            for following in writer.operators:
+            for following in run.operators:
                 if log.state.writer is not None or following.has_news:
                     # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
                     following.catch_up(writer.last_writer)
             if mended:
                 writer.progress = {**writer.progress, "checkpoint": mended}
-            stream = self._df.writeStream.foreachBatch(writer).trigger(**arguments)
+            stream = self._df.writeStream.foreachBatch(run).trigger(**arguments)
             if name:
                 stream = stream.queryName(name)
             stream = stream.option("checkpointLocation", checkpoint_place.spark_url)
             spark_query = stream.start()
         except Exception as problem:
-            for following in writer.operators:
-                following.failure = problem
-                following.close()
+            for following in run.operators:
+                following.abandon(problem)
             raise
-        writer.runs_in(spark_query)
-        if final:
-            writer.finish_stream(stream.start)
-        self._run = EntryRun(
-            spark_query, writer, trigger=trigger, final=final, spark_checkpoint_dir=spark_checkpoint_dir
-        )
-        return self._run
+        run.begin(spark_query, stream.start)
+        self._run = run
+        return run
 
     def _require_no_other(self, query_id: str | None) -> None:
-        """Spark would stop the first of two runs of one query without a word."""
+        """Raises if the query runs already: Spark would stop the first of its runs without a word."""
         for active in self._df.sparkSession.streams.active:
             if query_id is not None and str(active.id) == query_id:
                 raise SecondWriterError(
@@ -287,7 +285,7 @@ def persist(
     compaction: str = "auto",
     schema_evolution: str | None = None,
 ) -> Entry:
-    """A streaming DataFrame as a durable, keyed, ordered, replayable stream at `path`; call `start` on the result.
+    """Makes a streaming DataFrame a durable, keyed, ordered, replayable stream at `path`; call `start` on the result.
 
     Tuples of one key keep their order in one of `partitions`. A tuple that comes more than `lateness` after the
     largest time seen goes to the stream's late side log; by default nothing is ever late. `retention` drops tuples
@@ -363,4 +361,4 @@ def _max_ahead(value: Duration | None, spec: StreamSpec) -> int | None:
 
 
 source = _renamed(persist, "source")
-"""The same, by the name it has where an operator follows: `source(df, …).window(…)`."""
+"""`persist` by the name that it has where an operator follows: `source(df, …).window(…)`."""

@@ -41,8 +41,8 @@ from strandline.spark.operator.lost_inputs import require_same
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.operator.replica_job import ReplicaJob
+from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.listener_events import ListenerEvents
-from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.query import Query
 from strandline.spark.query.sources import Sources
@@ -58,30 +58,30 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Upstream(Protocol):
-    """What an operator works on: a stream that exists, or a DataFrame on its way into one."""
+    """An input of an operator: a stream that exists, or a DataFrame on its way into one."""
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """What the input stream is, or will be."""
+        """The specification of the stream."""
 
     @property
     def _input_place(self) -> Place:
-        """Where it is, or will be."""
+        """The address of the stream."""
 
     @property
     def _input_shape(self) -> Shape:
-        """What is done to its tuples before an operator takes them in."""
+        """The filter and the columns that apply before an operator takes in its tuples."""
 
     @property
     def _bare_input(self) -> Upstream:
-        """The stream, or the entry point, without that: what is read."""
+        """The stream, or the entry point, without that shape."""
 
     @property
     def _input_members(self) -> Sequence[Upstream]:
         """The streams that it is made of: itself, or those of a union."""
 
     def _opened_input(self, limit_s: float | None = None) -> Log:
-        """The stream, as Spark's tasks will find it; raises if they cannot. `limit_s`: see `Place.within`."""
+        """Returns the stream, as Spark's tasks will find it; raises if they cannot. `limit_s`: see `Place.within`."""
 
 
 @runtime_checkable
@@ -101,14 +101,14 @@ class ReplicatedInput(Upstream, Protocol):
 
     @property
     def group(self) -> str:
-        """What they have in common."""
+        """The id that they have in common."""
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Where they are."""
 
     def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
-        """The replicas, opened, for somebody who may have a bound; raises if none is there."""
+        """Returns the replicas, opened, for an operator that may have a bound; raises if none is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class ProcessingElement:
         require_workers(spark)
         job = self.job(spark, opened, kernels)
         urls = ", ".join(place.url for input_ in self._inputs for place in _places_of(input_))
-        run = OperatorRun(
+        run = FollowingRun(
             self.place,
             job,
             ListenerEvents(spark, query.name, job.output.spec.id, f"Strandline[{urls}]"),
@@ -218,8 +218,10 @@ class ProcessingElement:
         return Query(run)
 
     def _opened(self) -> Opened:
-        """The inputs; raises if one cannot be read, unless the operator has a bound and has taken it in before: then it
-        goes on without."""
+        """Returns the inputs; raises if one cannot be read.
+
+        An operator with a bound goes on without an input that it has taken in before.
+        """
         standings, logs, unopened = self._standings, [], set()
         members: dict[int, ReplicaMember] = {}
         promise = self._promise()
@@ -237,7 +239,7 @@ class ProcessingElement:
         return Opened(logs, frozenset(unopened), members)
 
     def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
-        """The stream of an input, or the replica of it that is read first; raises if there is none."""
+        """Returns the stream of an input, or the replica of it that is read first; raises if there is none."""
         if member is None:
             return self._inputs[number]._opened_input(self._answer_s)
         found = member.input.choose(marks_in(standings), number)
@@ -283,7 +285,7 @@ class ProcessingElement:
         return replace(self._spec, upstream=upstream, format=format_, created_us=SYSTEM_CLOCK.now_us())
 
     def _kernels(self, spark: SparkSession, inputs: Sequence[StreamSpec]) -> KernelShipping:
-        """The operator's kernels, compiled from now on if this machine does not have them."""
+        """Begins to compile the operator's kernels, if this machine does not have them, and returns them."""
         kernels = KernelShipping(spark.sparkContext, Kernels(self._element.definition, tuple(inputs)))
         kernels.begin()
         return kernels
@@ -294,7 +296,7 @@ class ProcessingElement:
         opened: Opened,
         kernels: KernelShipping | None = None,
     ) -> OperatorJob:
-        """The operator at work, its output stream created if there is none, its inputs kept from truncation."""
+        """Returns the operator's job; creates the output stream if there is none, keeps inputs from truncation."""
         logs, unopened, members = opened.logs, opened.unopened, opened.members
         places = [input_._input_place.within(self._answer_s) for input_ in self._inputs]
         for number, member in members.items():
@@ -335,7 +337,7 @@ class ProcessingElement:
         return job
 
     def _output(self, logs: Sequence[Log]) -> Log:
-        """The output stream; one that is made now keeps for good where it begins in these inputs."""
+        """Returns the output stream; a new one keeps for good where it begins in these inputs."""
         storage, spec = self.place.storage(), self._spec_over([log.spec.id for log in logs])
         try:
             found = Log.open(storage)
@@ -345,7 +347,7 @@ class ProcessingElement:
         return found
 
     def _promise(self) -> Promise | None:
-        """Its promise, if there is anybody to keep it: a query that takes in what is there and ends waits for none."""
+        """Returns its promise; None for "available-now", which takes in what is there and waits for nothing."""
         return None if self.query.trigger == AVAILABLE_NOW else self.query.promise
 
 

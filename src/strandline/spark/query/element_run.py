@@ -64,7 +64,7 @@ class ElementRun(ABC):
     @property
     @abstractmethod
     def is_active(self) -> bool:
-        """Whether the run has not ended."""
+        """True until the run has ended."""
 
     @abstractmethod
     def exception(self) -> BaseException | None:

@@ -1,4 +1,4 @@
-"""Work that follows another's, in a thread of its own: at most one piece behind, in order, and its failure not lost."""
+"""Work that another thread hands over: at most one piece behind, in order, and no failure is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Lock
 
 
 class Follower:
-    """Does one piece of work while whoever hands it over prepares the next."""
+    """Does one piece of work in a thread of its own, while the caller prepares the next."""
 
     def __init__(self, name: str) -> None:
         # The same thread for all pieces: Spark keeps a thread in the JVM for each of ours.
@@ -18,7 +18,7 @@ class Follower:
         self._turn = Lock()
 
     def hand_over(self, work: Callable[[], None]) -> None:
-        """Starts the work once the piece before it is done, whoever handed that over. Raises what stopped that one."""
+        """Starts the work once the piece before it is done. Raises what stopped that one."""
         with self._turn:
             if self._piece is not None:
                 self._piece.result()
@@ -26,13 +26,13 @@ class Follower:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is at work."""
+        """True while it is at work."""
         return self._piece is not None and not self._piece.done()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Waits until it has nothing to do; False if that takes longer. What stopped it is not raised here."""
+        """Waits until it has nothing to do; returns False if that takes longer. Raises no failure of the work."""
         return self._piece is None or bool(wait_for([self._piece], timeout_s).done)
 
     def close(self) -> None:
-        """Lets go of the thread; nothing may be handed over afterwards."""
+        """Ends the thread; nothing may be handed over afterwards."""
         self._thread.shutdown(wait=False)

@@ -1,7 +1,7 @@
-"""What a program prints when an error ends it: ours in three lines, with the line of the program that met it.
+"""Messages of programs that an error of ours ends: three lines, with the line of the program that met it.
 
-`sl.session()` sets it up, for programs in which nobody else has an opinion (`sys.excepthook`). STRANDLINE_TRACEBACK=1
-leaves Python's tracebacks as they are.
+`sl.session()` sets it up, unless the program has a `sys.excepthook` of its own. STRANDLINE_TRACEBACK=1 leaves
+Python's tracebacks as they are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPARKS = (f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}", f"{os.sep}thread
 
 
 def install() -> None:
-    """From now on errors of ours that reach the top of the program print as three lines, and Ctrl-C as one."""
+    """Lets errors of ours that reach the top of the program print as three lines, and Ctrl-C as one."""
     if sys.excepthook is sys.__excepthook__ and not os.environ.get(VARIABLE):
         sys.excepthook = _tell
 
@@ -40,7 +40,7 @@ def _tell(kind: type[BaseException], problem: BaseException, trace: TracebackTyp
 
 
 def _within(problem: BaseException) -> StrandlineError | None:
-    """Our error in one of Spark's."""
+    """Returns our error in one of Spark's; None if there is none."""
     if not type(problem).__module__.startswith(("pyspark.", "py4j.")):
         return None
     found = failure_in(str(problem), "")
@@ -48,7 +48,7 @@ def _within(problem: BaseException) -> StrandlineError | None:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """The line of the program from which it went wrong: the innermost that is neither ours nor Spark's."""
+    """Returns the line of the program that met the error: the innermost one that is neither ours nor Spark's."""
     for frame in reversed(traceback.extract_tb(trace)):
         file = frame.filename
         if not file.startswith(_OURS) and not any(part in file for part in _SPARKS):

@@ -47,12 +47,12 @@ class Life:
 
     @property
     def goes_on(self) -> bool:
-        """Whether further batches may begin."""
+        """True as long as further batches may begin."""
         return self._state in (LifeState.STARTING, LifeState.RUNNING)
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run has come to its end: nothing of it works any more."""
+        """True once nothing of the run works any more."""
         return self._ended.is_set()
 
     def begin(self) -> None:

@@ -1,7 +1,7 @@
-"""The way to Spark's listeners: in few calls of the JVM where somebody listens, and in none where nobody does.
+"""The way to Spark's listeners, in few calls of the JVM; in none for a batch if there is no listener.
 
 Every name looked up in the JVM, and every call there, costs a round trip: classes are looked up once, and what is told
-goes over as one text and one row. All of it is Spark's internals: where they do not work, nobody is told.
+goes over as one text and one row. All of it is Spark's internals: where they do not work, no listener is told.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class ListenerBus:
         self._converter: Any = None
 
     def started(self, name: str | None, timestamp: str) -> None:
-        """Always told: Spark passes on nothing else of a query whose start it has not heard of."""
+        """Tells that a query has started, always: else Spark passes on nothing of it."""
         self._guarded(lambda: self._post(self._class("StartedEvent")(*self._ids(), name, timestamp)))
 
     def progressed(self, body: Mapping[str, Any], metrics: str) -> None:
         """Tells of a batch; `metrics` is the name of the numbers in it that are observed."""
-        self._guarded(lambda: self._tell(body, metrics) if self._somebody_listens() else None)
+        self._guarded(lambda: self._tell(body, metrics) if self._has_listeners() else None)
 
     def ended(self, failure: str | None) -> None:
-        """Always told, as the start is."""
+        """Tells of the end, always, as of the start."""
         self._guarded(lambda: self._post(self._class("TerminatedEvent")(*self._ids(), *self._options(failure, None))))
 
     def _guarded(self, tell: Any) -> None:
@@ -57,8 +57,8 @@ class ListenerBus:
         except Exception:
             self._works = False
 
-    def _somebody_listens(self) -> bool:
-        """As of some seconds ago."""
+    def _has_listeners(self) -> bool:
+        """Returns whether there were listeners some seconds ago."""
         if self._is_shown is None:
             context = self._spark.sparkContext
             conf = context._conf

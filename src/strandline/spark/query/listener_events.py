@@ -29,7 +29,7 @@ _PATIENCE_S = 5.0
 
 
 def metrics_of(report: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a report, over all partitions."""
+    """Returns the numbers of a report, over all partitions."""
     whole = {name: report.get(name, 0) for name in _WHOLE}
     sums = {name: sum(value.values()) if isinstance(value, Mapping) else int(value) for name, value in whole.items()}
     return {**sums, **{name: float(report.get(name, 0.0)) for name in _SECONDS}}
@@ -57,7 +57,7 @@ class ListenerEvents:
         """The last progress reports, as PySpark's StreamingQueryProgress."""
 
     def started(self) -> None:
-        """Once, before the first batch; again, it does nothing."""
+        """Tells that the query has started, before the first batch; the second call does nothing."""
         with self._lock:
             if self._told_s is not None:
                 return
@@ -66,7 +66,7 @@ class ListenerEvents:
             self._hand_over(lambda: self._bus.started(self._name, now))
 
     def progressed(self, report: Mapping[str, Any]) -> None:
-        """After each batch."""
+        """Tells of a batch."""
         from pyspark.sql.streaming.listener import StreamingQueryProgress
 
         self.started()
@@ -76,7 +76,7 @@ class ListenerEvents:
         self._hand_over(lambda: self._bus.progressed(body, METRICS))
 
     def ended(self, failure: Exception | None) -> None:
-        """Once, at the end; returns when listeners have been told, or take too long."""
+        """Tells of the end, once; returns when listeners have been told, or take too long."""
         with self._lock:
             if self._has_ended:
                 return

@@ -21,7 +21,7 @@ class Pace:
 
     @property
     def has_interval(self) -> bool:
-        """Whether looks wait for an interval, even if a publication is known."""
+        """True if looks wait for an interval, even if a publication is known."""
         return self.every_s > _OFTEN_S
 
     def begins(self) -> None:

@@ -65,7 +65,7 @@ class Query(QuerySpellings):
 
     @property
     def is_active(self) -> bool:
-        """Whether the query still runs."""
+        """True while the query runs."""
         return self._run.is_active
 
     def await_termination(self, timeout: float | Duration | None = None) -> bool:

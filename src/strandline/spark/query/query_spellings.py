@@ -46,11 +46,11 @@ class QuerySpellings:
         return self.recent_progress
 
     def awaitTermination(self: _Running, timeout: float | Duration | None = None) -> bool:
-        """`await_termination`. Without a timeout, too, it returns True at the end, where Spark returns None."""
+        """Does what `await_termination` does: returns True at the end, where Spark without a timeout returns None."""
         return self.await_termination(timeout)
 
     def processAllAvailable(self: _Running) -> None:
-        """`process_all_available`."""
+        """Does what `process_all_available` does."""
         self.process_all_available()
 
     @property

@@ -16,7 +16,7 @@ class Running(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it still runs."""
+        """True while it runs."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def ended(query: Running) -> None:
 
 
 def writes(url: str) -> bool:
-    """Whether a query of this program writes the stream there."""
+    """Returns whether a query of this program writes the stream there."""
     return any_left() and any(url in query.urls and _is_active(query) for query in list(_queries.values()))
 
 
@@ -75,7 +75,7 @@ def has_name(name: str) -> bool:
 
 
 def any_left() -> bool:
-    """Whether the exit hook will find a query to stop, as far as is known here."""
+    """Returns whether the exit hook will find a query to stop, as far as is known here."""
     return _process == os.getpid() and bool(_queries)
 
 
@@ -113,7 +113,7 @@ def _stop_all() -> None:
     which = f"the query of {left[0].urls[0]}" if len(left) == 1 else f"{len(left)} queries"
     print(f"strandline: the program ends, stopping {which} after the batch under way", file=sys.stderr, flush=True)
     for query in left:
-        with contextlib.suppress(Exception):  # there is nobody left to tell; what was published stays published
+        with contextlib.suppress(Exception):  # the program ends; what was published stays published
             query.stop()
 
 

@@ -1,4 +1,4 @@
-"""What an operator is at, before it is done: for `query.progress`, and in the words of Spark's list of jobs."""
+"""The steps of an operator that are under way, for `query.progress` and Spark's list of jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunningSteps:
 
     @contextlib.contextmanager
     def shown(self, steps: int, tuples: int) -> Iterator[None]:
-        """Lets everybody see that so many steps take in so many tuples, while they run."""
+        """Shows that so many steps take in so many tuples, while they run."""
         context = self._context
         described = context.getLocalProperty(DESCRIPTION)
         context.setJobDescription(f"strandline: {self._url} takes in {plural(tuples, 'tuple')}")

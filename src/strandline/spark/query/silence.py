@@ -23,11 +23,11 @@ class Silence:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the last call was answered."""
+        """True if the last call was answered."""
         return self._since_s is None
 
     def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
-        """The answer; `otherwise` if there is none. Raises if there has been none for a minute."""
+        """Returns the answer, or `otherwise` if there is none. Raises if there has been none for a minute."""
         try:
             answer = call()
         except Exception as problem:

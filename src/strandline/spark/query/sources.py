@@ -43,7 +43,7 @@ class Sources:
 
     @property
     def reports(self) -> list[dict[str, Any]]:
-        """What the last batch of each did."""
+        """The figures of the last batch of each."""
         return [query.progress for query in self._queries]
 
     @property

@@ -18,12 +18,12 @@ _current: Path | None = None
 
 
 def current() -> Path | None:
-    """The file of the Spark that `sl.session()` has started in this process; None if there is none."""
+    """Returns the file of the Spark that `sl.session()` has started in this process; None if there is none."""
     return _current
 
 
 def begin() -> Path | None:
-    """A new file for a Spark that is about to start; None if its output is to stay on the terminal.
+    """Returns a new file for a Spark that is about to start; None if its output is to stay on the terminal.
 
     Its place is STRANDLINE_SPARK_LOG ("-": the terminal), or a name of its own in the private folder for temporary
     files, where files of earlier programs are deleted after a week.
@@ -44,7 +44,7 @@ def begin() -> Path | None:
 
 
 def named(error: StrandlineError) -> StrandlineError:
-    """The same error, without its history, with the file's name behind what to do."""
+    """Returns the error without its history, with the name of the log's file behind what to do."""
     log = f"Spark's log: {_current}" if _current is not None else ""
     return type(error)(
         error.what, where=error.where, todo="; ".join(filter(None, (error.todo, log))), stream=error.stream
@@ -52,7 +52,7 @@ def named(error: StrandlineError) -> StrandlineError:
 
 
 def last_line(path: Path | None) -> str:
-    """The last words in a file that say something."""
+    """Returns the last line of a file that is not empty."""
     if path is None or not path.exists():
         return ""
     lines = path.read_text(errors="replace").splitlines()

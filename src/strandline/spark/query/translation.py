@@ -25,7 +25,7 @@ _BLOCK = re.compile(
 
 
 def install() -> None:
-    """From now on Python sees our errors where Spark reports one of them. Nothing else changes."""
+    """Lets Python see our errors where Spark reports one of them. Nothing else changes."""
     captured: Any = importlib.import_module("pyspark.errors.exceptions.captured")
     if not isinstance(captured.convert_exception, _Translating):
         captured.convert_exception = _Translating(captured.convert_exception)
@@ -50,7 +50,7 @@ def _meaning(problem: Exception) -> StrandlineError | None:
 
 
 def unreadable_block(text: str) -> StrandlineError | None:
-    """What is wrong with the block that this text of Spark's names; None if it names none, or one that is in order."""
+    """Returns the error of the block that this text of Spark's names; None if it names none, or one in order."""
     for found in _BLOCK.finditer(text):
         for root in (found["root"], unquote(found["root"])):
             if (Path(root) / "stream.json").is_file():

@@ -1,4 +1,4 @@
-"""When a query looks for something to do: as a user says it, as Spark takes it."""
+"""The trigger of a query: as a user writes it, and as Spark takes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ takes, as a dictionary: dict(availableNow=True), dict(processingTime="1 second")
 
 
 def plain_trigger(trigger: Trigger) -> str | None:
-    """A trigger as an interval such as "200 ms", "available-now" or None, however it was written."""
+    """Returns a trigger as an interval such as "200 ms", "available-now" or None, however it was written."""
     if trigger is None or (isinstance(trigger, str) and trigger == AVAILABLE_NOW):
         return trigger
     given: Any = trigger
@@ -40,7 +40,7 @@ def plain_trigger(trigger: Trigger) -> str | None:
 
 
 def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
-    """The keyword of Spark's `trigger` for a plain one."""
+    """Returns the keyword of Spark's `trigger` for a plain one."""
     if trigger is None:
         return {"processingTime": "0 seconds"}
     if trigger == AVAILABLE_NOW:
@@ -49,7 +49,7 @@ def trigger_arguments(trigger: str | None) -> Mapping[str, Any]:
 
 
 def interval_s(trigger: str | None) -> float:
-    """The seconds between two batches that a plain trigger asks for; 0 if it asks for none."""
+    """Returns the seconds between two batches that a plain trigger asks for; 0 if it asks for none."""
     return 0.0 if trigger in (None, AVAILABLE_NOW) else duration_us(trigger, "trigger") / 1e6
 
 

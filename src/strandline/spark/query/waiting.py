@@ -1,8 +1,8 @@
 """Waits that Ctrl-C can end without harm.
 
-PySpark waits for the end of a streaming query inside a call to the JVM. An interruption there leaves the connection in
-the middle of an answer, and PySpark's own handler then cancels every job over that same connection. So another thread
-makes the call, and a user's thread waits for that thread.
+A wait inside a call to the JVM must not be interrupted: that leaves the connection in the middle of an answer, and
+PySpark's own handler then cancels every job over that same connection. So threads of ours make such calls, and a user's
+thread waits for these.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from strandline.clock import stopwatch_s
 from strandline.spark.query.running import BLINK_S
-
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def wait_for(wait: Callable[[float], bool], timeout_s: float | None) -> bool:
@@ -34,36 +30,9 @@ def wait_for(wait: Callable[[float], bool], timeout_s: float | None) -> bool:
         raise KeyboardInterrupt from None
 
 
-class Waiting:
-    """One thread that waits for Spark's query, started at the first call."""
-
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self.problem: Exception | None = None
-        """The error with which it has ended."""
-
-    def wait(self, timeout_s: float | None) -> bool:
-        """Returns whether the query has ended before that many seconds have passed."""
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._wait, name="strandline-waiting", daemon=True)
-                self._thread.start()
-        return wait_for(self._ended.wait, timeout_s)
-
-    def _wait(self) -> None:
-        try:
-            self._query.awaitTermination()
-        except Exception as problem:
-            self.problem = problem
-        self._ended.set()
-
-
 @contextlib.contextmanager
 def _plain_interrupt() -> Iterator[None]:
-    """Ctrl-C interrupts, and does not also cancel the batches of all queries, as PySpark's handler does."""
+    """Lets Ctrl-C interrupt without cancelling the batches of all queries, as PySpark's handler does."""
     before = signal.getsignal(signal.SIGINT)
     if getattr(before, "__module__", "") != "pyspark.core.context" or not _is_main():
         yield

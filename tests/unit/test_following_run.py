@@ -13,8 +13,8 @@ import pytest
 from strandline.errors import StorageError, StrandlineError
 from strandline.log.stream.log import Log
 from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.life import LifeState
-from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.query.silence import Silence
@@ -167,7 +167,7 @@ class Setting:
         self.job, self.spark, self.sources, self.events = Job(), Spark(), Sources(sources), Events()
         made: Any = (PLACE, self.job, self.events, Pace(every_s))
         others: Any = {"spark": self.spark, "sources": self.sources}
-        self.run = OperatorRun(*made, follows=follows, **others)
+        self.run = FollowingRun(*made, follows=follows, **others)
 
     @property
     def inputs(self) -> Any:
@@ -401,7 +401,7 @@ def test_an_error_of_somebody_elses_is_passed_on_as_it_is(make: Any) -> None:
 
 
 def test_a_spark_that_does_not_answer_is_asked_again(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strandline.spark.query.operator_run._SPARK_EVERY_S", 0.05)
+    monkeypatch.setattr("strandline.spark.query.following_run._SPARK_EVERY_S", 0.05)
     setting = make()
     setting.spark.failures = 2
     setting.begin()
@@ -414,10 +414,10 @@ def test_a_spark_that_does_not_answer_is_asked_again(make: Any, monkeypatch: pyt
 def test_a_spark_that_does_not_answer_for_long_ends_the_run_which_says_why(
     make: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("strandline.spark.query.operator_run._SPARK_EVERY_S", 0.1)
+    monkeypatch.setattr("strandline.spark.query.following_run._SPARK_EVERY_S", 0.1)
     setting = make(sources=1)
     setting.spark.failures = 1_000_000
-    setting.run._silence["spark"] = Silence(PLACE.url, patience_s=0.5)
+    setting.run._silence = Silence(PLACE.url, patience_s=0.5)
     setting.begin()
     assert soon(lambda: setting.is_over)
     failure = setting.run.exception()

@@ -1,0 +1,213 @@
+"""The run of an operator over streams that exist: it looks at them, and takes in what is new."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from strandline.clock import stopwatch_s
+from strandline.failpoint import failpoint
+from strandline.log.stream.manifest import Writer
+from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.query.element_run import cannot_finish
+from strandline.spark.query.error_in_text import translated
+from strandline.spark.query.listener_events import ListenerEvents
+from strandline.spark.query.operator_run import OperatorRun
+from strandline.spark.query.pace import Pace
+from strandline.spark.query.publications import PUBLICATIONS
+from strandline.spark.query.silence import Silence
+from strandline.spark.query.sources import Sources
+from strandline.spark.session.place import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIME_EVERY_S = 0.15
+"""At most so often it is computed whether time has passed, unless a publication says that it has."""
+_CHECK_EVERY_S = 0.25
+"""So often sources are asked whether they have failed, whatever the trigger's interval."""
+_SPARK_EVERY_S = 1.0
+
+
+class FollowingRun(OperatorRun):
+    """An operator over streams: it takes in their tuples and, if it `follows`, those that will come."""
+
+    def __init__(
+        self,
+        place: Place,
+        job: OperatorJob,
+        events: ListenerEvents,
+        pace: Pace,
+        *,
+        spark: SparkSession,
+        name: str | None = None,
+        follows: bool = True,
+        sources: Sources | None = None,
+    ) -> None:
+        super().__init__(place, job, events, name)
+        self._pace = pace
+        self._spark = spark
+        self._follows = follows
+        self._sources = sources or Sources()
+        self._finishes = self._is_finished = False
+        self._due_s = self._timed_s = self._checked_s = self._spark_checked_s = 0.0
+        self._silence = Silence(place.url)
+        self._batch = 0
+        self._has_told = False
+        if self._progress:
+            last = job.output.state.writer
+            self._progress = {"batch": -1 if last is None else last.batch, **self._progress}
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """The figures of the last batch, how far each of several inputs is, the last batches of its own sources."""
+        reports = self._sources.reports
+        return {**self._progress, **self._job.lags, **({"sources": reports} if reports else {})}
+
+    @property
+    def running(self) -> Mapping[str, Any]:
+        """The batch under way, and the steps in it."""
+        began_s = self._began_s
+        batch = {} if began_s is None else {"batch": self._batch, "seconds": round(stopwatch_s() - began_s, 3)}
+        return {**batch, **self._job.running}
+
+    def finish(self) -> None:
+        """Ends the run, finishes the streams of its sources, and takes that in.
+
+        Raises if an input is no source of its own: others decide when that stream is finished.
+        """
+        if len(self._sources) < len(self._job.inputs.logs):
+            raise cannot_finish(self.place)
+        self._finishes = True
+        self.stop(None)
+        if not self._is_finished and self.life.failure is None:  # it had ended before
+            thread = threading.Thread(target=self._finish_late, name="strandline-end", daemon=True)
+            thread.start()
+            thread.join()
+
+    def process_all_available(self) -> None:
+        """Lets its sources, then the operator, take in everything that there is now."""
+        self._sources.take_in_all()
+        self._is_answered(self._request(), None)
+
+    # ------------------------------------------------------------------ its thread
+
+    def _work(self) -> None:
+        self._pace.begins()
+        self._take_in_now(no_more=not self._follows)
+        if self._follows:
+            self._follow()
+        if self._finishes:
+            self._finish()
+
+    def _close(self) -> None:
+        try:
+            self._sources.stop()
+        finally:
+            super()._close()
+
+    def _follow(self) -> None:
+        """Looks at the inputs, again and again, until the run stops."""
+        if not self._pace.has_interval:
+            PUBLICATIONS.follow(self._bell.set, self._inputs)
+        self._plan(is_soon=True)
+        try:
+            while self.life.goes_on:
+                is_woken = self._wait()
+                self._check()
+                if self.life.goes_on and (is_woken or stopwatch_s() >= self._due_s):
+                    self._turn(is_woken=is_woken)
+        finally:
+            PUBLICATIONS.unfollow(self._bell.set)
+
+    def _wait(self) -> bool:
+        """Waits for the next look, or the next check; returns whether the bell has rung."""
+        pause_s = max(0.0, min(self._due_s - stopwatch_s(), _CHECK_EVERY_S if len(self._sources) else _SPARK_EVERY_S))
+        is_woken = self._bell.wait(pause_s)
+        self._bell.clear()
+        return is_woken
+
+    def _inputs(self) -> list[str]:
+        return [log.spec.id for log in self._job.inputs.logs]
+
+    def _turn(self, *, is_woken: bool) -> None:
+        """Looks once, and takes in what is new; for `process_all_available`, all of it."""
+        asked = self._asked
+        self._pace.begins()
+        is_new = self._has_grown()
+        self._pace.saw(is_new=is_new)
+        if is_new:
+            self._take_in_now()
+        if asked > self._answered:
+            if is_new:
+                self._job.inputs.refresh()
+            self._take_in_time()
+        elif not is_new and (is_woken or stopwatch_s() - self._timed_s >= _TIME_EVERY_S):
+            self._take_in_time()
+        self._plan(is_soon=is_new)
+        self._answer(asked)
+
+    def _plan(self, *, is_soon: bool) -> None:
+        """Decides when the next look is due. `is_soon`: after a batch, during which something may have come."""
+        self._due_s = stopwatch_s()
+        if self._pace.has_interval or not is_soon:
+            self._due_s += self._pace.pause_s(is_woken=PUBLICATIONS.writes_all(self._inputs()))
+
+    def _has_grown(self) -> bool:
+        """Returns whether inputs have new tuples. If a look fails, the batch will meet the error, and raise it."""
+        try:
+            if not self._job.inputs.have_grown():
+                return False
+        except Exception:
+            return True
+        self._job.inputs.are_seen()
+        return True
+
+    def _take_in_time(self) -> None:
+        """Takes in that time has passed, or that the input is finished, as the last look has found it."""
+        self._timed_s = stopwatch_s()
+        if self._job.time_has_passed():
+            self._take_in_now()
+
+    def _take_in_now(self, *, no_more: bool = False) -> None:
+        """Runs one batch."""
+        self._has_told = False
+        self._take_in(Writer(self._stream, self._run, self._batch), self._may_go_on, no_more=no_more)
+        self._batch += self._has_told
+        failpoint("before-spark-commit")
+
+    def _may_go_on(self) -> bool:
+        return self.life.goes_on or (self._finishes and not self._is_cancelled)
+
+    def _tell(self, report: Mapping[str, Any]) -> None:
+        self._has_told = True
+        super()._tell({"batch": self._batch, **report})
+
+    def _check(self) -> None:
+        """Raises what has stopped a source, and if Spark has not answered for long; stops when Spark has stopped."""
+        now_s = stopwatch_s()
+        if len(self._sources) and now_s - self._checked_s >= _CHECK_EVERY_S:
+            self._checked_s = now_s
+            if (problem := self._sources.failure) is not None:
+                raise problem
+        if now_s - self._spark_checked_s >= _SPARK_EVERY_S:
+            self._spark_checked_s = now_s
+            if self._silence.ask(self._spark_has_stopped, otherwise=False):
+                self.life.stop()
+
+    def _spark_has_stopped(self) -> bool:
+        context: Any = self._spark.sparkContext
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+
+    # ------------------------------------------------------------------ its streams' end
+
+    def _finish(self) -> None:
+        self._sources.finish()
+        self._take_in_now()
+        self._is_finished = True
+
+    def _finish_late(self) -> None:
+        with contextlib.suppress(Exception), translated(self.place.url), self._job.cancellable():
+            self._finish()
