@@ -45,7 +45,7 @@ class ArrowBlocks:
         self._configured = False
 
     def write(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[Block]:
-        """The batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
+        """Writes the batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
         if not self._configured:  # in the session that Spark made for this query: its plans are small, always the same
             df.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
             self._configured = True
@@ -58,7 +58,7 @@ class ArrowBlocks:
                 return blocks
 
     def _answers(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[dict[str, Any]]:
-        """What the tasks say: each block, or what they have found that must be set aside."""
+        """Runs the tasks and returns their answers: each block, or the reasons for which tuples must be set aside."""
         from pyspark.sql import functions as F
 
         reasons = self._expected.reasons
@@ -78,7 +78,7 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True)
 class _Job:
-    """What the tasks of one batch need to know."""
+    """The data that the tasks of one batch need."""
 
     place: Place
     spec_json: bytes
@@ -89,7 +89,7 @@ class _Job:
     sizes: Mapping[str, int]
 
     def task(self) -> Callable[[Batches], Batches]:
-        """What a task does, in a form that Spark takes."""
+        """Returns the work of a task, in a form that Spark takes."""
         return lambda batches: (
             pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]}, schema=_ANSWER)
             for answer in self._answers(batches)
@@ -122,7 +122,7 @@ class _Job:
             yield {"found": sorted(found)}
 
     def _rows(self, batches: Batches, spec: StreamSpec, partition: int) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """The tuples in the stream's types, and for which reason they are set aside."""
+        """Yields the tuples in the stream's types, with the reason for which they are set aside."""
         for batch in batches:
             tuples = pa.Table.from_batches([batch]).select(range(len(spec.columns))).rename_columns(list(spec.columns))
             for typed in tuples.cast(spec.arrow).combine_chunks().to_batches():
@@ -135,7 +135,7 @@ class _Job:
                     yield self.reasons[int(numbers[at])], typed.slice(at, end - at)
 
     def _parts(self, batches: Batches, spec: StreamSpec, partition: int, found: set[str]) -> Iterator[Part]:
-        """The tuples, until some are found that must be set aside: the batch is written again then."""
+        """Yields the tuples until some must be set aside: then the batch is written again."""
         for batch in batches:
             if partition != spec.late:
                 found |= self.limits.in_rows(batch, spec, partition) - set(self.reasons)

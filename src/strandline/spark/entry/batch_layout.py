@@ -42,7 +42,7 @@ class BatchRows:
     def ordered(
         self, df: DataFrame, limits: EntryLimits, reasons: Sequence[str] = (), *, numbered: bool = False
     ) -> DataFrame:
-        """The batch, each row in its partition, in the stream's order.
+        """Returns the batch with each row in its partition, in the stream's order.
 
         What `limits` keep out for one of `reasons` comes in partitions of its own, behind the others: one for each, or
         all in one, in the order of a further column, REASON_NUMBER, that has the number of the reason (null elsewhere).
@@ -63,7 +63,7 @@ class BatchRows:
         return df.repartitionById(partitions, partition).sortWithinPartitions(*order)
 
     def _reason(self, limits: EntryLimits, reasons: Sequence[str]) -> Column:
-        """The number of the first reason to set a tuple aside; null if there is none."""
+        """Returns the number of the first reason to set a tuple aside; null if there is none."""
         from pyspark.sql import functions as F
 
         spec = self._spec
@@ -83,14 +83,14 @@ class BatchRows:
 
 
 def quoted(name: str) -> Column:
-    """A column by its exact name, dots and all."""
+    """Returns a column by its exact name, dots and all."""
     from pyspark.sql import functions as F
 
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 def time_literal(spec: StreamSpec, value: int) -> Column:
-    """A point in time as a literal of the time column's type."""
+    """Returns a point in time as a literal of the time column's type."""
     from pyspark.sql import functions as F
 
     return F.expr(_time_sql(spec, value))
@@ -111,7 +111,7 @@ def _time_sql(spec: StreamSpec, value: int | None) -> str:
 
 
 def _order(spec: StreamSpec) -> list[Any]:
-    """Time first, then every other column, so that the order does not depend on how the rows came."""
+    """Returns the order: time first, then every other column, so that it does not depend on how the rows came."""
     from pyspark.sql import functions as F
 
     order = [quoted(spec.time)]

@@ -31,7 +31,7 @@ class Heartbeat:
         self._has_warned = False
 
     def boundary(self) -> int:
-        """No tuple before this time is expected, if nothing waits to be taken in."""
+        """Returns the time before which no tuple is expected, if nothing waits to be taken in."""
         now_us = self._clock.now_us()
         vouched_us = self._began_us + round((self._steady_s() - self._began_s) * 1e6)
         if now_us > vouched_us + _JUMP_US:

@@ -81,7 +81,7 @@ class _SparkFile:
 
 @dataclass(frozen=True)
 class _Written:
-    """The same on its way to become a block."""
+    """A file of Spark on its way to become a block."""
 
     path: str
     key: str
@@ -102,7 +102,7 @@ class NativeBlocks:
         """What a tuple takes, where they are largest; as in the last batch."""
 
     def write(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[Block]:
-        """The batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
+        """Writes the batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
         spec = self._log.spec
         self._configure(df)
         self._expected.next_batch()
@@ -120,7 +120,7 @@ class NativeBlocks:
         return blocks
 
     def _learns(self, parts: Sequence[_SparkFile], limits: EntryLimits) -> bool:
-        """Whether the batch must be written again, now that its files say what it holds."""
+        """Returns whether the batch must be written again, by what its files hold."""
         bytes_max = block_sequence.BYTES_MAX
         # Of small files, what a tuple takes is mostly what a file takes.
         sizes = [p.size_bytes / p.rows for p in parts if p.size_bytes > bytes_max // 100]
@@ -133,11 +133,11 @@ class NativeBlocks:
         return self._expected.learn(set().union(*found)) or too_large
 
     def _rows_max(self) -> int:
-        """How many tuples of the size known so far go into one block."""
+        """Returns how many tuples of the size known so far go into one block."""
         return max(1, min(block_sequence.ROWS_MAX, int(block_sequence.BYTES_MAX / self._tuple_bytes)))
 
     def _written_by_spark(self, df: DataFrame, limits: EntryLimits, folder: str) -> Path:
-        """The folder in which Spark has left a file a partition, or several if it has many tuples."""
+        """Lets Spark write a file a partition, or several if it has many tuples; returns their folder."""
         staging = self._log.storage.local_path(folder)
         assert staging is not None, "only for file systems"
         ordered = self._rows.ordered(df, limits, self._expected.reasons)
@@ -146,7 +146,7 @@ class NativeBlocks:
         return staging
 
     def _configure(self, df: DataFrame) -> None:
-        """In the session that Spark made for this query; the user's own stays as it is."""
+        """Sets options in the session that Spark made for this query; the user's own stays as it is."""
         if not self._configured:
             for setting, value in _SESSION.items():
                 df.sparkSession.conf.set(setting, value)
@@ -154,7 +154,7 @@ class NativeBlocks:
 
 
 def _guessed_bytes(spec: StreamSpec) -> float:
-    """What a tuple may take, by its types."""
+    """Returns how many bytes a tuple may take, by its types."""
     widths = (
         getattr(f.type, "bit_width", 0) / 8 if pa.types.is_primitive(f.type) else _VALUE_BYTES for f in spec.arrow
     )
@@ -162,7 +162,7 @@ def _guessed_bytes(spec: StreamSpec) -> float:
 
 
 def _parts(staging: Path) -> list[_SparkFile]:
-    """In the order of partitions, and of the tuples in each."""
+    """Returns the files in the order of partitions, and of the tuples in each."""
     found = []
     for path in staging.iterdir() if staging.is_dir() else []:
         if match := _PART.fullmatch(path.name):
@@ -175,7 +175,7 @@ def _parts(staging: Path) -> list[_SparkFile]:
 def _numbered(
     parts: Sequence[_SparkFile], ends: Sequence[int], spec: StreamSpec, name: str, reasons: Sequence[str]
 ) -> list[_Written]:
-    """The files with the offsets of their first tuples, and the names that go with them."""
+    """Returns the files with the offsets of their first tuples, and their names."""
     firsts, numbered = list(ends), []
     for part in parts:
         p = min(part.number, spec.late)

@@ -1,4 +1,4 @@
-"""What may enter the partitions of a stream. Other tuples are set aside, in the side log, with their reason.
+"""Limits of what enters the partitions of a stream. Other tuples are set aside, in the side log, with their reason.
 
 Most batches have none. So a batch is written as if it had none, with a look at what was written (the footers, or the
 rows on their way): the smallest and the largest time, the room that keys take. Only a batch that has some is written
@@ -31,7 +31,7 @@ _UTC_PLUS_14_US = 14 * 3_600_000_000
 
 @dataclass(frozen=True)
 class EntryLimits:
-    """What may enter the partitions in one batch."""
+    """The limits of what enters the partitions in one batch."""
 
     boundaries: tuple[int | None, ...]
     """Per partition, the time before which a tuple is late."""
@@ -45,7 +45,7 @@ class EntryLimits:
 
     @classmethod
     def of(cls, spec: StreamSpec, base: LogState, max_ahead: int | None, now_us: int) -> EntryLimits:
-        """The limits of a batch that is published after `base`; the clock was read once for all of it."""
+        """Returns the limits of a batch that is published after `base`; the clock was read once for all of it."""
         latest = None
         if max_ahead is not None:
             # A time without a zone may be of any: it is not ahead while it is not ahead of the earliest of them.
@@ -56,7 +56,7 @@ class EntryLimits:
         return cls(base.boundaries, latest, low, high, LENGTH_MAX - written)
 
     def by_time(self, partition: int, earliest: int, latest: int) -> set[str]:
-        """The reasons for which some tuples between these times must not enter a partition."""
+        """Returns the reasons for which some tuples between these times must not enter a partition."""
         boundary = self.boundaries[partition]
         found = set()
         if boundary is not None and earliest < boundary:
@@ -68,13 +68,13 @@ class EntryLimits:
         return found
 
     def in_rows(self, rows: pa.RecordBatch, spec: StreamSpec, partition: int) -> set[str]:
-        """The same of rows at hand, their keys included."""
+        """Returns the reasons for these rows, their keys included."""
         extremes = pc.min_max(rows.column(spec.time).cast(pa.int64())).as_py()
         found = set() if extremes["min"] is None else self.by_time(partition, extremes["min"], extremes["max"])
         return found | ({KEY} if _has_long_key(rows, long_keys(spec), self.key_bytes_max) else set())
 
     def in_file(self, path: Path, metadata: pq.FileMetaData, spec: StreamSpec, partition: int) -> set[str]:
-        """The same of a file that Spark has written, from its footer; keys are read only where long ones have room."""
+        """Returns the reasons for a file of Spark, from its footer; reads keys only where long ones have room."""
         names = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
         keys = long_keys(spec)
         found: set[str] = set()
@@ -107,7 +107,7 @@ class Expected:
         self._batches_left = {r: left - 1 for r, left in self._batches_left.items() if left > 1}
 
     def learn(self, found: Iterable[str]) -> bool:
-        """Whether there is anything among the reasons found that was not expected; from now on it is."""
+        """Returns whether there is an unexpected reason among those found; from now on it is expected."""
         unexpected = set(found) - set(self.reasons)
         self._batches_left |= dict.fromkeys(unexpected, _MEMORY)
         return bool(unexpected)
@@ -118,7 +118,7 @@ class Expected:
 
 
 def long_keys(spec: StreamSpec) -> list[str]:
-    """The key columns whose values may have any length."""
+    """Returns the key columns whose values may have any length."""
     return [n for n in spec.key if pa.types.is_string(t := spec.arrow.field(n).type) or pa.types.is_binary(t)]
 
 

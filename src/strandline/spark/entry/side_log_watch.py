@@ -1,4 +1,4 @@
-"""Who notices that tuples are set aside: a warning when it begins, and whenever there are ten times as many."""
+"""Warnings about tuples that are set aside: the first one, and whenever there are ten times as many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AGAIN_AT = 10
 
 
 class SideLogWatch:
-    """Counts what one run sets aside. Late tuples are ordinary; of all others somebody should know."""
+    """Counts what one run sets aside. Late tuples are ordinary; for all others it warns."""
 
     def __init__(self, spec: StreamSpec, where: str) -> None:
         self._spec = spec
@@ -57,7 +57,7 @@ class SideLogWatch:
 
 
 def by_reason(blocks: Iterable[Block]) -> dict[str, int]:
-    """Tuples of the side log by reason."""
+    """Returns the tuples of the side log by reason."""
     found: Counter[str] = Counter()
     for block in blocks:
         found[block.reason] += block.tuples

@@ -5,8 +5,8 @@ the disk. The manifests are synced and say what was published. After a crash the
 
     Spark's log is one batch ahead      normal: that batch runs (again) with the offsets in the log
     … further ahead than that           the stream lost commits (restored from a copy, durability="os"): wind Spark back
-    … behind, torn, missing, another's  write it anew from the manifests, if the sources' offsets say all there is to
-                                        say (rate, Kafka, Strandline) and no operator before the stream keeps state
+    … behind, torn, missing, another's  write it anew from the manifests, if the sources' offsets are all that is needed
+                                        (rate, Kafka, Strandline) and no operator before the stream keeps state
     … and otherwise                     stop, and say what to do
 
 Either way a batch is neither lost nor published twice.
@@ -44,7 +44,7 @@ _LOOK_BACK_COMMITS = 1000
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """What of a query decides whether its checkpoint can be written anew."""
+    """The facts of a query that decide whether its checkpoint can be written anew."""
 
     sources: tuple[str, ...]
     stateful: bool
@@ -58,7 +58,7 @@ class SourcePlan:
 
     @property
     def can_be_rebuilt(self) -> bool:
-        """Whether the offsets in the manifests are all that Spark needs."""
+        """True if the offsets in the manifests are all that Spark needs."""
         return not self.stateful and all(name in _SELF_CONTAINED for name in self.sources)
 
 
@@ -72,7 +72,7 @@ class SparkCheckpoint:
     # ------------------------------------------------------------------ while the query runs
 
     def source(self, batch: int) -> dict[str, Any]:
-        """What a manifest keeps of Spark's log about a batch that runs now."""
+        """Returns the part of Spark's log about a running batch that a manifest keeps."""
         lines = self._storage.read(f"offsets/{batch}").decode().splitlines()
         return {
             "sources": list(self._plan.sources),
@@ -82,7 +82,7 @@ class SparkCheckpoint:
         }
 
     def _source_files(self) -> dict[str, str]:
-        """Small facts that sources keep for good, such as the time at which `rate` began."""
+        """Returns small facts that sources keep for good, such as the time at which `rate` began."""
         if not self._plan.can_be_rebuilt:
             return {}
         listed = [k for k in self._storage.list("sources") if not k.key.rpartition("/")[2].startswith(".")]
@@ -91,7 +91,7 @@ class SparkCheckpoint:
         return {k.key: self._storage.read(k.key).decode() for k in listed}
 
     def planned_after(self, batch: int) -> bool:
-        """Whether Spark has begun a batch after this one."""
+        """Returns whether Spark has begun a batch after this one."""
         return any(b > batch for b in self._batches("offsets"))
 
     # ------------------------------------------------------------------ before the query starts
@@ -128,7 +128,8 @@ class SparkCheckpoint:
         return self._wind_back(published.batch)
 
     def _agrees(self, published: Writer, source: Mapping[str, Any] | None) -> bool:
-        """Whether Spark's log is that of the query that published last, and knows that batch as the manifest does."""
+        """Returns whether Spark's log is that of the query that published last, and knows that batch as the manifest
+        does."""
         known = self._lines(f"offsets/{published.batch}")
         before = published.batch == 0 or self._lines(f"offsets/{published.batch - 1}") is not None
         return (
@@ -140,7 +141,8 @@ class SparkCheckpoint:
         )
 
     def _has_log(self, source: int, offset_text: str) -> bool:
-        """Whether a source of files still knows which ones it has read: its offset is the number of a list of them."""
+        """Returns whether a source of files still knows which ones it has read: its offset is the number of a list of
+        them."""
         offset = {} if offset_text == _NO_OFFSET else json.loads(offset_text)
         if not isinstance(offset, dict) or "logOffset" not in offset:
             return True
@@ -181,7 +183,7 @@ class SparkCheckpoint:
         self._write("metadata", json.dumps({"id": published.query}))
 
     def _obstacle(self, source: Mapping[str, Any]) -> str | None:
-        """Why the manifests do not say all that Spark needs; None if they do."""
+        """Returns why the manifests are not all that Spark needs; None if they are."""
         ours, theirs = ", ".join(self._plan.sources), ", ".join(source["sources"]) or "nothing that Spark told of"
         if self._plan.stateful:
             return "a stateful operator before the stream keeps its state there"
@@ -192,7 +194,7 @@ class SparkCheckpoint:
         return None
 
     def _source_before(self, log: Log, published: Writer) -> Mapping[str, Any] | None:
-        """The offsets of the batch before; Spark wants them in its log, although it does not use them."""
+        """Returns the offsets of the batch before; Spark wants them in its log, although it does not use them."""
         for seq in range(log.state.seq, max(log.kept - 1, log.state.seq - _LOOK_BACK_COMMITS), -1):
             m = log.commit(seq)
             if (
@@ -212,7 +214,7 @@ class SparkCheckpoint:
     # ------------------------------------------------------------------ files
 
     def query_id(self) -> str | None:
-        """The id of the query whose checkpoint this is; None if there is none."""
+        """Returns the id of the query whose checkpoint this is; None if there is none."""
         text = self._text("metadata")
         try:
             return None if text is None else str(json.loads(text)["id"])
@@ -220,7 +222,7 @@ class SparkCheckpoint:
             return None
 
     def _lines(self, key: str, at_least: int = 3) -> list[str] | None:
-        """The lines of a log file of Spark's; None if it is missing or torn."""
+        """Returns the lines of a log file of Spark; None if it is missing or torn."""
         lines = (self._text(key) or "").splitlines()
         if len(lines) < at_least or not re.fullmatch(r"v\d+", lines[0]):
             return None
@@ -250,7 +252,8 @@ class SparkCheckpoint:
         self._storage.delete(key)
 
     def _delete_checksum(self, key: str) -> None:
-        """Hadoop's local filesystem keeps a checksum beside each file, and would refuse what we write."""
+        """Deletes the checksum that Hadoop's local filesystem keeps beside a file; with it, it would refuse what we
+        write."""
         folder, _, name = key.rpartition("/")
         self._storage.delete(f"{folder}/.{name}.crc" if folder else f".{name}.crc")
 

@@ -22,7 +22,7 @@ _OPTION = "option."
 
 
 def options_of_table(options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options in `CREATE TABLE … OPTIONS (…)`, apart from what Spark adds; None if no table is being created."""
+    """Returns the options in `CREATE TABLE … OPTIONS (…)`, without Spark's; None if no table is being created."""
     if _CREATED not in options:
         return None
     given = {name.removeprefix(_OPTION): text for name, text in options.items() if name.startswith(_OPTION)}
@@ -37,7 +37,7 @@ def options_of_table(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """The schema of a table, which carries its options."""
+    """Returns the schema of a table, which carries its options."""
     first, *others = schema.fields
     text = json.dumps(dict(options), sort_keys=True)
     return StructType(
@@ -46,7 +46,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
 
 
 def options_in(schema: StructType) -> dict[str, str]:
-    """What `with_options` has put there; nothing for a schema of another origin."""
+    """Returns the options that `with_options` has put there; nothing for a schema of another origin."""
     found: dict[str, str] = {}
     for field in schema.fields:
         found.update(json.loads(field.metadata.get(_METADATA, "{}")))
@@ -54,7 +54,7 @@ def options_in(schema: StructType) -> dict[str, str]:
 
 
 def without_options(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a stream, in Spark's JSON, without what a table that it was read from had there."""
+    """Returns the schema of a stream, in Spark's JSON, without the options of a table that it was read from."""
     fields = [
         {**field, "metadata": {name: value for name, value in field["metadata"].items() if name != _METADATA}}
         for field in schema["fields"]
