@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
-from strandline.operator_texts import window_text
 from strandline.operators.aggregate.accumulation import Ops
 from strandline.operators.aggregate.aggregates import (
     APPROXIMATE,
@@ -253,7 +252,7 @@ class AggregateDefinition(OneTableDefinition):
 
     def text(self, *, is_timestamp: bool) -> str:
         """Returns the windows in words."""
-        return window_text(self.window.to_json(), is_timestamp=is_timestamp)
+        return self.window.text(is_timestamp=is_timestamp)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from strandline.card import card, spans
 from strandline.errors import OptionError
+from strandline.operator_texts import window_text
 from strandline.units import Duration, duration_us, has_unit
 from strandline.wording import exact_duration
 
@@ -43,6 +44,10 @@ class Window:
         else:
             size, advance = (f'"{exact_duration(us)}"' for us in (self.size, self.advance))
         return f"{self.kind}_window({size}{'' if self.advance == self.size else f', advance={advance}'})"
+
+    def text(self, *, is_timestamp: bool) -> str:
+        """Returns the windows in words, as `inspect` shows them."""
+        return window_text(self.to_json(), is_timestamp=is_timestamp)
 
     def picture(self) -> str:
         """Returns the first windows of a key, as a notebook shows them."""
