@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,11 +19,11 @@ from strandline.log.audit import consumer_audit
 from strandline.log.audit.block_audit import BlockAudit
 from strandline.log.audit.history import History
 from strandline.log.audit.index_audit import IndexAudit
-from strandline.log.audit.loss_audit import forgotten
 from strandline.log.audit.milestone_audit import MilestoneAudit
 from strandline.log.audit.problem import Problem
 from strandline.log.index.index import ROOT_KEY, Index, Snapshot, covers
 from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import milestone, spec
 from strandline.log.stream.block import Block
@@ -118,7 +118,7 @@ class _Verification:
         words_now, _ = consumer_audit.words(self._storage)
         state = self._history.state
         self._problems += [*rotten.values(), *consumer_audit.contradictions(state, words, words_now)]
-        self._problems += forgotten(self._storage, state.standings)
+        self._problems += _forgotten(self._storage, state.standings)
         if self._cause is not None and (follows := self._consequences()):
             self._problems[self._problems.index(self._cause)] = replace(self._cause, follows=follows)
         late = self._log.spec.late
@@ -357,6 +357,19 @@ class _Verification:
     def _is_live_commit(self, key: str) -> bool:
         number = key.removeprefix("commits/").removesuffix(".json")
         return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
+
+
+def _forgotten(storage: Storage, standings: Sequence[Standing]) -> Iterator[Problem]:
+    """Yields a problem of each partition whose record of losses cannot be read, or differs from the standing."""
+    for partition, standing in enumerate(standings):
+        losses = standing.losses
+        if losses is None:
+            continue
+        found = loss_record.on_record(storage, losses)
+        if found.count or found.unreadable:
+            what = found.why or f"{len(found.losses):,} of {losses.count:,} losses are on record"
+            todo = "restore the folder losses/ from a copy of the stream; results and recovery do not depend on it"
+            yield Problem("operator", what, found.unreadable or losses.record, partition, todo=todo)
 
 
 def _some(names: Iterable[str]) -> str:

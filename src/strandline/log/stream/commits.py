@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from strandline.errors import CorruptManifestError, DroppedError, KeyMissingError, StrandlineError, concerning
-from strandline.log.index import cuts
+from strandline.log.index import cuts, index
 from strandline.log.index.cuts import CutFile
 from strandline.log.index.index import Index, Snapshot
 from strandline.log.storage.storage import Storage
@@ -22,8 +22,10 @@ from strandline.log.stream import commit_kinds, manifest
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.block import checksum
 from strandline.log.stream.commit import Commit
+from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import FORMAT_2, commit_key
 from strandline.log.stream.milestone import FOLDER, Milestone, mark_key
+from strandline.log.stream.spec import StreamSpec
 
 PROBES = tuple(1 << power for power in range(11))
 """How far behind a missing commit a later one is looked for. A listing would show it, too, but a stream of small
@@ -160,6 +162,17 @@ class Commits:
         """Returns the state and index of the newest milestone; None if there is none."""
         body = self._body()
         return None if body is None else Snapshot.from_json(body)
+
+    def rebuilt(self, spec: StreamSpec, tree: Index, seq: int) -> Snapshot:
+        """Returns the snapshot from the newest milestone and the commits after it up to `seq`, in a new index."""
+        while True:
+            snapshot = self.snapshot() or Snapshot(spec.id, LogState.empty(spec.partitions))
+            try:
+                for start in range(snapshot.state.seq + 1, seq + 1, index.FOLD_EVERY):
+                    snapshot = tree.fold(snapshot, self.some(range(start, min(start + index.FOLD_EVERY, seq + 1))))
+                return snapshot
+            except DroppedError:
+                continue  # there is a newer milestone
 
     def cut_files(self) -> list[CutFile]:
         """Returns the cuts of the commits that are dropped, in order."""

@@ -29,7 +29,6 @@ from strandline.errors import (
 from strandline.failpoint import failpoint
 from strandline.log.index import index
 from strandline.log.index.index import Index, Snapshot
-from strandline.log.index.rebuild import rebuilt
 from strandline.log.storage.storage import Storage, create_once, is_temporary
 from strandline.log.stream import block as blocks_
 from strandline.log.stream import commit_kinds, log_errors, spec
@@ -236,7 +235,7 @@ class Log:
         """Replaces an index of which a file is gone or rotten: by a newer snapshot's, or by one derived anew."""
         newer = None if anew else index.load_snapshot(self.storage, self.spec.id)
         if newer is None or newer.children == self._snapshot.children:
-            newer = rebuilt(self.spec, self.commits, self._index, self.state.seq)
+            newer = self.commits.rebuilt(self.spec, self._index, self.state.seq)
             with contextlib.suppress(StorageError):
                 self.storage.put(index.ROOT_KEY, newer.encode())
         self._stand_on(newer)
@@ -368,6 +367,6 @@ class Log:
             try:
                 snapshot = self._index.fold(self._snapshot, self._tail.commits)
             except (CorruptionError, KeyMissingError):
-                snapshot = rebuilt(self.spec, self.commits, self._index, self.state.seq)
+                snapshot = self.commits.rebuilt(self.spec, self._index, self.state.seq)
             self.storage.put(index.ROOT_KEY, snapshot.encode())
             self._stand_on(snapshot)
