@@ -1,1 +1,1 @@
-"""What an operator takes in: one stream, several that are serialised into one, or replicas."""
+"""Inputs of operators: one stream, several that are serialised into one, or replicas."""

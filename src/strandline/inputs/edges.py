@@ -1,8 +1,8 @@
 """Places of a serialised input at which a replay can begin: numbers of tuples, each with the time that belongs to it.
 
-An operator knows by number from which tuple on it needs its input again, while inputs are searched by time. Whoever
-reads the input passes places of which both are known, at the end of every piece, also in a replay. Some of them are
-kept: a replay begins at the last one before the tuple that it needs.
+An operator knows by number from which tuple on it needs its input again, while inputs are searched by time. A reader
+of the input knows both at the end of every piece, also in a replay. Some of these places are kept: a replay begins at
+the last one before the tuple that it needs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Edges:
         return self._positions[-1]
 
     def __iter__(self) -> Iterator[Position]:
-        """All of them, in order."""
+        """Yields all places, in order."""
         return iter(self._positions)
 
     def _thin(self) -> None:
@@ -72,7 +72,7 @@ class Edges:
         self._positions = [*kept, last]
 
     def before(self, ordinal: int) -> Position:
-        """The last position that is not behind this place; those before it are forgotten."""
+        """Returns the last position that is not behind this place; forgets those before it."""
         at = bisect.bisect_right(self._positions, ordinal, key=lambda p: p.ordinal) - 1
         if at < 0:
             raise IndexError(f"no position before {ordinal} is known")
@@ -88,7 +88,7 @@ class Edges:
 
     @classmethod
     def of_words(cls, words: Ints) -> Edges:
-        """What `words` gave."""
+        """Makes the edges of the result of `words`."""
         return cls(Position(int(m), None if b == _NOTHING else int(b)) for m, b in words if m != _EMPTY)
 
     # ------------------------------------------------------------------ as a step uses them

@@ -1,4 +1,4 @@
-"""What an operator takes in, whatever it is made of: one protocol for one stream, for several as one, and for replicas.
+"""The input of an operator: one protocol for one stream, for several as one, and for replicas.
 
 A driver asks an input for the next batch: a slice of each partition. Steps are given the pieces of a slice, recoveries
 the pieces of a stretch that was taken in before. Neither asks what kind of input it has: positions are the input's.
@@ -137,7 +137,7 @@ class ReplayPlaces(Protocol):
 
 
 class InputBatch(Protocol):
-    """What a batch takes in: of each partition a slice."""
+    """The slice of each partition that a batch takes in."""
 
     @property
     def slices(self) -> Sequence[InputSlice]:

@@ -1,4 +1,4 @@
-"""What the driver notes of several inputs: where an operator stands in each, and what each has to keep for it."""
+"""Marks of several inputs: where an operator stands in each, and what each has to keep for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Seen:
 
 
 def last_seen(log: Log) -> Seen:
-    """The last append of the input as of its last refresh."""
+    """Returns the last append of the input as of its last refresh."""
     for m in log.before(log.state.seq + 1):
         if isinstance(m, AppendCommit):
             return Seen(m.seq, m.checksum)
@@ -38,7 +38,7 @@ def last_seen(log: Log) -> Seen:
 def fresh_marks(
     inputs: Sequence[Log], replicas: Set[int] = frozenset(), begins: Beginning | None = None
 ) -> list[Marks]:
-    """Where an operator stands that has never worked: at what each input still has, or where it `begins`.
+    """Returns the marks of a new operator: the oldest tuples that each input keeps, or where the operator `begins`.
 
     `replicas` are the numbers of inputs that are several replicas, of which these are chosen.
     """
@@ -60,7 +60,7 @@ def _fresh(log: Log, partition: int, bound: int | None, *, is_replica: bool) -> 
 
 
 def in_logs(marks: Marks, inputs: Sequence[Log], partition: int, but: Set[int] = frozenset()) -> Marks:
-    """The same place in the replicas that are read now, whichever were read when it was noted.
+    """Translates marks into the replicas that are read now, whichever were read when the marks were made.
 
     Those `but`, by their numbers, cannot be read, and are left as they are noted. Raises `TruncatedError` if one of
     the others does not keep what a replay needs.
@@ -72,7 +72,7 @@ def in_logs(marks: Marks, inputs: Sequence[Log], partition: int, but: Set[int] =
 
 
 def _in_log(mark: InputMark, log: Log, partition: int) -> InputMark:
-    """Of what was seen of another replica, nothing is known here: commits are cut otherwise."""
+    """Translates one mark; what was seen of another replica is unknown here, because its commits are cut otherwise."""
     if mark.replica is None or mark.replica.stream == log.spec.id:
         return mark
     first = _offset(log, partition, "first", mark.replica.first)
@@ -81,8 +81,8 @@ def _in_log(mark: InputMark, log: Log, partition: int) -> InputMark:
 
 
 def _offset(log: Log, partition: int, end: str, results: int) -> int:
-    """Where so many results end in a replica. It is asked in every tick until the operator moves, and may lie far back
-    behind what the replica has guessed since: so it is looked for once."""
+    """Returns the offset at which so many results end in a replica. Every tick asks for it until the operator moves,
+    and it may lie far back: so it is looked for once."""
     known = _PLACES.setdefault(log, {})
     ordinal, offset = known.get((partition, end), (-1, 0))
     if ordinal != results:
@@ -94,7 +94,7 @@ def _offset(log: Log, partition: int, end: str, results: int) -> int:
 
 
 def oldest_in(log: Log, partition: int, mark: InputMark) -> int:
-    """The first offset that a replay needs, in whichever replica; raises `TruncatedError` if it was dropped there."""
+    """Returns the first offset that a replay needs, in any replica; raises `TruncatedError` if it was dropped there."""
     if mark.replica is None or mark.replica.stream == log.spec.id:
         return mark.oldest
     return offset_of_result(log, partition, mark.replica.oldest)
@@ -107,7 +107,8 @@ def _pairs(marks: Marks, inputs: Sequence[Log]) -> list[tuple[InputMark, Log]]:
 def moved(
     before: Marks, inputs: Sequence[Log], partition: int, stands: Position, oldest: Position, seen: Sequence[Seen]
 ) -> Marks:
-    """The marks after a step, with what each input has to keep from now on; `before` is in these, see `in_logs`."""
+    """Returns the marks after a step, with what each input has to keep from now on; `before` is in these logs, see
+    `in_logs`."""
     found = []
     for log, mark, last in zip(inputs, before.inputs, seen, strict=True):
         known = (last.commit, last.checksum) if last.commit >= 0 else (mark.seen, mark.seen_checksum)
@@ -119,7 +120,7 @@ def moved(
 
 
 def _counted(log: Log, partition: int, before: InputMark, now: InputMark) -> ReplicaMark | None:
-    """What another replica has to know of a mark: its offsets as numbers of results, counted on from those before."""
+    """Returns a mark for other replicas: its offsets as numbers of results, counted on from those before."""
     if before.replica is None:
         return None
     first = before.replica.first + results_between(log, partition, before.first, now.first)
@@ -128,7 +129,7 @@ def _counted(log: Log, partition: int, before: InputMark, now: InputMark) -> Rep
 
 
 def first_needed(log: Log, partition: int, bound: int | None, at_least: int) -> int:
-    """The first offset, not before `at_least`, that may hold a tuple which is not before the bound. Cheap.
+    """Returns the first offset from `at_least` on that may hold a tuple which is not before the bound. Cheap.
 
     Compaction may put a block around it that begins earlier: what was not needed before is not needed again.
     """
@@ -145,12 +146,12 @@ def first_needed(log: Log, partition: int, bound: int | None, at_least: int) -> 
 
 
 def needs(marks: Sequence[Marks], number: int) -> list[int]:
-    """What a consumer registers with one of the inputs, per partition."""
+    """Returns the offsets that a consumer registers with one of the inputs, per partition."""
     return [m.inputs[number].oldest for m in marks]
 
 
 def needs_of_replica(log: Log, marks: Sequence[Marks], number: int) -> list[int]:
-    """The same with one of the replicas of an input; raises `TruncatedError` if it does not keep that."""
+    """Returns them for one of the replicas of an input; raises `TruncatedError` if it does not keep those tuples."""
     return [oldest_in(log, p, m.inputs[number]) for p, m in enumerate(marks)]
 
 
@@ -165,7 +166,7 @@ def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks], but: Set[
 
 
 def require_same_input(log: Log, number: int, marks: Sequence[Marks]) -> None:
-    """The same of one of them."""
+    """Raises if one of the inputs is not the one that was taken in."""
     mine = [m.inputs[number] for m in marks]
     require_reached(log, max(mark.seen for mark in mine), [mark.first for mark in mine])
     require_seen(log, mine[0].seen, mine[0].seen_checksum)

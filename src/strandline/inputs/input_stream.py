@@ -36,8 +36,8 @@ class InputStream:
     first: int = 0
     """No tuple before this offset is wanted: of a mark, or of the first block that a share knows."""
     guesses: Guesses | None = None
-    """Tentative tuples that are wanted beside results; of these, only what was there when somebody saw them: results
-    that came later correct them, and would count twice."""
+    """Tentative tuples that are wanted beside results; of these, only those that were there at the driver's look:
+    results that came later correct them, and would count twice."""
 
 
 class Horizon(NamedTuple):
@@ -51,7 +51,7 @@ class Horizon(NamedTuple):
 
 
 def blocks_between(log: Log, partition: int, first: int, since: int | None, until: int | None) -> list[Block]:
-    """The blocks that hold results from the offset `first` on and may hold a time in [since, until), by offset.
+    """Returns the blocks with results from the offset `first` on that may have a time in [since, until), by offset.
 
     Raises `TruncatedError` if that offset was dropped.
     """
@@ -60,7 +60,7 @@ def blocks_between(log: Log, partition: int, first: int, since: int | None, unti
 
 
 def guess_blocks(log: Log, partition: int, guesses: Guesses, since: int | None, until: int | None) -> list[Block]:
-    """The blocks that hold tentative tuples which count and may hold such a time, by offset.
+    """Returns the blocks with tentative tuples that count and may have such a time, by offset.
 
     The index knows the times of results, and so does a block that has some: these are not judged by their times.
     """
@@ -130,7 +130,7 @@ class WaitingTuples:
         self._keep([])
 
     def _keep(self, chunks: list[_Chunk]) -> None:
-        """These are the tuples that wait. They are counted here once: somebody asks after every block."""
+        """Sets the waiting tuples, and counts them once, because their number is asked for after every block."""
         self._chunks = chunks
         self._count = sum(len(chunk.times) for chunk in chunks)
         self.nbytes = sum(chunk.nbytes for chunk in chunks)
@@ -142,7 +142,7 @@ class WaitingTuples:
         self.nbytes += chunk.nbytes
 
     def __len__(self) -> int:
-        """How many tuples have been read and not been taken."""
+        """Returns how many tuples have been read and not been taken."""
         return self._count
 
     @property
@@ -177,7 +177,7 @@ class WaitingTuples:
             self._find()
 
     def _groups(self, opened: OpenBlock) -> list[RowGroup]:
-        """The row groups of a block that may hold what is wanted."""
+        """Returns the row groups of a block that may hold wanted tuples."""
         found = opened.groups(self._since, self._until)
         guesses = self._stream.guesses
         if guesses is None or not opened.block.has_guesses:
@@ -199,7 +199,7 @@ class WaitingTuples:
             self._add(chunk)
 
     def _that_count(self, table: pa.Table, guesses: Guesses, kind: Kind) -> pa.Table:
-        """The tuples that were there when the guesses were seen; of tentative ones, those that counted then."""
+        """Keeps the tuples that were there when the guesses were seen; of tentative ones, those that counted then."""
         offsets = table.column(OFFSET).to_numpy()
         kept = offsets < guesses.end
         if kind is Kind.TENTATIVE:
@@ -209,7 +209,7 @@ class WaitingTuples:
         return table if kept.all() else table.filter(pa.array(kept))
 
     def _within(self, first: int, table: pa.Table) -> _Chunk:
-        """The tuples of the times that are wanted, in order."""
+        """Returns the tuples of the wanted times, in order."""
         spec = self._stream.log.spec
         times = table.column(spec.time).cast(pa.int64()).to_numpy()
         if self._since is not None and self._since_offset and (times == self._since).any():
@@ -223,18 +223,19 @@ class WaitingTuples:
         return _Chunk(first, table, times, row_bytes).before(end).behind(begin)
 
     def count_before(self, horizon: Horizon) -> int:
-        """How many of the tuples that were read come before this place."""
+        """Returns how many of the tuples that were read come before this place."""
         return sum(self._ends(horizon))
 
     def _ends(self, horizon: Horizon) -> list[int]:
-        """Of each chunk, how many of its tuples come before this place."""
+        """Returns of each chunk how many of its tuples come before this place."""
         time, number, first = horizon
         equal = [self._number < number or (self._number == number and c.first < first) for c in self._chunks]
         pairs = zip(self._chunks, equal, strict=True)
         return [int(np.searchsorted(c.times, time, side="right" if e else "left")) for c, e in pairs]
 
     def take(self, horizon: Horizon | None) -> tuple[pa.Table, Ints]:
-        """The tuples that were read and come before the horizon (None: all) in order, and their times."""
+        """Takes the tuples that were read and come before the horizon (None: all), in order; returns them with their
+        times."""
         if horizon is None:
             taken = self._chunks
             self._keep([])
@@ -257,7 +258,7 @@ _BEFORE_ALL = int(np.iinfo(np.int64).min)
 
 
 def _sorted(table: pa.Table, times: Ints) -> tuple[pa.Table, Ints]:
-    """Both in the order of the times, tuples of one time as they stood; what is in order already is not touched."""
+    """Sorts both by the times, tuples of one time as they stood; does not touch what is in order already."""
     if len(times) < 2 or bool((times[1:] >= times[:-1]).all()):
         return table, times
     order = np.argsort(times, kind="stable")
@@ -265,5 +266,5 @@ def _sorted(table: pa.Table, times: Ints) -> tuple[pa.Table, Ints]:
 
 
 def total(streams: Sequence[WaitingTuples]) -> int:
-    """How many tuples wait in all of them."""
+    """Returns how many tuples wait in all of them."""
     return sum(map(len, streams))

@@ -17,14 +17,14 @@ from strandline.units import END_OF_TIME
 
 
 def reachable(inputs: Sequence[Log], partition: int) -> int | None:
-    """The time before which all tuples of all inputs are there; None if that cannot be said of one of them yet."""
+    """Returns the time before which all tuples of all inputs are there; None if one of them has no such time yet."""
     boundaries = [log.state.boundaries[partition] for log in inputs]
     known = [boundary for boundary in boundaries if boundary is not None]
     return min(known) if len(known) == len(boundaries) else None
 
 
 def next_bounds(inputs: Sequence[Log], marks: Sequence[Marks], tuples_max: int) -> list[int | None]:
-    """For each partition the time up to which the next batch takes in tuples; None if it does not move.
+    """Returns for each partition the time up to which the next batch takes in tuples; None if it does not move.
 
     They go forward together. A batch goes at least up to the least time of a block that was not begun yet, so there
     are no more batches than blocks, however small `tuples_max` is.
@@ -56,7 +56,7 @@ class _Ahead:
         self._since = since
 
     def next(self) -> tuple[int, int] | None:
-        """Of the next block the least time that is not taken in, and about how many tuples that are not."""
+        """Returns of the next block its least time that is not taken in, and about how many tuples of it are not."""
         block = next((b for b in self._blocks if b.has_results), None)
         if block is None:
             return None
@@ -73,7 +73,7 @@ def _waiting(inputs: Sequence[Log], partition: int, marks: Marks, until: int | N
 
 
 def _common(waiting: Sequence[_Ahead], tuples_max: int) -> int | None:
-    """The time before which about so many tuples wait; None if there are not so many."""
+    """Returns the time before which about so many tuples wait; None if there are not so many."""
     heads = [(*head, i) for i, w in enumerate(waiting) if (head := w.next())]
     heapq.heapify(heads)
     if not heads:

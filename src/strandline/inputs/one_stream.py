@@ -107,7 +107,7 @@ class OneStream:
             return True
         if self.definition.has_times:
             return now.boundaries != output.boundaries
-        # Windows that go by count do not care; but commits that nobody has taken in are looked through later.
+        # Windows that go by count do not care; but commits that no step has taken in are looked through later.
         looked = max([self._looked_seq, *(s.commit for s in output.standings)])
         if now.seq - looked < index.FOLD_EVERY:
             return False
@@ -157,7 +157,7 @@ class OneStream:
         return firsts_of(self.begins, self.log.state.starts[: self._partitions])
 
     def _taken(self, output: LogState) -> tuple[int, ...]:
-        """The offsets before which tuples were taken in."""
+        """Returns the offsets before which tuples were taken in."""
         return tuple(s.input for s in output.standings) or self._firsts
 
     # ------------------------------------------------------------------ in a task

@@ -1,4 +1,4 @@
-"""Whether an input is still the one that an operator has taken in, or was put back and perhaps goes on otherwise."""
+"""Checks that an input is still the one that an operator has taken in, and was not put back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def require_seen(log: Log, commit: int, checksum: str) -> None:
     try:
         found = log.commit(commit)
     except (DroppedError, KeyMissingError):
-        return  # so old that it is no longer kept: whoever drops commits has seen all that follow
+        return  # so old that it is no longer kept: the process that drops commits has seen all that follow
     if found.checksum != checksum:
         raise _went_back(log, f"its commit {commit} is another one than the operator has seen")
 

@@ -32,7 +32,7 @@ def require_time(name: str, spec: StreamSpec) -> None:
     """Raises unless the tuples of a stream, called so, have a place in a serialised input: unless it keeps time."""
     if spec.lateness is None:
         raise OptionError(
-            f"{name} has no lateness: nobody can say that nothing before some time will follow",
+            f"{name} has no lateness, so it never says up to which time it is complete",
             todo='create the stream with lateness="10 s" or whatever its tuples may be late by',
         )
     if spec.time_is_offset:

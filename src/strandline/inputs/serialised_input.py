@@ -34,7 +34,8 @@ _EDGE_EVERY = 1 << 14
 
 
 def pieces(inputs: Sequence[InputStream], partition: int, begin: Position, until: int, rows: int) -> Iterator[Piece]:
-    """The tuples from `begin` on with a time before `until`, at most `rows` at a time; the last piece has that bound.
+    """Yields the tuples from `begin` on with a time before `until`, at most `rows` at a time; the last piece has that
+    bound.
 
     Nothing before `until` may follow in any input. The end of time is after every tuple there is. Tables, one an input,
     have the columns that were asked for and `_offset`, the place in the serialised order. All tuples before the bound
@@ -72,7 +73,7 @@ def _read(streams: Sequence[WaitingTuples], rows: int) -> Horizon | None:
 def replayed(
     inputs: Sequence[InputStream], partition: int, first: int, begin: Position, end: Position, rows: int
 ) -> Iterator[Piece]:
-    """The tuples from the place `first` on, which is not before `begin`, up to `end`: they were taken in before.
+    """Yields the tuples from the place `first` on, not before `begin`, up to `end`: they were taken in before.
 
     Raises `CorruptManifestError` if between `begin` and `end` there are not as many as there were.
     """
@@ -91,7 +92,7 @@ def replayed(
 
 
 def _from(piece: Piece, first: int) -> Piece:
-    """The piece without the tuples before a place."""
+    """Returns the piece without the tuples before a place."""
     if piece.end - piece.tuples >= first:
         return piece
     tables = (t.slice(int(np.searchsorted(t.column(OFFSET).to_numpy(), first))) for t in piece.tables)
@@ -110,7 +111,8 @@ class _Run:
         self._bytes = self._cumulated()
 
     def pieces(self, rows: int, until: int | None, horizon: Horizon | None) -> Iterator[Piece]:
-        """All of them, in pieces that end between two times wherever that is possible; `until` is behind the last.
+        """Yields all of them, in pieces that end between two times wherever that is possible; `until` is behind the
+        last.
 
         Without it the last ends at the horizon, which may stand between tuples of one time.
         """
@@ -128,11 +130,11 @@ class _Run:
         yield self._piece(begin, self.end, bound)
 
     def _before(self, time: int) -> int:
-        """The place behind the last tuple before this time."""
+        """Returns the place behind the last tuple before this time."""
         return self._first + sum(int(np.searchsorted(times, time)) for times in self._times)
 
     def _edges(self, begin: int, end: int) -> tuple[Position, ...]:
-        """Places between these two that stand between two times, about `_EDGE_EVERY` tuples apart."""
+        """Returns places from `begin` to `end` that lie between two times, about `_EDGE_EVERY` tuples apart."""
         found = []
         while end - begin > _EDGE_EVERY:
             at, time = self._edge(begin, _EDGE_EVERY)
@@ -142,7 +144,7 @@ class _Run:
         return tuple(found)
 
     def _edge(self, begin: int, rows: int) -> tuple[int, int | None]:
-        """The last place within `rows` that stands between two times, and the later of these; else no time."""
+        """Returns the last place within `rows` that lies between two times, and the later of these; else no time."""
         time = self._time_at(begin + rows)
         end = self._before(time)
         if end <= begin:
@@ -150,7 +152,7 @@ class _Run:
         return end, None if time == END_OF_TIME else time
 
     def _room(self, begin: int, rows: int) -> int:
-        """How many tuples from a place on are a piece at most."""
+        """Returns how many tuples from a place on are a piece at most."""
         if self._bytes is None:
             return rows
         before = int(self._bytes[begin - self._first - 1]) if begin > self._first else 0
@@ -158,7 +160,7 @@ class _Run:
         return max(1, min(rows, end - begin))
 
     def _cumulated(self) -> Ints | None:
-        """Bytes of the tuples up to each place; None if all are within those of a piece."""
+        """Returns the bytes of the tuples up to each place; None if all are within those of a piece."""
         if sum(table.nbytes for table in self._tables) <= one_stream.PIECE_BYTES_MAX:
             return None
         sizes: Ints = np.zeros(self.end - self._first, np.int64)
@@ -181,7 +183,7 @@ class _Run:
 
 
 def _ranks(times: Sequence[Ints]) -> list[Ints]:
-    """Of each input's tuples, which are in order, how many of all come before each: equal times go by input."""
+    """Returns for each input's tuples how many of all come before each: equal times go by input."""
     ends = np.cumsum([len(t) for t in times])
     ranks = np.arange(ends[-1])
     if max(map(len, times)) < ends[-1]:

@@ -1,4 +1,4 @@
-"""Whether an operator could get back to where its manifest says it stands: a recovery, tried out."""
+"""Tries a recovery out: could the operator get back to where its manifest says it stands?"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TODO = (
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAudit:
-    """What came of it."""
+    """The outcome of the audit."""
 
     open_windows: int
     """Rebuilt from footprints, over all partitions."""
@@ -58,7 +58,7 @@ def audit(log: Log) -> CheckpointAudit:
 
 
 def _inputs_of(log: Log) -> list[Log]:
-    """The operator's inputs; none if one of them cannot be read from here, or is another stream by now."""
+    """Returns the operator's inputs; none if one of them cannot be read from here, or is another stream by now."""
     try:
         if not all(origin.path for origin in origins_of(log.spec.upstream)):
             return []
@@ -70,7 +70,7 @@ def _inputs_of(log: Log) -> list[Log]:
 
 
 def _contradictions(log: Log, partition: int, operator: Operator) -> Iterator[str]:
-    """Where the footprints found are not those that the standing speaks of."""
+    """Yields the differences between the footprints found and the standing."""
     standing, end = log.state.standings[partition], log.state.ends[partition]
     oldest = operator.oldest_footprint()
     if standing.mode != "eventual" or oldest is None or operator.definition.replays_windows:

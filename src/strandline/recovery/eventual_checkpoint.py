@@ -22,7 +22,7 @@ from strandline.wording import plural
 def load(
     log: Log, definition: Definition, partition: int, standing: Standing, end: int, on_error: OnError = "stop"
 ) -> Operator:
-    """The operator with the windows open at this standing, each as its newest footprint has it.
+    """Returns the operator with the windows open at this standing, each as in its newest footprint.
 
     Windows that are got back by a replay need not be among them. The output ended at `end` then. Raises
     CorruptManifestError if the footprints are not those that the standing says, CorruptBlockError if one of them holds
@@ -93,7 +93,7 @@ def _newest_first(
 
 
 def part_of(log: Log, block: Block, offsets: tuple[int, int], columns: list[str]) -> pa.Table:
-    """Those of a block's tuples that lie between two offsets, wherever they are by now."""
+    """Returns the tuples of a block between two offsets, wherever they are by now."""
     first, end = max(offsets[0], block.first), min(offsets[1], block.end)
     try:
         table = log.read_block(block, columns).slice(first - block.first, end - first)

@@ -31,7 +31,7 @@ from strandline.wording import plural
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What a recovery did and what it cost."""
+    """The outcome and the cost of a recovery."""
 
     open_windows: int
     extent: int
@@ -53,7 +53,7 @@ class Recovery:
 
     @property
     def costs(self) -> dict[str, float]:
-        """What was read, and how long each part took, as manifests and reports say it."""
+        """The numbers of tuples, and the seconds of each part, as manifests and reports have them."""
         return {
             "extent": self.extent,
             "replayed": self.replayed,
@@ -75,12 +75,12 @@ class Recovery:
 
     @property
     def is_older(self) -> bool:
-        """Whether it began with an older checkpoint than the manifest speaks of."""
+        """True if it began with an older checkpoint than the manifest names."""
         return bool(self.problem)
 
     @property
     def is_other(self) -> bool:
-        """Whether the state is another than the manifest speaks of, or is not saved where it says."""
+        """True if the state differs from the one that the manifest describes, or is not saved where it says."""
         return self.is_older or bool(self.losses)
 
 
@@ -243,7 +243,7 @@ _TRIES_MAX = 64
 def _older_checkpoint(
     output: Log, definition: Definition, stand: Stand, problem: StrandlineError
 ) -> _Checkpoint | None:
-    """The newest checkpoint before the one of this standing that is really there; None if there is none.
+    """Returns the newest checkpoint before the one of this standing that is still complete; None if there is none.
 
     A block that holds footprints may be rotten, and early versions could publish a standing whose checkpoint had not
     been written, or not been kept. Older commits know of older checkpoints: a longer replay, if the input holds it. At
@@ -281,12 +281,12 @@ def _older_checkpoint(
 
 
 def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:
-    """Offsets over which no checkpoint may reach."""
+    """Yields offsets over which no checkpoint may reach."""
     if isinstance(problem, CorruptBlockError) and problem.offsets is not None:
         yield problem.offsets
 
 
 def _place(stand: Stand) -> tuple[int, ...]:
-    """What tells a checkpoint from others: a whole one is the same until the next, an eventual one grows."""
+    """Returns the identity of a checkpoint: a whole one is the same until the next, an eventual one grows."""
     place = (stand.standing.oldest, stand.end - stand.standing.extent)
     return place if stand.standing.is_whole else (*place, stand.end)

@@ -20,7 +20,7 @@ from strandline.wording import plural
 
 
 def definition_of(spec: StreamSpec, where: str, inputs: Sequence[StreamSpec] = ()) -> Definition:
-    """The definition of the operator that writes a stream; good for reading its inputs only if they are given, too.
+    """Returns the definition of the operator that writes a stream; with `inputs`, one that can read them.
 
     Raises `OptionError` if no operator writes the stream.
     """
@@ -52,7 +52,7 @@ def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
 
 
 def output_spec(definition: Definition, input_: StreamSpec, retention: int | None = None) -> StreamSpec:
-    """What the stream of a new operator is."""
+    """Returns the spec of the stream of a new operator."""
     return StreamSpec(
         id=str(uuid.uuid4()),
         schema={
@@ -71,20 +71,20 @@ def output_spec(definition: Definition, input_: StreamSpec, retention: int | Non
 
 
 def _format_of(definition: Definition) -> int:
-    """The oldest format whose readers would understand the stream of this operator."""
+    """Returns the oldest format whose readers would understand the stream of this operator."""
     if len(definition.reads) > 1:
         return SEVERAL_FORMAT
     return SHAPED_FORMAT if definition.needs_newer_format else FORMAT
 
 
 def continued(definition: Definition, storage: Storage) -> Definition:
-    """The definition by the rules of the stream that lies there, if one does: they may be older than today's."""
+    """Returns the definition by the rules of the stream there, if there is one: they may be older than today's."""
     spec = _stored(storage)
     return definition if spec is None else definition.continuing(spec.operator)
 
 
 def stored_expressions(storage: Storage) -> Mapping[str, str]:
-    """The expressions by which the stream that lies there is made of another: texts, and Arrow's form of each."""
+    """Returns the expressions by which the stream there is made of another: texts, and Arrow's form of each."""
     spec = _stored(storage)
     found: Mapping[str, str] = ((spec.upstream if spec else None) or {}).get("expressions", {})
     return found

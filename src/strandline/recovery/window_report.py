@@ -20,14 +20,14 @@ from strandline.recovery.without_replay import last_empty
 
 
 def saved_windows(log: Log) -> pa.Table:
-    """The checkpoint that a recovery begins with: each window as its newest footprint has it."""
+    """Returns the checkpoint that a recovery begins with: each window as in its newest footprint."""
     definition, ends = definition_of(log.spec, log.storage.url), log.state.ends
     standings = enumerate(log.state.standings)
     return _table(log, definition, [eventual_checkpoint.load(log, definition, p, s, ends[p]) for p, s in standings])
 
 
 def current_windows(log: Log, inputs: Sequence[Log]) -> pa.Table:
-    """Every window that is open, with all that the operator has taken in; nothing is written.
+    """Returns every open window, with all that the operator has taken in; writes nothing.
 
     Raises `StreamMismatchError` if these are not the operator's inputs, `TruncatedError` if they do not hold what has
     to be replayed any more, `OptionError` if an operator without checkpoints has lost windows in a failure.
@@ -46,7 +46,7 @@ def current_windows(log: Log, inputs: Sequence[Log]) -> pa.Table:
 
 
 def _repeated(log: Log, input_: Input, definition: Definition, partition: int, standing: Standing) -> Operator:
-    """Without a checkpoint: everything since the operator last had no window open, taken in again."""
+    """Takes in all tuples again since the operator last had no window open, without a checkpoint."""
     begins = beginning(standing, log.spec.begins, partition)
     empty = last_empty(standing, begins.input)
     boundary = Stand.of(log, partition).boundary
@@ -73,7 +73,8 @@ def _repeated(log: Log, input_: Input, definition: Definition, partition: int, s
 
 
 def _table(log: Log, definition: Definition, operators: list[Operator], *, now: bool = False) -> pa.Table:
-    """The open windows in the columns of footprints; with `now`, as they are and not as their footprints have them."""
+    """Returns the open windows in the columns of footprints; with `now`, as they are and not as their footprints have
+    them."""
     columns = [c for c, _ in [*definition.result_columns, *definition.control_columns]]
     shown = [c for c in columns if c not in definition.hidden]
     schema = pa.schema([*(log.spec.block.field(name) for name in shown), pa.field("_partition", pa.int32())])

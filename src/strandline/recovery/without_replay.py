@@ -3,10 +3,10 @@
 The operator starts from its last whole checkpoint, or from nothing, and goes on where it stood. What it took in between
 is in the results that were published, and in no window that is still open. Nothing has to be guessed of it: the
 standing says from where to where the gap reaches, and the output since the checkpoint says which windows have closed.
-Those are let go of, so no window has two results. Where a block that cannot be read has results, and tuples close
-windows, any window saved before it may have closed: all of these are let go of. What is due by the time that has
-passed, as far as the state with the gap knows (a session whose later tuples are lost), comes out, and is set aside as
-incomplete: the boundary of the results has gone past it, and nobody shall take it for more than it is.
+Those are dropped, so no window has two results. If a block with results cannot be read, and tuples close windows, any
+window that was saved before it may have closed: all of these are dropped. Windows whose time has passed, as far as the
+state with the gap knows (a session whose later tuples are lost), close and are set aside as incomplete: the boundary of
+the results has passed them, and they are no results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from strandline.recovery.recover import Recovery, Stand
 def recover_without_replay(
     output: Log, definition: Definition, stand: Stand, on_error: OnError = "stop"
 ) -> tuple[Operator, Recovery]:
-    """The operator with a gap where it is not known what it took in, and what the gap is. No input is read."""
+    """Returns the operator with a gap where it is unknown what it took in, and the gap. Reads no input."""
     standing = stand.standing
     began_s, kernels_s = stopwatch_s(), TALLY.seconds
     salvage = _Salvage(output, definition, stand)
@@ -66,7 +66,7 @@ def recover_without_replay(
 
 
 def last_empty(standing: Standing, begin: int) -> int:
-    """An offset of the input at which no window was open: where a failure took them all, or the beginning."""
+    """Returns an input offset at which no window was open: where a failure took them all, or the beginning."""
     last = standing.recovered
     return int(last["at_input"]) if last is not None and not last["extent"] and not last["replayed"] else begin
 
@@ -76,7 +76,7 @@ def _begin(output: Log, stand: Stand) -> int:
 
 
 def _pass_time(operator: Operator, stand: Stand, *, has_gap: bool) -> pa.Table | None:
-    """Brings the operator to the time up to which windows were closed; what it closes that nobody has closed before.
+    """Brings the operator to the time up to which windows were closed; returns windows that only now close.
 
     Without a gap all of that was published. And so it was where windows are got back by a replay: what is kept there
     is single tuples, each due at its own time, whatever came since.
@@ -128,7 +128,7 @@ class _Salvage:
     _is_torn: bool = field(default=False, init=False)
 
     def loaded(self, operator: Operator) -> Operator:
-        """The operator with the windows that are left; a fresh one if it can make nothing of a part of them."""
+        """Returns the operator with the windows that are left; a fresh one if it cannot use a part of them."""
         saved = self.stand.standing.saved
         try:
             load_into(operator, self.output, self.stand.partition, self._newest_first())

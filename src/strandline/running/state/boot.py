@@ -22,7 +22,7 @@ def boot() -> str:
 
 
 def is_of_this_boot(written: str) -> bool:
-    """Whether `boot()` said so in this life of the machine. In doubt it did not."""
+    """Returns whether `boot()` wrote this in this life of the machine; False in doubt."""
     if written.startswith(_ABOUT) and boot().startswith(_ABOUT):
         try:
             return abs(float(written.removeprefix(_ABOUT)) - _began_s()) <= _TOLERANCE_S

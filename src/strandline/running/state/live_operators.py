@@ -1,9 +1,9 @@
 """Operators that stay in their process between two batches, because their state is an object and no arrays.
 
-The state of such an operator is what it is because of every call so far; nobody can take a call back. So an operator is
-used only if the manifest says that the attempt which left it here was accepted. Whoever begins a step takes it out, so
-that no other attempt can get hold of it, and puts it back in the name of its own attempt at the end; what an attempt
-has touched that failed, or was not accepted, is not found again.
+The state of such an operator depends on every call so far, and no call can be taken back. So a step uses an operator
+only if the manifest says that the attempt which left it here was accepted. A step takes the operator out, so that no
+other attempt can use it, and puts it back in the name of its own attempt at the end. An operator that was touched by an
+attempt which failed, or was not accepted, is not found again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strandline.operators.operator import Operator
 AT_MOST = 64
 """Operators in a process: those of partitions that went elsewhere go first."""
 _KEEP_S = 600.0
-"""One that nobody has asked for in this time is let go of."""
+"""An operator that no step has asked for in this time is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class LiveOperators:
         self._lock = Lock()
 
     def take(self, place: str, attempt: str) -> LiveOperator | None:
-        """Takes out the operator of a partition; returns it if this attempt left it, else nobody will."""
+        """Takes out the operator of a partition; returns it if this attempt left it, else drops it."""
         with self._lock:
             found = self._kept.pop(place, None)
         return found if found is not None and found.attempt == attempt else None
 
     def holds(self, place: str, attempt: str) -> bool:
-        """Whether the operator that this attempt left is here."""
+        """Returns whether the operator that this attempt left is here."""
         with self._lock:
             found = self._kept.get(place)
         return found is not None and found.attempt == attempt
@@ -64,7 +64,7 @@ class LiveOperators:
                 oldest = next(iter(self._kept.values()))
 
     def drop(self, place: str) -> None:
-        """Lets go of the operator of a partition."""
+        """Drops the operator of a partition."""
         with self._lock:
             self._kept.pop(place, None)
 

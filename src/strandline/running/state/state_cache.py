@@ -1,15 +1,15 @@
 """The state between two batches: arrays in a file on the machine of the task, outside of any process.
 
-It is a cache and never the truth: what is missing, stale or torn is recovered from the log. The rules that keep it
-right whoever works at the same time:
+It is a cache and never the truth: what is missing, stale or torn is recovered from the log. These rules keep it
+right, whatever other processes do at the same time:
 
 - An attempt maps the arrays privately and never writes to them. What it changed it leaves in a file of its own, of the
   size of what it touched (or the whole state, if it had to grow).
 - The next batch knows from the manifest which attempt was accepted. It redoes that attempt's changes in place, under
   an exclusive lock. Values are absolute; a file whose redoing was cut short says so and is not used again.
-- Who reads the arrays holds a shared lock on them. Nobody waits long for either lock: whoever holds it may be frozen.
+- A reader of the arrays holds a shared lock on them. No process waits long for a lock: its holder may be frozen.
   The state is then recovered into a new file, and the frozen one keeps its own, whatever it does when it wakes up.
-- Folder and files are ours alone (0700 and 0600, owner checked, no links). A folder that is somebody else's is refused.
+- Folder and files are ours alone (0700 and 0600, owner checked, no links). A folder of another user is refused.
 
 What the files look like and how they are checked is in `state_file`, where they lie in `state_folders`.
 """
@@ -46,7 +46,7 @@ class StateCache:
             private_folder(folder)
 
     def open(self, attempt: str) -> Arrays | None:
-        """The state as this attempt left it, to work on without changing it for others; None if it is not here."""
+        """Returns the state as this attempt left it, as a private view to work on; None if it is not here."""
         self.close()
         try:
             if self._tag() != attempt and not self._redo(attempt):
@@ -57,9 +57,10 @@ class StateCache:
             return None
 
     def open_over(self, attempt: str, base: StateCache) -> Arrays | None:
-        """The state that this attempt left here as changes of one in another cache, to work on; None if it is gone.
+        """Returns the state that this attempt left here as changes of one in another cache, to work on; None if it is
+        gone.
 
-        Whoever works on it holds that other state: `base` is to be closed.
+        The returned arrays are views of that other state: close `base`.
         """
         try:
             meta, changes = state_file.read_changes(self._file(attempt, "delta"))
@@ -93,7 +94,7 @@ class StateCache:
         A full or broken disk costs the next batch a recovery, not this batch its success.
         """
         try:
-            private_folder(self._folder)  # somebody may have cleaned up
+            private_folder(self._folder)  # another process may have cleaned up
             if whole or state.changed is None or not parent:
                 size = state_file.write_whole(self._file(attempt, "whole"), attempt, state.arrays)
             else:
@@ -113,7 +114,7 @@ class StateCache:
         LIVE.leave(str(self._folder), left)
 
     def close(self) -> None:
-        """Lets go of the arrays."""
+        """Unmaps the arrays, and unlocks them."""
         if self._lock is not None:
             # Said aloud: the map has a descriptor of its own, which would hold the lock for as long as the map lives.
             fcntl.flock(self._lock, fcntl.LOCK_UN)

@@ -7,7 +7,7 @@ question, so a process believes them only after it has read them whole once; it 
 written. (That takes about 30 ms for 100 MB, 300 ms for 1 GB, once in the life of a process and a file; rot that comes
 later shows to the next process.) A file of changes has one checksum over everything.
 
-Neither is used if it belongs to somebody else, is a link, was left in another life of the machine, or by other sources
+Neither is used if it belongs to another user, is a link, was left in another life of the machine, or by other sources
 of the operators: the meaning of a word in a record is theirs.
 """
 
@@ -35,7 +35,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 FORMAT = 3
 UNFINISHED = ""
-"""The attempt in the head of a file whose redoing has begun: nobody asks for it."""
+"""The attempt in the head of a file whose redoing has begun: no process asks for it."""
 _PAGE = 4096
 _ALIGNED = 64
 _ROW_NUMBER = np.int32
@@ -51,7 +51,8 @@ class TornError(ValueError):
 
 
 def opened(path: Path, flags: int) -> int:
-    """A descriptor of a file of our own; OSError if it is a link, somebody else's, or others can write to it."""
+    """Returns a descriptor of a file of ours; raises OSError for a link, and for a file that others own or can write
+    to."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -84,7 +85,7 @@ def write_head(descriptor: int, head: Mapping[str, Any]) -> None:
 
 
 def read_head(descriptor: int) -> dict[str, Any]:
-    """What the file says it holds; raises ValueError or KeyError if that cannot be used."""
+    """Reads the head of the file; raises ValueError or KeyError if it cannot be used."""
     page = os.pread(descriptor, _PAGE, 0)
     text = page[_DIGEST:].rstrip()
     if _sealed(text)[:_DIGEST] != page[:_DIGEST]:
@@ -122,7 +123,7 @@ def write_whole(path: Path, attempt: str, arrays: Arrays) -> int:
 
 
 def mapped(descriptor: int, head: Mapping[str, Any]) -> Arrays:
-    """The arrays of the file, to be changed without changing it; raises TornError if they are not as they were left."""
+    """Maps the arrays of the file privately; raises TornError if they are not as they were left."""
     arrays = _views(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), head)
     if not _is_believed(descriptor, head):
         if {name: checksum(array) for name, array in arrays.items()} != head["sums"]:
@@ -196,7 +197,7 @@ def write_changes(path: Path, attempt: str, parent: str, image: StateImage) -> i
 
 
 def _runs(rows: Rows) -> list[Rows]:
-    """The same rows as slices, if they are in order and few slices do: those are copied as they lie."""
+    """Returns the rows as slices, if they are in order and few slices do: slices are copied faster."""
     if isinstance(rows, slice) or not len(rows):
         return [rows]
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
@@ -215,7 +216,7 @@ Changes = Sequence[tuple[str, Rows, npt.NDArray[Any]]]
 
 
 def read_changes(path: Path) -> tuple[dict[str, Any], Changes]:
-    """What an attempt said and left; raises ValueError or KeyError if it cannot be used."""
+    """Reads the changes that an attempt left; raises ValueError or KeyError if they cannot be used."""
     with os.fdopen(opened(path, os.O_RDONLY), "rb") as file:
         line = file.readline().removesuffix(b"\n")
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[len(line) + 1 :]
@@ -260,7 +261,7 @@ def apply(descriptor: int, head: Mapping[str, Any], changes: Changes) -> dict[st
 
 
 def change(arrays: Arrays, changes: Changes) -> None:
-    """Makes the changes in these arrays, which are nobody else's; raises TornError if they are of another state."""
+    """Makes the changes in these arrays, which no other process uses; raises TornError if they are of another state."""
     for name, rows, values in changes:
         if not _has(arrays[name], rows):
             raise TornError("changes of another state")
@@ -274,7 +275,7 @@ def _has(array: npt.NDArray[Any], rows: Rows) -> bool:
 
 
 def _sum_of(array: npt.NDArray[Any], rows: Rows) -> int:
-    """What these rows add to the checksum of the array, with others that do not change."""
+    """Returns what these rows add to the checksum of the array, with others that do not change."""
     if isinstance(rows, slice):
         return checksum_of_run(array, rows.start, rows.stop)
     return checksum_of_rows(array, rows)

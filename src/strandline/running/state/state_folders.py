@@ -3,8 +3,8 @@
 The root is STRANDLINE_STATE_DIR, which the user answers for and may share with others, or `state` in the private folder
 of this user for temporary files. What is below it is ours alone.
 
-States of streams that are gone would stay for ever. Whenever a partition comes to this machine that was not here
-before, those that nobody has touched for a week are removed; as long as none comes, nothing grows either.
+States of streams that are gone would stay for ever. So the first task of a new partition on this machine removes states
+that no process has touched for a week; as long as no partition is new, nothing grows either.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def default_folder(stream: str, partition: int) -> Path:
 
 
 def fork_folder(stream: str, partition: int) -> Path:
-    """Where the state of a partition's tentative lineage lies, beside that of the stable one."""
+    """Returns the folder for the state of a partition's tentative lineage, beside that of the stable one."""
     return _folder(stream, f"f{partition:05d}")
 
 
@@ -75,7 +75,7 @@ def _sweep(root: Path) -> None:
 
 
 def _remove(partition: Path, limit_s: float) -> None:
-    """Removes the state of a partition that nobody touched since then, and nobody holds."""
+    """Removes the state of a partition that no process has touched since then or holds."""
     files = [path for path in partition.iterdir() if _FILE.fullmatch(path.name)]
     if any(path.lstat().st_mtime >= limit_s for path in (partition, *files)):
         return
