@@ -1,6 +1,6 @@
-"""The results of replicas by their numbers, as the driver of a query sees them: what there is, and where to read it.
+"""The results of replicas by their numbers, as the driver of a query sees them, and where to read them.
 
-A place here knows nothing of any replica, so a batch between two places is the same whoever reads it, and from whom.
+A place here knows nothing of any replica, so a batch between two places is the same for any reader, from any replica.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 class NumberedResults:
-    """What whichever replica is there has of the results."""
+    """The results of replicas, from any replica that can be read."""
 
     def __init__(self, replicas: ReplicaSet) -> None:
         self._set = replicas
@@ -50,15 +50,15 @@ class NumberedResults:
     # ------------------------------------------------------------------ places
 
     def oldest(self) -> ReplicaPlace:
-        """Before the first result that the best replica keeps."""
+        """Returns the place before the first result that the best replica keeps."""
         return self._begun(lambda log: [first_kept_result(log, p) for p in range(log.spec.partitions)])
 
     def newest(self) -> ReplicaPlace:
-        """Behind the last result that the best replica has."""
+        """Returns the place behind the last result of the best replica."""
         return self._begun(lambda log: results_of(log.state))
 
     def at(self, time: int) -> ReplicaPlace:
-        """Before the first result of this time or later that the best replica has, in each partition."""
+        """Returns the place before the first result of this time or later in the best replica, in each partition."""
         return self._begun(lambda log: [results_before(log, p, o) for p, o in enumerate(offsets_at(log, time))])
 
     def _begun(self, numbers: Callable[[Log], Sequence[int]]) -> ReplicaPlace:
@@ -72,7 +72,8 @@ class NumberedResults:
         return place
 
     def after(self, place: ReplicaPlace, taken: Callable[[Sequence[int]], Sequence[int]]) -> ReplicaPlace:
-        """Behind what follows a place: `taken` says how many to take of each partition, if there are so many.
+        """Returns the place behind the next results: `taken` says how many to take of each partition, if there are so
+        many.
 
         The place itself if there is nothing, or no replica that has what was read.
         """
@@ -88,7 +89,7 @@ class NumberedResults:
     # ------------------------------------------------------------------ reading
 
     def spans(self, start: ReplicaPlace, end: ReplicaPlace) -> list[ResultSpan]:
-        """The results between two places, per partition; where there are none, nothing.
+        """Returns the results between two places, per partition; leaves out partitions without any.
 
         If no replica has all of them now, as may be after a restart, the spans do not say where they are.
         """
@@ -156,5 +157,5 @@ def _moved(log: Log, partition: int, place: ResultPlace, many: int) -> ResultPla
 
 
 def _checksum(log: Log, partition: int, results: int) -> str:
-    """That of the last of so many results; empty if there is none, or it was dropped."""
+    """Returns the checksum of the last of so many results; empty if there is none, or it was dropped."""
     return result_checksum(log, partition, results - 1) or "" if results else ""

@@ -1,9 +1,8 @@
 """All that happens to the results of replicas, cut into batches that may have to be repeated.
 
-What a reader is told between two places cannot be told again: guesses are void by then, or their replica is gone. So
-a batch that is repeated has its stable results, the same from whichever replica, and no guesses: what counted before it
-is undone first, and what counts behind it is told anew, behind an undo. Whoever folds by `_kind` comes to the same,
-whether it lets the repeated batch take the place of the first, or leaves it out.
+Changes cannot be shown twice: guesses are void by then, or their replica is gone. So a repeated batch has its stable
+results, the same from any replica, and no guesses. An undo comes first; another one follows with all that counts behind
+the batch. A reader that folds by `_kind` gets the same table, whether it replaces the first batch or skips the second.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _SETTLED = Heard(stable_from=0, tentative_from=0, boundary=None, is_settled=True
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What happens in one partition in a batch: what is told first, results, and what is told last."""
+    """The changes of one partition in a batch: what comes first, results, and what comes last."""
 
     partition: int
     before: tuple[pa.Table, ...] = ()
@@ -45,7 +44,7 @@ class ReplicaChanges:
         self._results = results
         self._reader: ReplicaReader | None = None
         self._stands_at: ReplicaPlace | None = None
-        """The end of the last batch: the reader has gone on from there, past what nobody is told of."""
+        """The end of the last batch: the reader has gone on from there, past what no reader is shown."""
         self._batch: tuple[ReplicaPlace, ReplicaPlace, tuple[pa.Table, ...]] | None = None
         self._repeated_until: ReplicaPlace | None = None
         """The end of a batch that was repeated."""
@@ -80,7 +79,7 @@ class ReplicaChanges:
         return end
 
     def between(self, start: ReplicaPlace, end: ReplicaPlace) -> list[Changes]:
-        """What happens between two places, per partition; after a restart, what is left of it."""
+        """Returns the changes between two places, per partition; after a restart, what is left of them."""
         if self._batch is not None and self._batch[:2] == (start, end):
             return list(_by_partition(self._batch[2]))
         self._batch, self._repeated_until = None, end
@@ -96,7 +95,7 @@ class ReplicaChanges:
         return [one for one in found if one.before or one.results or one.after]
 
     def _undone(self, place: ReplicaPlace) -> tuple[ReplicaPlace, list[pa.Table]]:
-        """The place from which all that counts is told anew, and the undo of what may have been told."""
+        """Returns the place from which all that counts is shown anew, and the undo of what may have been shown."""
         stories = [Story(self._set.spec, p, own) for p, own in enumerate(place.partitions)]
         for story in stories:
             story.change_over(goes_on=False, boundary=None)

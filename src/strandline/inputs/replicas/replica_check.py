@@ -1,4 +1,4 @@
-"""Whether streams are replicas: the same operator over the same inputs, so that the n-th result is the same in all."""
+"""Checks that streams are replicas: one operator over the same inputs, so that the n-th result is the same in all."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def require_same_operator(spec: StreamSpec, other: StreamSpec, where: str) -> No
 
 
 def stream_id(log: Log) -> str:
-    """Which stream lies there now: not that of the handle if a disk was lost and the operator has begun anew."""
+    """Returns the id of the stream there now: another one if a disk was lost and the operator has begun anew."""
     return _created(log).id
 
 
@@ -86,7 +86,7 @@ def _created(log: Log) -> StreamSpec:
 
 
 def result_checksum(log: Log, partition: int, ordinal: int) -> str | None:
-    """A checksum of the result before which there are `ordinal` others; None if it was dropped."""
+    """Returns a checksum of the result before which there are `ordinal` others; None if it was dropped."""
     try:
         offset = offset_of_result(log, partition, ordinal)
     except TruncatedError:
@@ -96,7 +96,7 @@ def result_checksum(log: Log, partition: int, ordinal: int) -> str | None:
 
 
 def row_checksum(row: Mapping[str, Any]) -> str:
-    """A checksum of a result: the same for the same values, whatever block they came from."""
+    """Returns a checksum of a result: the same for the same values, from any block."""
     return f"xxh3:{xxhash.xxh3_64_hexdigest(repr(list(row.items())).encode())}"
 
 
@@ -136,7 +136,7 @@ def _require_same_result(log: Log, other: Log, where: str) -> None:
 
 
 def _difference(spec: StreamSpec, other: StreamSpec) -> str | None:
-    """In what two streams differ that have to be the same; None if they may be replicas."""
+    """Returns in what two streams differ that have to be the same; None if they may be replicas."""
     for one in (spec, other):
         if one.operator is None:
             return f"the stream {one.id} was written by an entry point, not by an operator"

@@ -1,7 +1,7 @@
 """Which of several replicas a reader reads: a function of what it sees of them, and of nothing else.
 
 All of them have the same results, so the choice is about time only: who has nothing to take back, and who is ahead.
-Whoever changes without need shows guesses of one that another would not have made; so a good one is kept.
+A change without need shows guesses that another replica would not have made; so a reader keeps a good one.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class ReplicaSight:
     """Others have been ahead of it for longer than a reader's patience: it is dead, or catching up."""
 
     def has(self, results: Sequence[int]) -> bool:
-        """Whether it has at least as many in every partition."""
+        """Returns whether it has at least as many in every partition."""
         return all(own >= other for own, other in zip(self.results, results, strict=True))
 
 
 def choose(sights: Sequence[ReplicaSight | None], read: Sequence[int], current: int | None = None) -> int | None:
-    """The number of the replica to read on from; None if there is none that has what was read.
+    """Returns the number of the replica to read on from; None if none has what was read.
 
     `sights` has None for those that cannot be read, `read` says how many results were read of each partition, and
     `current` is the one that was read so far. STABLE ones come first, of these the most advanced; then whichever has
@@ -45,7 +45,7 @@ def choose(sights: Sequence[ReplicaSight | None], read: Sequence[int], current: 
 
 
 def _has_caught_up(sight: ReplicaSight, every: Iterable[ReplicaSight]) -> bool:
-    """Whether a replica that says STABLE has what failing ones have, which stand still: a new one says so, too."""
+    """Returns whether a STABLE replica has what failing ones have, which stand still: a new one is STABLE, too."""
     return sight.state != "STABLE" or all(other.state == "STABLE" or sight.has(other.results) for other in every)
 
 
@@ -54,7 +54,7 @@ def _rank(number: int, sight: ReplicaSight) -> tuple[bool, bool, int, bool, int]
 
 
 def _is_worth_it(current: ReplicaSight, best: ReplicaSight) -> bool:
-    """Whether to leave a replica that can still be read for the best of them."""
+    """Returns whether to leave a replica that can still be read for the best of them."""
     if current.is_behind != best.is_behind:
         return current.is_behind
     if current.state == "STABLE" or best.state == "STABLE":

@@ -62,12 +62,12 @@ class ReplicaInput:
         return None
 
     def _taken_in(self, marks: Sequence[Marks]) -> list[int]:
-        """So many results were certainly taken in, per partition."""
+        """Returns how many results were certainly taken in, per partition."""
         known = [mark.inputs[0].replica for mark in marks]
         return [replica.first if replica else 0 for replica in known] or [0] * self._set.spec.partitions
 
     def _reaches(self, replica: int, marks: Sequence[Marks]) -> bool:
-        """Whether a replica is complete up to where the operator stands, in every partition."""
+        """Returns whether a replica is complete up to where the operator stands, in every partition."""
         log = self._set.logs[replica]
         if log is None:
             return False
@@ -75,7 +75,7 @@ class ReplicaInput:
         return all(bound is None or (boundary is not None and boundary >= bound) for boundary, bound in pairs)
 
     def _at_hand(self, fit: Sequence[ReplicaSight | None], marks: Sequence[Marks]) -> int | None:
-        """The replica that was read so far: after a restart, the one that the marks are of."""
+        """Returns the replica that was read so far: after a restart, the one that the marks are of."""
         if self._current is not None or not marks:
             return self._current
         noted = marks[0].inputs[0].replica
@@ -94,7 +94,7 @@ class ReplicaInput:
         return True
 
     def nobody(self) -> StrandlineError:
-        """The error of who finds no replica to read."""
+        """Returns the error of a reader that finds no replica."""
         return self._set.nobody()
 
     def register(self, name: str, marks: Sequence[Marks], number: int, writes: str = "", label: str = "") -> None:
@@ -119,14 +119,14 @@ class ReplicaInput:
             raise problem
 
     def unregister(self, name: str) -> None:
-        """Lets go of all replicas that can be reached."""
+        """Removes the registration at all replicas that can be reached."""
         for log in self._set.logs:
             try:
                 if log is not None:
                     require_still_there(log)
                     consumer_registry.unregister(log, name)
             except MISSING:
-                continue  # its consumer stays: somebody may forget it
+                continue  # its consumer stays: a user may forget it
 
 
 def _require_same(log: Log, marks: Sequence[Marks]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ResultPlace:
-    """What was shown of one partition."""
+    """The place in one partition up to which a reader was shown tuples."""
 
     results: int = 0
     """The stable results before this one."""
@@ -29,7 +29,7 @@ class ResultPlace:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlace:
-    """What was shown of all partitions, and which replica it was read from."""
+    """The place in all partitions up to which a reader was shown tuples, and the replica that it read."""
 
     partitions: tuple[ResultPlace, ...]
     group: str
@@ -47,11 +47,11 @@ class ReplicaPlace:
         return tuple(place.results for place in self.partitions)
 
     def to_json(self) -> dict[str, Any]:
-        """For whoever wants to go on from here later."""
+        """Returns JSON with which a reader can go on from here later."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ReplicaPlace:
-        """What `to_json` gave."""
+        """Makes the place of the result of `to_json`."""
         places = tuple(ResultPlace(**place) for place in body["partitions"])
         return cls(places, body["group"], body["stream"], tuple(body["offsets"]), body.get("retold", 0))

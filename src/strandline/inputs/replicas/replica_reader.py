@@ -56,14 +56,15 @@ class ReplicaReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether all was shown, and nothing will follow."""
+        """True if all was shown, and nothing will follow."""
         if self._log is None or self._place is None or not self._log.state.finished:
             return False
         is_open = any(own.is_open for own in self._place.partitions)
         return not is_open and self._place.offsets == self._log.state.ends[: len(self._place.offsets)]
 
     def follow(self, every_s: float = LOOK_EVERY_S) -> Iterator[pa.Table]:
-        """What happens, for as long as anything may: see `poll`. Waits while there is nothing, or nobody, to read."""
+        """Yields changes until the stream is finished, see `poll`. Waits while there is nothing, or no replica, to
+        read."""
         while True:
             yield from self.poll()
             if self.is_done:
@@ -71,7 +72,7 @@ class ReplicaReader:
             self._set.clock.sleep(every_s)
 
     def poll(self) -> Iterator[pa.Table]:
-        """What has happened since the last table; nothing if there is nothing new, or no replica to read.
+        """Yields the changes since the last table; none if there is nothing new, or no replica to read.
 
         Tables have the columns of the results, `_kind` ("stable", "tentative", "undo", "rec_done"), `_partition`, and
         `_result`: how many stable results of the partition come before. Guesses that are void already are left out.
@@ -116,7 +117,7 @@ class ReplicaReader:
     # ------------------------------------------------------------------ going on
 
     def _go_on(self, log: Log) -> Iterator[pa.Table]:
-        """What the replica has to say up to where it is now."""
+        """Yields the changes of the replica up to where it is now."""
         state, names = log.state, list(log.spec.columns)
         for p in range(log.spec.partitions):
             assert self._place is not None
@@ -141,13 +142,13 @@ class ReplicaReader:
 
 
 def _oldest(log: Log) -> ReplicaPlace:
-    """Before the first result that a replica has."""
+    """Returns the place before the first result of a replica."""
     places = (ResultPlace(first_kept_result(log, p)) for p in range(log.spec.partitions))
     return ReplicaPlace(tuple(places), group_of(log.spec))
 
 
 def _offset(log: Log, partition: int, stable_from: int) -> int:
-    """Where to begin in a replica: at the first result to come, or at the first guess that counts."""
+    """Returns where to begin in a replica: at the first result to come, or at the first guess that counts."""
     forks = log.state.outage.forks if log.state.outage else ()
     if not forks or not forks[partition].tuples:
         return stable_from
@@ -155,7 +156,7 @@ def _offset(log: Log, partition: int, stable_from: int) -> int:
 
 
 def _goes_on(log: Log, partition: int, place: ResultPlace) -> bool:
-    """Whether a replica has only guesses to add to what was shown."""
+    """Returns whether a replica has only guesses to add to what was shown."""
     outage = log.state.outage
     is_failing = outage is not None and outage.state == "UP_FAILURE" and bool(outage.forks)
     return is_failing and results_of(log.state)[partition] == place.results

@@ -92,12 +92,12 @@ class ReplicaSet:
 
     @property
     def spec(self) -> StreamSpec:
-        """What all of them are: what the first is that was opened."""
+        """The spec that all replicas share: that of the first one that was opened."""
         assert self._spec is not None
         return self._spec
 
     def nobody(self) -> StrandlineError:
-        """The error of who finds no replica to read."""
+        """Returns the error of a reader that finds no replica."""
         reasons = [f"replica {i + 1}: {p.what} ({p.where})" for i, p in enumerate(self.problems) if p is not None]
         return StorageError(
             f"none of the {len(self._openers)} replicas can be read",
@@ -106,7 +106,7 @@ class ReplicaSet:
         )
 
     def look(self, without: Collection[int] = ()) -> list[ReplicaSight | None]:
-        """Takes in what was published since, and tells what there is of each; None if it cannot be read.
+        """Takes in what was published since; returns what is seen of each replica, None if it cannot be read.
 
         Those that the look is `without` are not asked.
         """

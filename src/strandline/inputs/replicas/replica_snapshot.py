@@ -1,4 +1,4 @@
-"""What replicas have to show at one moment: the results of the best of them, and its guesses, if they are wanted."""
+"""The results of the best replica at one moment, and its guesses, if they are wanted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from strandline.log.stream.kinds import Kind
 
 
 def snapshot(replicas: ReplicaSet, *, tentative: bool = False) -> Iterator[pa.Table]:
-    """The results that the best replica has now, partition by partition, with `_partition` and `_result`.
+    """Yields the results that the best replica has now, partition by partition, with `_partition` and `_result`.
 
     With `tentative` the tentative ones that count follow behind all others, and a column `_tentative` tells them apart.
     Should the replica be lost on the way, another goes on. Raises if there is none to be read.
@@ -40,7 +40,7 @@ def snapshot(replicas: ReplicaSet, *, tentative: bool = False) -> Iterator[pa.Ta
 
 
 def snapshot_schema(replicas: ReplicaSet, *, tentative: bool = False) -> pa.Schema:
-    """The columns of its tables."""
+    """Returns the columns of these tables."""
     found = replicas.spec.arrow.append(pa.field(PARTITION, pa.int32())).append(pa.field(RESULT, pa.int64()))
     return found.append(pa.field(TENTATIVE, pa.bool_())) if tentative else found
 

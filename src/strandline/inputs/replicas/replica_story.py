@@ -1,5 +1,5 @@
-"""What a reader of replicas is told of one partition: the tuples of the replica that is read, and what follows from
-coming from another one."""
+"""The changes of one partition that a reader of replicas is shown: the tuples of the replica that it reads, and what
+follows from a change to another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESULT = "_result"
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What has to be known of the replica that is read, as of its last commit."""
+    """The facts about the replica that is read, as of its last commit."""
 
     stable_from: int
     """Results before this offset were shown."""
@@ -39,14 +39,14 @@ class Heard:
 
     @classmethod
     def of(cls, state: LogState, partition: int, stable_from: int) -> Heard:
-        """That of one partition."""
+        """Returns the facts about one partition."""
         forks = state.outage.forks if state.outage else ()
         first = forks[partition].first if forks else END
         return cls(stable_from, first, state.boundaries[partition], not forks)
 
 
 class Story:
-    """What is told next, and where the reader stands behind it."""
+    """The changes that a reader is shown next, and its place behind them."""
 
     def __init__(self, spec: StreamSpec, partition: int, place: ResultPlace) -> None:
         self.partition = partition
@@ -55,14 +55,14 @@ class Story:
         self._tables: list[pa.Table] = []
 
     def told(self) -> Iterator[pa.Table]:
-        """All of it as one table, or nothing."""
+        """Yields all of it as one table, or nothing."""
         if self._tables:
             yield pa.concat_tables(self._tables).combine_chunks()
 
     # ------------------------------------------------------------------ what is heard
 
     def change_over(self, *, goes_on: bool, boundary: int | None) -> None:
-        """The reader comes from another replica: its guesses stay if this one only adds to them, else they are void."""
+        """Changes to another replica: guesses stay if this one only adds to them, else they are void."""
         if self.place.t_max is None:
             return
         if goes_on:
@@ -71,7 +71,7 @@ class Story:
             self._undo(boundary)
 
     def hear(self, table: pa.Table, heard: Heard) -> None:
-        """The next tuples of the replica, footprints and all."""
+        """Takes in the next tuples of the replica, footprints and all."""
         kinds, offsets = table.column(KIND).to_numpy(), table.column(OFFSET).to_numpy()
         times = table.column(self._spec.time).cast(pa.int64()).to_numpy()
         stable = (kinds == Kind.RESULT) & (offsets >= heard.stable_from)
@@ -87,14 +87,14 @@ class Story:
         self._tuples(rows.between(at, len(table)), heard)
 
     def settle(self, heard: Heard) -> None:
-        """All was heard. If nothing is tentative in this replica, then nothing is, whatever another had guessed."""
+        """Ends a look: if nothing is tentative in this replica, then nothing is, whatever another one had guessed."""
         if heard.is_settled and self.place.is_open:
             self._control(Kind.REC_DONE, heard.boundary)
 
     # ------------------------------------------------------------------ what is told
 
     def _tuples(self, rows: _Rows, heard: Heard) -> None:
-        """Results and guesses. The first result corrects what another replica had guessed, if that still counts."""
+        """Adds results and guesses. The first result corrects guesses of another replica, if they still count."""
         if self.place.floor is not None and rows.stable.any():
             first = int(rows.stable.argmax())
             self._show(rows.between(0, first))

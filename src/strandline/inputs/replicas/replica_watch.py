@@ -26,29 +26,29 @@ class Reach:
 
     @classmethod
     def of(cls, state: LogState) -> Reach:
-        """That of a replica."""
+        """Returns the reach of a replica."""
         forks = state.outage.forks if state.outage else ()
         guessed = (_later(b, forks[p].boundary if forks else None) for p, b in enumerate(state.boundaries))
         return cls(results_of(state), state.boundaries, tuple(guessed))
 
     def joined(self, other: Reach) -> Reach:
-        """The furthest of both."""
+        """Returns the furthest of both."""
         results = (max(a, b) for a, b in zip(self.results, other.results, strict=True))
         return Reach(tuple(results), _latest(self.stable, other.stable), _latest(self.guessed, other.guessed))
 
     def has_more_than(self, other: Reach) -> bool:
-        """Whether it has come further in some partition with what is stable."""
+        """Returns whether it has come further in some partition with what is stable."""
         both = self.joined(other)
         return (both.results, both.stable) != (other.results, other.stable)
 
     def has_guessed_more_than(self, other: Reach) -> bool:
-        """The same, with guesses."""
+        """Returns whether it has come further in some partition, guesses included."""
         return _latest(self.guessed, other.guessed) != other.guessed
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaWatch:
-    """What was the furthest of all, and since when; it holds no more looks than the patience is long."""
+    """The furthest reach of all replicas, and since when; it holds no more looks than the patience is long."""
 
     patience_us: int
     furthest: tuple[tuple[int, Reach], ...] = ()
@@ -56,7 +56,7 @@ class ReplicaWatch:
     """By replica: where it is, and since when."""
 
     def looked(self, reaches: Sequence[Reach | None], now_us: int) -> ReplicaWatch:
-        """After one more look; None stands for a replica that cannot be read."""
+        """Returns the watch after one more look; None stands for a replica that cannot be read."""
         moved, found = dict(self.moved), list(self.furthest)
         for number, reach in enumerate(reaches):
             if reach is None:
@@ -70,7 +70,7 @@ class ReplicaWatch:
         return ReplicaWatch(self.patience_us, (*old[-1:], *found[len(old) :]), moved)
 
     def is_behind(self, number: int, now_us: int) -> bool:
-        """Whether others had results, longer ago than the patience, that this one does not have now.
+        """Returns whether others had results, longer ago than the patience, that this one does not have now.
 
         The same goes for guesses, but only if it has not moved since: who has all inputs has nothing to guess.
         """
@@ -82,7 +82,7 @@ class ReplicaWatch:
 
 
 def results_of(state: LogState) -> tuple[int, ...]:
-    """How many results a stream has, per partition."""
+    """Returns how many results a stream has, per partition."""
     return tuple(s.results or 0 for s in state.standings) or (0,) * len(state.boundaries)
 
 

@@ -20,7 +20,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 
 WAIT_S = 60.0
-"""For so long whoever reads a span waits for a replica that has it: others may lag behind the one that was lost."""
+"""The reader of a span waits that long for a replica that has it: others may lag behind the one that was lost."""
 _LOOK_EVERY_S = 0.1
 
 
@@ -55,7 +55,7 @@ class ResultSpan:
     def read(
         self, storages: Sequence[Callable[[], Storage]], *, clock: Clock = SYSTEM_CLOCK, wait_s: float = WAIT_S
     ) -> Iterator[tuple[int, pa.Table]]:
-        """All of the results, in order and once, as tables with the number of the first in each.
+        """Reads all of the results, in order and once, as tables with the number of the first in each.
 
         Should a replica be lost on the way, another goes on behind the last result that was taken. Raises if none has
         the rest and `wait_s` are over. `storages` are those of the replicas, by their numbers.
@@ -81,7 +81,7 @@ class ResultSpan:
             clock.sleep(_LOOK_EVERY_S)
 
     def _in_turn(self, storages: Sequence[Callable[[], Storage]]) -> Iterator[Callable[[], Storage]]:
-        """That of the replica which had the span comes first: it may only have been compacted."""
+        """Yields the replicas; the one that had the span comes first, because it may only have been compacted."""
         first = self.held.replica if self.held else 0
         return (storages[(first + i) % len(storages)] for i in range(len(storages)))
 
@@ -95,7 +95,7 @@ class ResultSpan:
 
 
 class _Reading:
-    """How far a span was read, whoever it was read from."""
+    """How far a span was read, from any replica."""
 
     def __init__(self, span: ResultSpan) -> None:
         self._span = span
@@ -104,7 +104,7 @@ class _Reading:
         """Of the result before that one: its checksum, or itself."""
 
     def held(self, held: Held, storage: Storage) -> Iterator[tuple[int, pa.Table]]:
-        """What the replica holds by what was seen of it, without a look at its commits."""
+        """Yields the results that the replica holds by what was seen of it, without a look at its commits."""
         log = Log(storage, StreamSpec.from_json(held.spec, storage.url))
 
         def tables() -> Iterator[pa.Table]:
@@ -115,7 +115,8 @@ class _Reading:
         return self._taken(log, tables())
 
     def looked_up(self, log: Log) -> Iterator[tuple[int, pa.Table]]:
-        """What a replica has of the rest; raises, before the first of it, if it does not have all, or is another."""
+        """Yields the rest from a replica; raises, before the first of it, if that does not have all, or is another
+        stream."""
         span, url = self._span, log.storage.url
         if group_of(log.spec) != span.group:
             raise StreamMismatchError("no replica of the one that was read: its operator or inputs differ", stream=url)
