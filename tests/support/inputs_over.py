@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from strandline.inputs.input import Input
@@ -13,5 +14,5 @@ from strandline.log.stream.log import Log
 
 def inputs_over(logs: Sequence[Log]) -> Input:
     """Returns one stream, or several that are read as one."""
-    operator: Any = None
+    operator: Any = SimpleNamespace(has_times=True)
     return OneStream(operator, logs[0]) if len(logs) == 1 else SerialisedUnion(operator, tuple(logs))
