@@ -23,10 +23,10 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.operator import Definition
 from strandline.running import step as steps
-from strandline.running.batch import run_batch
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 
 COLUMNS = {"item_id": "long", "item_price": "double", "item_time": "long"}
 Ids = npt.NDArray[np.int64]

@@ -28,13 +28,12 @@ from strandline.operators.operator import Definition
 from strandline.recovery.stream_definition import output_spec
 from strandline.running import step as steps
 from strandline.running import tick as ticks
-from strandline.running.batch import run_batch
 from strandline.running.element import TUPLES_MAX, Element
 from strandline.running.fork import Caches
 from strandline.running.promise import Promise
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
-from strandline.running.tick import Operation, Ticked, Work, Worked
+from strandline.running.tick import Operation, Ticked, Work, Worked, run_batch
 from strandline.running.watch import Watch
 
 NEVER_US = np.iinfo(np.int64).max

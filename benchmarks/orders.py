@@ -31,10 +31,10 @@ from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.recovery.stream_definition import output_spec
 from strandline.running import step as steps
-from strandline.running.batch import run_batch
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 
 EVERY_US = 40
 BAND_US = 2_000_000

@@ -28,11 +28,11 @@ from strandline.operators.given_input import GivenInput
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from tests.golden.make_keyed import CLOCK_US, COLUMNS, HALF, LATENESS, WHOLE, append, content, finish
 from tests.support.operator_streams import struct
 
@@ -102,7 +102,7 @@ def work(inputs: Sequence[Log], output: Log, cache: Path) -> None:
         return [step.run(s, element, Logs(output, tuple(inputs)), StateCache(cache), clock) for s in steps]
 
     number = 0
-    while batches_.run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
+    while run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
         number += 1
 
 

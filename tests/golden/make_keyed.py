@@ -29,11 +29,11 @@ from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
 from strandline.operators.keyed.returned import CLOSE, EMIT
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from tests.support.operator_streams import Row, append_rows, published_results, set_aside, struct
 
 FOLDER = Path(__file__).parent / "keyed"
@@ -143,7 +143,7 @@ def work(d: KeyedDefinition, inputs: Sequence[Log], output: Log, cache: Path) ->
         return [step.run(s, element, Logs(output, tuple(inputs)), StateCache(cache), clock) for s in steps]
 
     number = 0
-    while batches_.run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
+    while run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
         number += 1
 
 

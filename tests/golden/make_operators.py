@@ -25,11 +25,11 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Logs
+from strandline.running.tick import run_batch
 from tests.support.operator_streams import append_rows, published_results, struct
 
 FOLDER = Path(__file__).parent / "operators"
@@ -83,7 +83,7 @@ def work(p: AggregateDefinition, input_: Log, output: Log, cache: Path, policy: 
         return [step.run(s, element, Logs(output, (input_,)), StateCache(cache / s.attempt), clock) for s in steps]
 
     number = 0
-    while batches_.run_batch(element, (input_,), output, run, Writer("golden-query", "golden-run", number), clock):  # type: ignore[arg-type]
+    while run_batch(element, (input_,), output, run, Writer("golden-query", "golden-run", number), clock):  # type: ignore[arg-type]
         number += 1
 
 

@@ -31,11 +31,11 @@ from strandline.operators.join.definition import JoinDefinition, JoinInput
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.operator import Definition
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from tests.support.operator_streams import Row, append_rows, published_results, set_aside
 
 FOLDER = Path(__file__).parent / "several"
@@ -97,7 +97,7 @@ def work(definition: Definition, inputs: Sequence[Log], output: Log, cache: Path
         return [step.run(s, element, Logs(output, tuple(inputs)), StateCache(cache / s.attempt), clock) for s in steps]
 
     number = 0
-    while batches_.run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
+    while run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
         number += 1
 
 

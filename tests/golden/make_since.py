@@ -28,12 +28,12 @@ from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, time_window
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.since import begun
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from tests.golden.make_several import CLOCK_US, LATENESS, rows
 from tests.support.operator_streams import append_rows, published_results
 
@@ -73,7 +73,7 @@ def work(name: str, inputs: Sequence[Log], output: Log, cache: Path) -> None:
         return [step.run(s, element, Logs(output, tuple(inputs)), StateCache(cache / s.attempt), clock) for s in steps]
 
     number = 0
-    while batches_.run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
+    while run_batch(element, inputs, output, run, Writer("golden-query", "golden-run", number), clock):
         number += 1
 
 

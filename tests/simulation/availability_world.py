@@ -46,7 +46,7 @@ from strandline.running.end_of_outage import end_outage
 from strandline.running.fork import Caches
 from strandline.running.promise import Promise
 from strandline.running.step import Done, Logs, Step
-from strandline.running.tick import Operation, Work, Worked
+from strandline.running.tick import Operation, Work, Worked, run_batch
 from strandline.running.watch import Watch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.simulation.availability_witness import AvailabilityWitness
@@ -340,7 +340,7 @@ class World:
             pairs = zip(works, caches, strict=True)
             return [steps_.run(work, element, logs, cache, self.clock) for work, cache in pairs]
 
-        batches.run_batch(element, self.inputs, self.output, run_steps, self._writer(), self.clock)
+        run_batch(element, self.inputs, self.output, run_steps, self._writer(), self.clock)
 
     def _writer(self) -> Writer:
         return Writer("query", f"run{self.lives}", self.ticks)

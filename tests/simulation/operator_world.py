@@ -81,6 +81,7 @@ from strandline.running import step, step_output
 from strandline.running.batch import publish
 from strandline.running.element import Element
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.simulated_classes import some_class
@@ -346,7 +347,7 @@ class World:
             self.clock.advance(self.rng.choice([0.001, 0.02]))
             for log in self.inputs:
                 log.refresh()
-            done = batches_.run_batch(
+            done = run_batch(
                 Element(self.definition, policy, "set_aside", self.rng.choice([1, 60, 100_000])),
                 self.inputs,
                 self.output,

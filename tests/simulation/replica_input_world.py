@@ -31,10 +31,10 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry, retention
 from strandline.recovery import stream_definition
 from strandline.recovery.window_report import current_windows
-from strandline.running import batch as batches_
 from strandline.running import step as steps_
 from strandline.running.element import Element
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from strandline.testing import Crash, FaultPlan
 from strandline.units import END_OF_TIME
 from tests.simulation.chained_operators import (
@@ -133,9 +133,7 @@ class Life:
         with self.perhaps_lost(log):
             try:
                 element.input(inputs).require_same(self.output.state.standings)
-                batches_.run_batch(
-                    element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock
-                )
+                run_batch(element, inputs, self.output, lambda s: self._run(s, element, inputs), writer, world.clock)
             except MISSING as problem:
                 if not self.input.bears(problem):
                     raise

@@ -24,8 +24,7 @@ from strandline.recovery.stream_definition import output_spec
 from strandline.running.element import Element
 from strandline.running.promise import Promise
 from strandline.running.since import begun
-from strandline.spark.operator import available_job, available_task, lost_inputs, operator_job
-from strandline.spark.operator.available_job import AvailableJob
+from strandline.spark.operator import lost_inputs, operator_job, whole_inputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.session.place import Place
@@ -55,7 +54,7 @@ class Case:
         """`over` makes the operator of the inputs; it counts them if there is none. `since` is as in `start`."""
         monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
         self.clock = ManualClock(1_000_000)
-        for module in (available_job, lost_inputs, operator_job):
+        for module in (lost_inputs, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
         monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
         self.folders = [folder / name for name in ("north", "south")]
@@ -88,18 +87,15 @@ class Case:
         logs, unopened = [], set()
         for number, place in enumerate(places):
             try:
-                logs.append(lost_inputs.opened(place))
+                logs.append(whole_inputs.opened(place))
             except StorageError:
                 logs.append(Log(place.storage(), self.inputs[number].spec))
                 unopened.add(number)
         output = Log.open(self.place.storage(), self.clock)
-        kind = OperatorJob if promise is None else AvailableJob
         element = Element(self.definition, self.policy, begins=output.spec.begins)
         inputs = OperatorInputs(places, element.input(logs), bears_failures=promise is not None)
-        job = kind(CONTEXT, element, inputs, (self.place, output), HOUSEKEEPING)
-        if isinstance(job, AvailableJob) and promise is not None:
-            job.promises(promise, frozenset(unopened))
-        return job
+        where = (self.place, output)
+        return OperatorJob(CONTEXT, element, inputs, where, HOUSEKEEPING, promise=promise, unopened=frozenset(unopened))
 
     def wait_for(self, limit_s: float) -> None:
         """From now on driver and tasks wait for so long for the second input's store."""
@@ -107,7 +103,7 @@ class Case:
         self.job.inputs.logs[1].storage._limit_s = limit_s
         places = self.job.inputs.places = (self.job.inputs.places[0], self.job.inputs.places[1].within(limit_s))
         self.job._work = replace(self.job._work, inputs=places)
-        available_task._OPENED.clear()
+        whole_inputs._OPENED.clear()
 
     def write(self, number: int, first: int, end: int) -> None:
         append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})

@@ -32,11 +32,11 @@ from strandline.operators.open_windows.arrays import NO_BATCH
 from strandline.operators.open_windows.record import OPENED, POS, USED
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import OnError
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from strandline.testing import MemoryStorage
 
 Row = dict[str, Any]
@@ -271,7 +271,7 @@ class Streams:
         """Takes in the next commit (or more) of the input and publishes; empty if there is none."""
         self.batches += 1
         chosen = policy or cec(extent="2x", replay=1_000_000)
-        return batches_.run_batch(
+        return run_batch(
             Element(self.plan, chosen, self.on_error, tuples_max),
             (self.input,),
             self.output,

@@ -25,11 +25,11 @@ from strandline.log.upkeep import consumer_registry, retention
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.operator import Definition, OnError
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from strandline.testing import MemoryStorage
 from strandline.units import END_OF_TIME
 from tests.support.operator_streams import Row, Tuples, append_rows, input_spec, published_results
@@ -92,7 +92,7 @@ class UnionStreams:
         self.batches += 1
         element = Element(self.definition, policy or cec(extent="2x", replay=1_000_000), self.on_error, tuples_max)
         element.input(self.inputs).require_same(self.output.state.standings)
-        return batches_.run_batch(
+        return run_batch(
             element,
             self.inputs,
             self.output,

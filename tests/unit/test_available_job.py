@@ -15,7 +15,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.running.promise import Promise
 from strandline.running.state.live_operators import LIVE
-from strandline.spark.operator import available_task, lost_inputs
+from strandline.spark.operator import lost_inputs, whole_inputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
 from strandline.testing.items import append_items, item_spec
@@ -126,7 +126,7 @@ def test_a_fork_goes_on_without_tuples_of_an_input_that_is_gone(case: Case, is_a
     move_away(case.folders[1])
     block_slice._known.clear()
     if is_another_worker:
-        available_task._OPENED.clear()
+        whole_inputs._OPENED.clear()
     for _ in range(14):
         report = case.tick()
     assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 1)

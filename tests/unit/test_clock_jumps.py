@@ -62,7 +62,7 @@ def test_a_driver_that_goes_on_after_a_jump_makes_its_guesses_anew_at_once(
     case = silent(tmp_path, monkeypatch)
     assert case.tick(0.6)["tentative"] == 2
     case.clock.jump(jump_s)
-    case.job = case.started(case.job._operation.promise)
+    case.job = case.started(case.job._promise)
     case.write(0, 45, 65)
     assert case.tick()["tentative"] == 4
 

@@ -14,7 +14,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
 from strandline.log.upkeep import consumer_registry
 from strandline.running.promise import Promise
-from strandline.spark.operator import available_task
+from strandline.spark.operator import whole_inputs
 from strandline.testing.items import append_items, item_spec
 from tests.support.available_case import BOUND_US, PATIENT_S, Case, hung
 from tests.support.hanging_storage import HangingStorage, heard
@@ -105,7 +105,7 @@ def test_a_fork_does_not_wait_for_an_input_that_hangs(case: Case, late: list[Any
     with hung(next_commit(case)):
         block_slice._known.clear()
         if is_another_worker:
-            available_task._OPENED.clear()
+            whole_inputs._OPENED.clear()
         report = settled(case)
         assert (report["state"], report["missing"]) == ("UP_FAILURE", ["south"])
         assert report["tentative"]

@@ -64,6 +64,7 @@ def test_jobs_of_an_operator_over_streams_are_in_its_group_in_a_thread_of_its_ow
     seen: list[Any] = []
     job: Any = object.__new__(OperatorJob)
     job._context, job._group, job._output_place = ours, "ours", SimpleNamespace(url="a")
+    job._promise = None
     state, spec = SimpleNamespace(writer=None, standings=()), SimpleNamespace(id="results")
     job.output = SimpleNamespace(state=state, spec=spec)
     job.catch_up = lambda *_, **__: seen.append((threading.current_thread().name, dict(ours.properties)))

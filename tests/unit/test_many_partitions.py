@@ -23,6 +23,7 @@ from strandline.log.stream.manifest import Writer
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.running.element import Element
 from strandline.running.step import Done
+from strandline.running.tick import Worked
 from strandline.spark.operator import operator_job
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.operator_inputs import OperatorInputs
@@ -41,13 +42,14 @@ def block(partition: int, first: int, name: str) -> Block:
     return Block(partition, file, first, first + 10, {"result": 10}, first, first + 10, 12_345, f"xxh3:{0:016x}")
 
 
-def done(task: OperatorTask, commit: int) -> Done:
+def done(task: OperatorTask, commit: int) -> Worked:
     """What a machine would make of the task, up to this commit of the input."""
-    step = task.step
+    step = task.work.stable
+    assert step is not None
     end, attempt = step.slice.end, f"{step.attempt}-7"
     standing = Standing(end, commit, open=100, oldest=end, extent=10, replay=0, attempt=attempt, host="some-host")
     made = block(step.partition, step.output_end, step.attempt)
-    return Done((made,), standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None, taken=10)
+    return Worked(Done((made,), standing, end, 10, 5, 3, 2, 1_000, 0.1, 0.01, None, taken=10), None)
 
 
 class Driver:
@@ -74,7 +76,9 @@ class Driver:
         monkeypatch.setattr(operator_job, "on_hosts", self._on_hosts)
         self.job.register()
 
-    def _on_hosts(self, _: Any, tasks: Sequence[OperatorTask], hosts: Sequence[str], work: Callable[..., Done]) -> Any:
+    def _on_hosts(
+        self, _: Any, tasks: Sequence[OperatorTask], hosts: Sequence[str], work: Callable[..., Worked]
+    ) -> Any:
         assert len(tasks) == len(hosts)
         self.work = work
         self.batches.append(tasks)

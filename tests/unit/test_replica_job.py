@@ -18,7 +18,6 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry
 from strandline.running.state.live_operators import LIVE
 from strandline.running.state.state_folders import default_folder
-from strandline.spark.operator.replica_job import ReplicaJob
 from tests.support.available_case import break_off
 from tests.support.replicated_case import Replicated, Running, catch_up, total
 
@@ -45,7 +44,6 @@ def test_an_operator_over_replicas_alone_goes_on_with_the_other(
     replicated: Replicated, lose: Callable[[Replicated], None]
 ) -> None:
     job = replicated.job(total(replicated.replicas()), "behind")
-    assert isinstance(job, ReplicaJob)
     assert catch_up(job)
     assert consumers(replicated, "one") == consumers(replicated, "other") != []
     lose(replicated)

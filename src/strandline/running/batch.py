@@ -1,19 +1,15 @@
-"""Batches of an operator without Spark: what to take in next, a step a partition, one manifest.
-
-Spark's driver uses the same parts; there the steps run as tasks. Tests and simulations use this as it is.
-"""
+"""Batches of an operator: a step a partition, one manifest."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
 from strandline.checkpoint.policy import Policy
-from strandline.clock import Clock
 from strandline.control_columns import KIND, OFFSET
 from strandline.failpoint import failpoint
 from strandline.inputs.input import InputBatch
@@ -25,11 +21,8 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.operator import version_in
-from strandline.running.element import Element
-from strandline.running.step import Done, Step, unchanged
+from strandline.running.step import Done, Step
 
 
 def steps_of(batch: InputBatch, output: LogState, elapsed_us: int, attempt: str = "") -> list[Step]:
@@ -106,35 +99,3 @@ def _padded(table: pa.Table, schema: pa.Schema) -> Iterator[list[pa.Array]]:
 
 def _aside_schema(spec: StreamSpec) -> pa.Schema:
     return pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])
-
-
-def run_batch(
-    element: Element,
-    inputs: Sequence[Log],
-    output: Log,
-    run_steps: Callable[[Sequence[Step]], Sequence[Done]],
-    writer: Writer,
-    clock: Clock,
-) -> list[Done]:
-    """Takes in some of what is new in the inputs and publishes the results; empty if nothing is new.
-
-    Nor is there anything to save by now, see `overdue`.
-    """
-    base = output.state
-    must_save = overdue(element.policy, base, clock.now_us())
-    input_, tuples_max = element.input(inputs), element.tuples_max
-    batch = input_.next(base, tuples_max) or (input_.nothing(base, tuples_max) if must_save else None)
-    if batch is None:
-        return []
-    elapsed_us = max(0, clock.now_us() - base.published_us) if base.published_us else 0
-    steps = steps_of(batch, base, elapsed_us)
-    revised = element.definition.revised
-    # The first batch of a later version is one of all partitions: none of them goes back behind it.
-    is_revision = version_in(revised) != version_in(base.revised)
-    resting = [] if is_revision else [s for s in steps if s.partition not in must_save]
-    idle = {s.partition: d for s in resting if (d := unchanged(s, element)) is not None}
-    ran = iter(run_steps([s for s in steps if s.partition not in idle]))
-    done = noted(batch, [idle[s.partition] if s.partition in idle else next(ran) for s in steps])
-    is_last = batch.is_last([d.standing for d in done])
-    publish(output, base, done, Append(writer=writer, revised=revised, finished=is_last, durability=element.durability))
-    return done

@@ -42,10 +42,10 @@ from strandline.operators.operator import Definition
 from strandline.operators.registry import common_operators
 from strandline.recovery.stream_definition import definition_of, output_spec
 from strandline.running import step as steps
-from strandline.running.batch import run_batch
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from strandline.version import VERSION
 
 _MANY = range(300)

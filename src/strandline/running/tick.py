@@ -1,4 +1,6 @@
-"""A tick of an operator with a bound, without Spark: one look, one decision, both lineages, at most one commit.
+"""A tick of an operator, without Spark: one look, one decision, both lineages, at most one commit.
+
+An operator without a bound waits for its inputs for ever: it has a stable lineage alone, and nothing to decide.
 
 Spark's driver uses the same parts; there the work of a partition is a task.
 """
@@ -6,13 +8,13 @@ Spark's driver uses the same parts; there the work of a partition is a task.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from strandline.clock import Clock
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
-from strandline.inputs.input import InputSlice
+from strandline.inputs.input import InputBatch, InputSlice
 from strandline.inputs.next_bounds import reachable
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.inputs.serialised_union import SerialisedUnion, TimeSlices
@@ -30,6 +32,7 @@ from strandline.operators.operator import version_in
 from strandline.running import batch as batches_
 from strandline.running import fork as forks_
 from strandline.running import step as steps_
+from strandline.running.batch import overdue
 from strandline.running.decision import Decision, Situation, decide, ended
 from strandline.running.element import Element
 from strandline.running.fork import Caches, Forked, ForkStep
@@ -107,10 +110,11 @@ def _lies_in_a_replica(problem: Exception, element: Element, logs: Logs) -> bool
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator with a bound, over its inputs and with its output."""
+    """An operator over its inputs and with its output."""
 
     element: Element
-    promise: Promise
+    promise: Promise | None
+    """None: there is no bound."""
     inputs: tuple[Log, ...]
     output: Log
     clock: Clock
@@ -118,7 +122,7 @@ class Operation:
     """Inputs at which it does not look: a task has just failed to read them, or no replica has what was taken in."""
 
     def tick(self, watch: Watch, run_all: Callable[[Sequence[Work]], Sequence[Worked]], writer: Writer) -> Ticked:
-        """Looks, decides, does what is to be done and publishes it; what the driver has to remember for the next."""
+        """Looks, decides, does and publishes what is to be done; returns what the driver has to remember."""
         watch, tick = self.next(watch)
         if tick is None:
             return Ticked(watch)
@@ -126,7 +130,9 @@ class Operation:
         return Ticked(watch, *tick.publish(writer))
 
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
-        """Looks and decides; what the driver has to remember, and what is to be done now, None if nothing."""
+        """Looks and decides; returns what the driver has to remember, and what is to be done now, None if nothing."""
+        if self.promise is None:
+            return watch, self._without_bound(watch)
         base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
         element = self.element
         union = SerialisedUnion(element.definition, self.inputs, element.replicas, element.begins)
@@ -144,11 +150,23 @@ class Operation:
         is_news = decision.outage != base.outage or decision.ends or decision.fork_until is not None
         if base.finished or (batch is None and not is_news):
             return watch, None
-        return watch, Tick(self, decision, marks, batch, watch)
+        return watch, Tick(self, decision, batch, watch, marks)
+
+    def _without_bound(self, watch: Watch) -> Tick | None:
+        """Returns what the stable lineage takes in, or has to save by now; None if it is nothing."""
+        base, element = self.output.state, self.element
+        must_save = overdue(element.policy, base, self.clock.now_us())
+        input_, tuples_max = element.input(self.inputs), element.tuples_max
+        batch = input_.next(base, tuples_max) or (input_.nothing(base, tuples_max) if must_save else None)
+        return None if batch is None else Tick(self, _STABLE, batch, watch, must_save=must_save)
 
     def _goes_all_the_way(self, batch: TimeSlices) -> bool:
         """Whether a batch takes in all that can be taken in, if its steps do not stop before."""
         return all(reachable(self.inputs, p) == one.reaches for p, one in enumerate(batch.slices))
+
+
+_STABLE = Decision(Outage(), undoes=False, begins_anew=False, ends=False, fork_until=None)
+"""Of an operator without a bound."""
 
 
 class Tick:
@@ -158,10 +176,12 @@ class Tick:
         self,
         operation: Operation,
         decision: Decision,
-        marks: Sequence[Marks],
-        batch: TimeSlices | None,
+        batch: InputBatch | None,
         watch: Watch,
+        marks: Sequence[Marks] = (),
+        must_save: Set[int] = frozenset(),
     ) -> None:
+        """`marks` say where an operator with a bound stands; partitions that `must_save` run a step in any case."""
         self._operation = operation
         self._element = operation.element
         self._output = operation.output
@@ -169,12 +189,15 @@ class Tick:
         self._decision = decision
         self._marks = marks
         self._batch = batch
-        self._watch = watch
-        self._name = uuid.uuid4().hex
+        self.watch = watch
+        """What the driver has to remember once this is published."""
+        self._must_save = must_save
+        self._name = uuid.uuid4().hex if operation.promise else ""
+        many = operation.output.spec.partitions
         self._standings = list(self._base.standings) or [_beginning(m, self._element) for m in marks]
-        begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[: len(marks)]]
+        begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[:many]]
         self._forks = list(decision.outage.forks) or begun
-        self._blocks: list[list[Block]] = [[] for _ in marks]
+        self._blocks: list[list[Block]] = [[] for _ in range(many)]
         """Per partition, in the order of offsets."""
 
     # ------------------------------------------------------------------ what is done
@@ -187,12 +210,12 @@ class Tick:
         if self._decision.begins_anew:
             self._forks = [fork.begun_anew(fork.problem) for fork in self._forks]
         steps = self._steps()
-        idle = [self._idle(p) if steps is None else self._resting(steps[p]) for p in range(len(self._marks))]
-        every = [self._work(p, steps[p] if steps else None, idle[p]) for p in range(len(self._marks))]
+        idle = [self._idle(p) if steps is None else self._resting(steps[p]) for p in range(len(self._blocks))]
+        every = [self._work(p, steps[p] if steps else None, idle[p]) for p in range(len(self._blocks))]
         some = [work for work in every if work.stable is not None or work.fork is not None]
         worked = {work.partition: done for work, done in zip(some, run_all(some) if some else (), strict=True)}
         none = Worked(None, None)
-        pairs = [(idle[p], worked.get(p, none)) for p in range(len(self._marks))]
+        pairs = [(idle[p], worked.get(p, none)) for p in range(len(self._blocks))]
         done = [kept if kept is not None else own.stable for kept, own in pairs]
         assert all(d is not None for d in done)
         self.done = [d for d in done if d is not None]
@@ -240,26 +263,31 @@ class Tick:
         ]
 
     def _resting(self, step: Step) -> Done | None:
-        """What a partition does that has nothing to take in; None if it has, or this is the first step of a later
-        version, which is one of all partitions."""
+        """Returns what a partition does that has nothing to take in and to save; None if it has.
+
+        The first step of a later version is one of all partitions: none of them goes back behind it.
+        """
         is_revision = version_in(self._element.definition.revised) != version_in(self._base.revised)
-        return None if is_revision else unchanged(step, self._element)
+        is_due = is_revision or step.partition in self._must_save
+        return None if is_due else unchanged(step, self._element)
 
     def _idle(self, partition: int) -> Done:
         """What a stable lineage does that stands still."""
         return Done.idle(self._standings[partition], None)
 
     def _work(self, partition: int, step: Step | None, idle: Done | None) -> Work:
-        stands = self._marks[partition].stands if idle is None else idle.standing.stands
-        fork = self._fork_step(partition, stands.bound)
+        fork = None
+        if self._decision.fork_until is not None:
+            stands = self._marks[partition].stands if idle is None else idle.standing.stands
+            fork = self._fork_step(partition, stands.bound, self._decision.fork_until)
         return Work(partition, self._end(partition), step if idle is None else None, fork)
 
-    def _fork_step(self, p: int, silent: int | None) -> ForkStep | None:
-        until, fork = self._decision.fork_until, self._forks[p]
+    def _fork_step(self, p: int, silent: int | None, until: int) -> ForkStep | None:
+        fork, promise = self._forks[p], self._operation.promise
         if fork.problem and not self._moves(p):
             return None
         come = max((bound for bound in (fork.bound, silent) if bound is not None), default=None)
-        if until is None or (come is not None and until <= come):
+        if come is not None and until <= come:
             return None
         own = self._marks[p]
         base = Step(
@@ -276,10 +304,10 @@ class Tick:
             until,
             silent,
             f"{self._name}-fork-{p}",
-            self._watch.unreachable,
+            self.watch.unreachable,
             tuple(log.state.seq for log in self._operation.inputs),
-            tuple(self._watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
-            takes_over=self._operation.promise.reconcile == "undo" and self._batch is None,
+            tuple(self.watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
+            takes_over=promise is not None and promise.reconcile == "undo" and self._batch is None,
         )
 
     def _moves(self, p: int) -> bool:
@@ -310,11 +338,12 @@ class Tick:
                 writer=writer,
                 revised=self._base.revised if self._batch is None else self._element.definition.revised,
                 finished=self._batch is not None and self._batch.is_last([d.standing for d in done]),
-                outage=outage,
+                outage=outage if self._operation.promise else None,
                 durability=self._element.durability,
             ),
         )
-        failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
+        if self._operation.promise:
+            failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
         return tuple(done), self.forked
 
     @property
@@ -347,3 +376,22 @@ class Tick:
 def _beginning(marks: Marks, element: Element) -> Standing:
     """Where an operator stands that has not taken in anything."""
     return Standing(0, -1, 0, 0, 0, 0, mode=element.policy.mode, marks=marks, results=0)
+
+
+def run_batch(
+    element: Element,
+    inputs: Sequence[Log],
+    output: Log,
+    run_steps: Callable[[Sequence[Step]], Sequence[Done]],
+    writer: Writer,
+    clock: Clock,
+) -> list[Done]:
+    """Takes in some of what is new in the inputs and publishes the results; returns nothing if nothing is new.
+
+    Nor is there anything to save by now, see `overdue`.
+    """
+
+    def run_all(works: Sequence[Work]) -> list[Worked]:
+        return [Worked(done, None) for done in run_steps([work.stable for work in works if work.stable is not None])]
+
+    return list(Operation(element, None, tuple(inputs), output, clock).tick(Watch.fresh(0), run_all, writer).done)

@@ -18,13 +18,13 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import OnError
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import batch as batches_
 from strandline.running import step
 from strandline.running.element import TUPLES_MAX, Element
 from strandline.running.since import SinceOption, begun, since_of
 from strandline.running.state.live_operators import LIVE
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import run_batch
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
@@ -70,7 +70,7 @@ class Run(MemoryStream):
                 source.pass_time()
             source.input_log.refresh()
         before = self._log.state.seq
-        while batches_.run_batch(
+        while run_batch(
             self._element,
             self._inputs,
             self._log,

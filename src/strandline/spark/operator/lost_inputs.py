@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import NotAStreamError, StorageError, StreamNotFoundError
+from strandline.errors import StorageError
 from strandline.inputs.input import Input
 from strandline.inputs.left_alone import LeftAlone
-from strandline.log.stream import log_errors, spec
+from strandline.log.stream import spec
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.spark.operator.operator_inputs import OperatorInputs
-from strandline.spark.session.place import Place
+from strandline.spark.operator.whole_inputs import opened
 
 
 class LostInputs:
@@ -59,14 +59,6 @@ class LostInputs:
         except StorageError:
             return False
         return True
-
-
-def opened(place: Place) -> Log:
-    """Returns the stream of an input; raises `StorageError` if it is not there, which it was once."""
-    try:
-        return place.open()
-    except (StreamNotFoundError, NotAStreamError) as problem:
-        raise log_errors.gone(place.url) from problem
 
 
 def require_same(input_: Input, output: LogState, unopened: frozenset[int]) -> frozenset[int]:

@@ -11,22 +11,33 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import ConflictError, StorageError
+from strandline.errors import ConflictError, StorageError, StrandlineError, StreamMismatchError
+from strandline.inputs.input_marks import require_same_input
+from strandline.inputs.next_bounds import reachable
+from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.loss import total_losses
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.outage import Outage
+from strandline.log.operator_state.outage_words import outage_report
+from strandline.log.operator_state.standing import Standing, marks_in
+from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep import consumer_registry
-from strandline.running.batch import overdue, run_batch
+from strandline.running.batch import overdue
 from strandline.running.element import Element
 from strandline.running.end_of_outage import end_outage
-from strandline.running.step import Done, Step
+from strandline.running.fork import Forked
+from strandline.running.promise import Promise
+from strandline.running.step import Done
+from strandline.running.tick import Operation, Tick, Work, Worked
+from strandline.running.watch import Watch
 from strandline.spark.entry.side_log_watch import SideLogWatch
 from strandline.spark.operator.affinity import LiveHosts, balanced, on_hosts
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.kernel_shipping import KernelShipping
+from strandline.spark.operator.lost_inputs import LostInputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
-from strandline.spark.operator.operator_task import OperatorTask, OperatorWork
+from strandline.spark.operator.operator_task import OperatorTask, OperatorWork, Unread
 from strandline.spark.operator.recovery_target import RecoveryTarget
 from strandline.spark.operator.recovery_warnings import warn_of_losses, warn_of_older
 from strandline.spark.query.job_group import JobsCancelledError, job_group
@@ -62,7 +73,10 @@ def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
 
 
 class OperatorJob:
-    """One operator between its inputs and its output."""
+    """One operator between its inputs and its output. One tick is one look, one decision, one Spark job, one commit.
+
+    With a bound it goes on while inputs are missing, and asks by its own clock which are.
+    """
 
     def __init__(
         self,
@@ -73,7 +87,11 @@ class OperatorJob:
         housekeeping: Housekeeping,
         name: str | None = None,
         kernels: KernelShipping | None = None,
+        promise: Promise | None = None,
+        unopened: frozenset[int] = frozenset(),
     ) -> None:
+        """`promise` says how long tuples wait, None: for ever. `unopened` are the numbers of inputs of which nothing
+        could be read yet."""
         self._context = context
         self._hosts = LiveHosts(context)
         self.inputs = inputs
@@ -84,7 +102,14 @@ class OperatorJob:
             tuple(log.spec.to_json() for log in inputs.logs),
             self._output_place,
             self.output.spec.to_json(),
+            has_bound=promise is not None,
         )
+        self._promise = promise
+        self._seen = self._resumed()
+        self._lost = LostInputs(inputs, unopened, self._require_same)
+        self._tick: Tick | None = None
+        """What the last look has found to be done, until it is run."""
+        self._forked: Sequence[Forked | None] = ()
         self._kernels = kernels
         self._has_kernels = False
         self._target = RecoveryTarget(element.policy, self._output_place.url)
@@ -111,10 +136,13 @@ class OperatorJob:
         return self.inputs.lags(self.output.state.standings)
 
     def standing(self) -> dict[str, Any]:
-        """Where the operator stands, in the words of a report that has done nothing; empty before its first commit."""
+        """Returns where the operator stands, as a report that has done nothing.
+
+        Before its first commit, that is empty, or with a bound how its inputs are.
+        """
         state = self.output.state
         if not state.standings:
-            return {}
+            return {"input_tuples": 0, **self._outage()} if self._promise else {}
         return {
             "commit": state.seq,
             "input_commit": self.inputs.input.commits(state.standings),
@@ -125,6 +153,7 @@ class OperatorJob:
             "footprints": {"g_open": 0, "g_check": 0},
             **_standing(state.standings),
             "recovered": [],
+            **self._outage(),
         }
 
     def register(self) -> None:
@@ -140,12 +169,16 @@ class OperatorJob:
         *,
         no_more: bool = False,
     ) -> None:
-        """Takes in whatever the input has, batch by batch, and tells what each has done.
+        """Takes in what the inputs have, tick by tick, and tells what each has done.
 
-        With `no_more`, only what it had when it was last looked at.
+        With `no_more`, only what they had when they were last looked at. With a bound every tick looks, and this ends
+        when all is taken in that one look has found: inputs that grow all the time would keep it here for ever.
         """
+        no_more = no_more or self._promise is not None
         if not no_more:
             self.inputs.refresh()
+        if self._promise is None and self.output.state.outage is not None:
+            end_outage(self.output, self._work.element.durability)  # it had a bound before
         while go_on():
             began_s = stopwatch_s()
             before = self.output.state.seq
@@ -160,14 +193,81 @@ class OperatorJob:
             if not no_more:
                 self._keep_registered()
             self.housekeeping.after_batch(self.output, before)
+            if self._promise is not None and (self._seen.unreachable or not self._is_behind):
+                break
         if no_more:
             self._keep_registered()  # a commit in the input, for which it is looked at once more
 
+    def look(self) -> Tick | None:
+        """Looks, with a bound also at the inputs, and returns what is to be done now; None if nothing is.
+
+        Raises one of `MISSING` if something cannot be read.
+        """
+        if self._promise is None and not self.inputs.are_there:
+            return None
+        unreadable: frozenset[int] = frozenset()
+        if self._promise is not None:
+            self.inputs.choose()
+            unreadable = self._lost.now() | self.inputs.absent
+        element, logs = self._work.element, self.inputs.logs
+        seen, tick = Operation(element, self._promise, logs, self.output, SYSTEM_CLOCK, unreadable).next(self._seen)
+        if tick is None:  # else it is seen when it is done
+            self._seen = seen
+        return tick
+
     def _take_in(self, writer: Writer) -> Sequence[Done]:
-        """Takes in some of what is new, and publishes the results; nothing done if nothing is new."""
-        element = self._work.element
-        end_outage(self.output, element.durability)  # if it had a bound before
-        return run_batch(element, self.inputs.logs, self.output, self._run_steps, writer, SYSTEM_CLOCK)
+        """Runs one tick; returns nothing if nothing is to be done, or an input could not be read: then it is tried
+        again. What failed with one replica is done with another at once."""
+        while True:
+            try:
+                tick, self._tick = self._tick or self.look(), None
+                if tick is None:
+                    return ()
+                tick.run(self._run_all)
+                done, self._forked = tick.publish(writer)
+            except MISSING as problem:
+                if not self._bear(problem):
+                    return ()
+                continue  # without that one, for a while: so this ends
+            self._seen = tick.watch
+            return done
+
+    def _bear(self, problem: StrandlineError) -> bool:
+        """Notes what cannot be read: returns True for a replica, for which there may be another, False for an input,
+        which is missing. Raises the problem if it concerns neither, or the operator has no bound."""
+        if self.inputs.bears(problem):
+            if self._promise is None:
+                self.inputs.refresh()
+            return True
+        if self._promise is None or not isinstance(problem, StorageError):
+            raise problem
+        self._lost.bear(problem)
+        return False
+
+    def _resumed(self) -> Watch:
+        """Returns what the driver remembers of the inputs at a start: what one before had begun goes on."""
+        if self._promise is None:
+            return Watch.fresh(len(self.inputs.logs))
+        states = [log.state for log in self.inputs.logs]
+        known, now_us = [state.boundary for state in states], SYSTEM_CLOCK.steady_us()
+        return Watch.resumed(known, self.output.state.outage, now_us, self._promise.bound_us, states)
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether tuples that can be taken in were not, as of the last look."""
+        stands = (s.stands.bound for s in self.output.state.standings)
+        reach = (reachable(self.inputs.logs, p) for p in range(self.output.spec.partitions))
+        return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
+
+    def _require_same(self, number: int, log: Log) -> None:
+        """Raises if an input that was not there at the start is not what the operator has taken in."""
+        if log.spec.id != self.inputs.logs[number].spec.id:
+            raise StreamMismatchError(
+                "another stream has taken the place of the operator's input",
+                where=log.storage.url,
+                todo="put the input back where it was; for another one, start the operator with a new output stream",
+            )
+        require_same_input(log, number, marks_in(self.output.state.standings))
 
     def _look_aside(self, done: Sequence[Done]) -> None:
         """Lets somebody know of what could not be computed."""
@@ -175,9 +275,18 @@ class OperatorJob:
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
     def time_has_passed(self) -> bool:
-        """Whether there is something to take in of which Spark knows nothing, see `OperatorInputs.time_has_passed`, or
-        to be saved by now."""
-        return self.must_save or self.inputs.time_has_passed(self.output.state)
+        """Returns whether there is something to take in of which Spark knows nothing, or to be saved by now.
+
+        See `OperatorInputs.time_has_passed`. With a bound this is the look of the next tick, which `catch_up` runs.
+        """
+        if self._promise is None:
+            return self.must_save or self.inputs.time_has_passed(self.output.state)
+        self._tick = None
+        try:
+            self._tick = self.look()
+        except MISSING as problem:
+            self._bear(problem)
+        return self._tick is not None
 
     @property
     def must_save(self) -> bool:
@@ -206,11 +315,17 @@ class OperatorJob:
         if self._kernels is not None:
             self._kernels.close()
 
-    def _run_steps(self, steps: Sequence[Step]) -> Sequence[Done]:
-        tasks = [OperatorTask(step, self.inputs.blocks(step)) for step in steps]
+    def _run_all(self, works: Sequence[Work]) -> list[Worked]:
+        """Does the work of all partitions as tasks of one job; raises the problem of a task that could not read."""
+        nothing: list[list[Block]] = [[] for _ in self.inputs.logs]
+        tasks = [OperatorTask(w, self.inputs.blocks(w.stable) if w.stable else nothing) for w in works]
         tuples = sum(task.tuples for task in tasks)
-        work = self._with_kernels() if tasks else self._work
-        return self._run_tasks(work, tasks, [s.partition for s in steps], tuples)
+        found = self._run_tasks(self._with_kernels(), tasks, [w.partition for w in works], tuples)
+        worked = [one for one in found if isinstance(one, Worked)]
+        for one in found:
+            if isinstance(one, Unread):
+                raise one.problem
+        return worked
 
     def _with_kernels(self) -> OperatorWork:
         """What tasks have in common, with what was compiled for them: it is there when the first ones run."""
@@ -246,6 +361,7 @@ class OperatorJob:
             for p, d in enumerate(done)
             if d.recovery is not None
         }
+        tentative = [one.results for one in self._forked if one is not None]
         if recovered:
             self._recovery = {"last_recovery": list(recovered.values())}
         return {
@@ -264,4 +380,13 @@ class OperatorJob:
             "operator_s": round(seconds, 4),
             **self._recovery,
             **self.housekeeping.report,
+            **self._outage(),
+            **({"tentative_results": sum(tentative)} if tentative else {}),
         }
+
+    def _outage(self) -> dict[str, Any]:
+        """Returns how an operator with a bound is; nothing without one."""
+        if self._promise is None:
+            return {}
+        outage = self.output.state.outage or Outage(since_us=SYSTEM_CLOCK.now_us())  # nothing is published yet
+        return outage_report(outage, self.inputs.names, self._work.element.definition.blocked_without_input)

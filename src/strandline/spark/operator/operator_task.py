@@ -1,4 +1,7 @@
-"""Steps of an operator as Spark tasks. What one needs travels with it; it opens nothing that it does not read."""
+"""The work of a partition as a Spark task: a step, and behind it that of a fork, if there is one.
+
+What a task needs travels with it; it opens nothing that it does not read.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import NotAStreamError
+from strandline.errors import NotAStreamError, StorageError, StrandlineError
 from strandline.failpoint import failpoint
 from strandline.inputs.input import InputSlice
+from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.standing import Standing
+from strandline.log.stream import log_errors
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.partial_log import PartialLog
@@ -26,14 +31,18 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.kernel_bundle import KernelBundle
 from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.process_start import process_age_s, process_cpu_s
+from strandline.running import tick as ticks
 from strandline.running.element import Element
+from strandline.running.fork import Caches, ForkStep
 from strandline.running.state.live_operators import LIVE
 from strandline.running.state.state_cache import StateCache
-from strandline.running.state.state_folders import default_folder
-from strandline.running.step import Done, Logs, Step, run
+from strandline.running.state.state_folders import default_folder, fork_folder
+from strandline.running.step import Done, Logs, Step
+from strandline.running.tick import Work, Worked
 from strandline.spark.operator import holder
 from strandline.spark.operator.affinity import spark_host
 from strandline.spark.operator.kernel_shipping import unpacked
+from strandline.spark.operator.whole_inputs import opened, refreshed
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
@@ -42,19 +51,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTask:
-    """A step, and the blocks that it takes in: its share of a batch, whatever the other partitions do."""
+    """The work of one partition in a tick, whatever the other partitions do."""
 
-    step: Step
+    work: Work
     input_blocks: Sequence[Sequence[Block]]
-    """Of each input."""
+    """Of each input, those that the step takes in."""
 
     @property
     def tuples(self) -> int:
-        """How many it takes in; of several inputs, how many at most."""
-        taken = self.step.slice
+        """How many the step takes in; of several inputs, how many at most."""
+        if self.work.stable is None:
+            return 0
+        taken = self.work.stable.slice
         if taken.end is None:
             return sum(block.results for blocks in self.input_blocks for block in blocks)
         return taken.end - taken.begin.ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The outcome of a task that could not read or write something, which need not end the query."""
+
+    problem: StrandlineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,58 +86,91 @@ class OperatorWork:
     output_spec: bytes
     kernels: Broadcast[KernelBundle] | None = None
     """What was compiled elsewhere, if this may be another machine."""
+    has_bound: bool = False
 
-    def __call__(self, task: OperatorTask) -> Done:
-        """What Spark calls on some machine. The same task may run twice, and one of the two may wake up much later."""
+    def __call__(self, task: OperatorTask) -> Worked | Unread:
+        """Does the task on some machine. The same task may run twice, and one of the two may wake up much later.
+
+        Returns `Unread` if something cannot be read for which there may be another, or which is missing then: so Spark
+        does not try again.
+        """
         failpoint("task-begins")
         unpacked(self.kernels)
-        # Attempts of a task have names of their own, or a second one would find the files of the first.
-        step = replace(task.step, attempt=f"{task.step.attempt}-{attempt_number()}", host=spark_host())
-        if not self.element.definition.lives_in_process:
-            return self.done_here(replace(task, step=step))
-        return self._where_the_object_is(replace(task, step=step))
+        task = replace(task, work=_named(task.work))
+        try:
+            stable = task.work.stable
+            if stable is not None and self.element.definition.lives_in_process and not self.has_bound:
+                return self._where_the_object_is(task, stable)
+            return self.done_here(task)
+        except MISSING as problem:
+            if not self.element.replicas and not (self.has_bound and isinstance(problem, StorageError)):
+                raise
+            return Unread(problem)
 
-    def _where_the_object_is(self, task: OperatorTask) -> Done:
+    def _where_the_object_is(self, task: OperatorTask, step: Step) -> Worked:
         """Does the task in the worker that keeps the object, or else in this one, which keeps it from then on."""
         from pyspark import cloudpickle
 
         dumps: Callable[[Any], bytes] = cloudpickle.dumps
 
-        step = task.step
         folder = default_folder(spec_of(self.output_spec).id, step.partition)
         before = step.before.attempt if step.before is not None else ""
         if before and not LIVE.holds(str(folder), before):
             try:
-                found: Done | None = holder.asked(folder, before, lambda: dumps(_Call(self, task)))
+                found: Worked | None = holder.asked(folder, before, lambda: dumps(_Call(self, task)))
                 if found is not None:
                     return found
             except holder.HolderLostError:
-                task = replace(task, step=replace(step, attempt=f"{step.attempt}-again"))
+                step = replace(step, attempt=f"{step.attempt}-again")
+                task = replace(task, work=replace(task.work, stable=step))
         done = self.done_here(task)
-        holder.announce(folder, task.step.attempt)
+        holder.announce(folder, step.attempt)
         return done
 
-    def done_here(self, task: OperatorTask) -> Done:
-        """Does the task in this process; its step has the name of the attempt."""
-        step, output = task.step, PartialLog(self.output.storage(), spec_of(self.output_spec))
+    def done_here(self, task: OperatorTask) -> Worked:
+        """Does the task in this process; its steps have the names of the attempt."""
+        work, fork = task.work, task.work.fork
+        output = PartialLog(self.output.storage(), spec_of(self.output_spec))
         known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
         inputs = tuple(PartialLog(place.storage(), spec_of(spec), blocks) for place, spec, blocks in known)
-        cache = StateCache(default_folder(output.spec.id, step.partition))
+        logs = Logs(output, inputs, self._whole)
+        fork_logs = None if fork is None else self._fork_logs(output, fork)
+        stable = StateCache(default_folder(output.spec.id, work.partition))
+        # Without a fork there is no second state: its folder is not even made.
+        caches = Caches(stable, stable if fork is None else StateCache(fork_folder(output.spec.id, work.partition)))
         try:
-            logs = Logs(output, inputs, self._whole)
-            done = run(step, compiled(self.element), logs, cache, SYSTEM_CLOCK)
+            worked = ticks.run(work, compiled(self.element), logs, caches, SYSTEM_CLOCK, fork_logs)
         finally:
-            cache.close()
+            for cache in caches:
+                cache.close()
             spare_the_collector(self.element)
-        return replace(done, standing=measured(done.standing))
+        if worked.stable is None:
+            return worked
+        return replace(worked, stable=replace(worked.stable, standing=measured(worked.stable.standing)))
 
-    def _whole(self) -> tuple[Log, tuple[Log, ...]]:
-        """Output and inputs as recovery can search them; raises if a replica is another than the driver has read."""
-        inputs = tuple(place.open() for place in self.inputs)
-        self.require_same_replicas(inputs)
+    def _whole(self, unreachable: frozenset[int] = frozenset()) -> tuple[Log, tuple[Log, ...]]:
+        """Returns output and inputs as recovery can search them.
+
+        Raises if there is no replica to read of one of them, or it is another than the driver has read.
+        """
+        for number in self.element.replicas & unreachable:
+            raise log_errors.gone(self.inputs[number].url)  # whatever is there lacks what was taken in
+        inputs = tuple(opened(place) if self.has_bound else place.open() for place in self.inputs)
+        self._require_same_replicas(inputs)
         return self.output.open(), inputs
 
-    def require_same_replicas(self, inputs: Sequence[Log]) -> None:
+    def _fork_logs(self, output: Log, fork: ForkStep) -> Logs:
+        """Returns the whole inputs that can be read, for a fork that may have to be made anew from far behind."""
+        known = zip(self.inputs, self.input_specs, fork.seen, strict=True)
+        inputs = tuple(
+            PartialLog(place.storage(), spec_of(spec))
+            if number in fork.unreachable
+            else refreshed(place, spec_of(spec).id, seen)
+            for number, (place, spec, seen) in enumerate(known)
+        )
+        return Logs(output, inputs, lambda: self._whole(fork.unreachable))
+
+    def _require_same_replicas(self, inputs: Sequence[Log]) -> None:
         """Raises `NotAStreamError` if an input that is a replica is another than the driver has read."""
         for number in self.element.replicas:
             if inputs[number].spec.id != spec_of(self.input_specs[number]).id:
@@ -135,11 +186,22 @@ class _Call:
     work: OperatorWork
     task: OperatorTask
 
-    def __call__(self) -> Done:
-        done = self.work.done_here(self.task)
-        folder = default_folder(spec_of(self.work.output_spec).id, self.task.step.partition)
-        holder.announce(folder, self.task.step.attempt)
-        return done
+    def __call__(self) -> Worked:
+        worked = self.work.done_here(self.task)
+        assert worked.stable is not None
+        folder = default_folder(spec_of(self.work.output_spec).id, self.task.work.partition)
+        holder.announce(folder, worked.stable.standing.attempt)
+        return worked
+
+
+def _named(work: Work) -> Work:
+    """Returns the work with names for this attempt: a second one must not find the files of the first."""
+    number, stable, fork = attempt_number(), work.stable, work.fork
+    if stable is not None:
+        stable = replace(stable, attempt=f"{stable.attempt}-{number}", host=spark_host())
+    if fork is not None:
+        fork = replace(fork, attempt=f"{fork.attempt}-{number}")
+    return replace(work, stable=stable, fork=fork)
 
 
 def _travels_as_its_values(kind: type[Any]) -> None:
@@ -149,7 +211,7 @@ def _travels_as_its_values(kind: type[Any]) -> None:
 
 
 # Of each of these one travels for every partition in every batch.
-for _kind in (OperatorTask, Step, InputSlice, Position, Standing, Block, Done):
+for _kind in (OperatorTask, Work, Worked, Step, InputSlice, Position, Standing, Block, Done):
     _travels_as_its_values(_kind)
 
 

@@ -34,13 +34,11 @@ from strandline.running.element import Element
 from strandline.running.kernel_warm_up import Kernels
 from strandline.running.promise import Promise
 from strandline.running.since import begun, require_same_beginning
-from strandline.spark.operator.available_job import AvailableJob
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.kernel_shipping import KernelShipping
 from strandline.spark.operator.lost_inputs import require_same
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
-from strandline.spark.operator.replica_job import ReplicaJob
 from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.pace import Pace
@@ -320,9 +318,8 @@ class ProcessingElement:
         kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
-        kind = AvailableJob if promise is not None else ReplicaJob if members else OperatorJob
         known = {number: member.places for number, member in members.items()}
-        job = kind(
+        job = OperatorJob(
             spark.sparkContext,
             element,
             OperatorInputs(places, input_, output, known, bears_failures=promise is not None),
@@ -330,9 +327,9 @@ class ProcessingElement:
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,
             kernels,
+            promise,
+            unopened - members.keys(),  # among replicas is chosen with every look
         )
-        if isinstance(job, AvailableJob) and promise is not None:
-            job.promises(promise, unopened - members.keys())  # replicas are looked for by who chooses
         job.register()
         return job
 
