@@ -12,7 +12,6 @@ import pyarrow as pa
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import ManualClock
 from strandline.inputs.input_marks import needs
-from strandline.inputs.input_stream import blocks_between
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.local_storage import LocalStorage
@@ -31,7 +30,6 @@ from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
 from strandline.running.tick import run_batch
 from strandline.testing import MemoryStorage
-from strandline.units import END_OF_TIME
 from tests.support.operator_streams import Row, Tuples, append_rows, input_spec, published_results
 
 CONSUMER = consumer_registry.operator_name("output")
@@ -111,21 +109,14 @@ class UnionStreams:
         cache = self.cache_of(s.partition)
         try:
             output = PartialLog(self.output.storage, self.output.spec)
-            logs = Logs(output, self._shares(s), lambda: (self.output, self.inputs))
+            logs = Logs(output, self._shares(s, element), lambda: (self.output, self.inputs))
             return step.run(s, element, logs, cache, self.clock)
         finally:
             cache.close()
 
-    def _shares(self, s: Step) -> tuple[Log, ...]:
-        assert s.marks is not None
-        until = None if s.until == END_OF_TIME else s.until
-        found: list[Log] = []
-        for log, mark in zip(self.inputs, s.marks.inputs, strict=True):
-            blocks = (
-                blocks_between(log, s.partition, mark.first, s.marks.stands.bound, until) if s.until is not None else []
-            )
-            found.append(PartialLog(log.storage, log.spec, blocks))
-        return tuple(found)
+    def _shares(self, s: Step, element: Element) -> tuple[Log, ...]:
+        chosen = element.input(self.inputs).blocks(s.slice, s.partition)
+        return tuple(PartialLog(log.storage, log.spec, blocks) for log, blocks in zip(self.inputs, chosen, strict=True))
 
     @property
     def marks(self) -> list[Marks]:
