@@ -53,7 +53,7 @@ def test_only_the_columns_that_are_needed_are_read_and_computed() -> None:
     shape = where(pc.field("a") > 0, select("k", a=V + 1, b=X * 2, c="s"))
     p = plan(count_window(2), ["k"], shape, n=agg.count("c"))
     assert sorted(p.reads[0]) == ["k", "s", "t", "v"]
-    assert p.shaping.over(rows_table(_rows(1))).column_names == ["k", "t", "a", "c", "_offset"]
+    assert p.own_shaping.over(rows_table(_rows(1))).column_names == ["k", "t", "a", "c", "_offset"]
 
 
 def test_key_and_time_have_to_stay_what_they_are() -> None:
