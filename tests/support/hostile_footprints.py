@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from strandline.checkpoint.policy import cec
 from strandline.errors import StrandlineError
 from strandline.log.stream import block as blocks_
-from strandline.log.stream import manifest as manifests_
+from strandline.log.stream import commit_kinds
 from strandline.log.stream.kinds import is_footprint
 from strandline.log.stream.log import Log
 from strandline.operators.keyed import keyed_operator
@@ -142,7 +142,7 @@ def forged(storage: Any, change: Change) -> None:
     """Changes the footprints of every published block, and what commits say of the blocks."""
     spec = Log.open(storage).spec
     for listed in sorted(storage.list("commits"), key=lambda one: str(one.key)):
-        commit = manifests_.decode(storage.read(listed.key), listed.key)
+        commit = commit_kinds.decode(storage.read(listed.key), listed.key)
         blocks = []
         for block in commit.blocks:
             if block.partition == spec.late:
@@ -155,7 +155,8 @@ def forged(storage: Any, change: Change) -> None:
             data = _encoded(whole.take(pa.array(_order(table, chosen))), spec)
             storage.put(block.file, data)
             blocks.append(replace(block, size_bytes=len(data), checksum=blocks_.checksum(data)))
-        storage.put(listed.key, manifests_.encode(replace(commit, blocks=tuple(blocks), before="")))
+        changed: dict[str, Any] = {"blocks": tuple(blocks)} if blocks else {}
+        storage.put(listed.key, commit_kinds.encode(replace(commit, **changed, before="")))
 
 
 def _order(table: pa.Table, chosen: pa.ChunkedArray) -> Any:
