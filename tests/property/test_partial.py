@@ -84,14 +84,14 @@ def without_what_is_lost(life: Life, losses: Sequence[Row]) -> tuple[list[Row], 
 
 def let_go_of(operator: PlainOperator, closed: Sequence[Row]) -> None:
     """Closes the windows that have these results."""
-    keys = [column for column, _ in operator.plan.key]
+    keys = [column for column, _ in operator.definition.key]
     for row in closed:
         name = tuple(row[c] for c in keys)
         start, end = row["window_start"], row["window_end"]
         operator._windows[name] = [
             w
             for w in operator._windows.get(name, [])
-            if (w.start >= end or w.end <= start if operator.plan.is_session else w.start != start)
+            if (w.start >= end or w.end <= start if operator.definition.is_session else w.start != start)
         ]
 
 
