@@ -1,8 +1,9 @@
 """Pages that list facts of the code list all of them: the glossary its enums, internals what we do to the process."""
 
+import ast
 import re
 from pathlib import Path
-from typing import get_args
+from typing import TypeGuard, get_args
 
 import pytest
 
@@ -18,6 +19,7 @@ from strandline.operators.partition_wide import partition_aside
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "strandline"
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 INTERNALS = (ROOT / "docs" / "internals.md").read_text()
 REASONS = [value for name, value in vars(reason).items() if name.isupper() and name != "IN_NAME"]
 REASONS += [barrier_aside.REASON, join_aside.WHERE, keyed_aside.FUNCTION, partition_aside.PROCESS]
@@ -76,9 +78,40 @@ def test_files_that_internals_names_exist() -> None:
 
 
 def test_architecture_has_a_line_on_every_package() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
     packages = {str(path.parent.relative_to(SOURCE)) for path in SOURCE.rglob("__init__.py")} - {"."}
-    assert set(re.findall(r"^\| `([a-z_/]+)` \|", text, re.MULTILINE)) - {"api"} == packages
+    assert set(re.findall(r"^\| `([a-z_/]+)` \|", ARCHITECTURE, re.MULTILINE)) - {"api"} == packages
+
+
+def test_the_walk_of_a_tuple_names_files_and_functions_that_exist() -> None:
+    named = re.findall(r"^ *\d* +[a-z]+ +([a-z_/]+\.py) +([\w.]+)", walk(), re.MULTILINE)
+    assert len(named) > 100, "the columns of the diagram are others"
+    assert [(file, name) for file, name in named if name not in functions(SOURCE / file)] == []
+
+
+def test_the_walk_of_a_tuple_counts_its_hops_and_files() -> None:
+    hops = [int(number) for number in re.findall(r"^ *(\d+) +[a-z]+ ", walk(), re.MULTILINE)]
+    files = set(re.findall(r"^ *\d* +[a-z]+ +([a-z_/]+\.py) ", walk(), re.MULTILINE))
+    assert hops == list(range(1, len(hops) + 1))
+    assert f"{len(hops)} hops through {len(files)} files" in walk()
+
+
+def walk() -> str:
+    """Returns that section of the page on architecture."""
+    (found,) = re.findall(r"^## The walk of a tuple$.*?(?=^## )", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def functions(source: Path) -> set[str]:
+    """Returns the names of the functions in a file, those of methods with their class."""
+    if not source.exists():
+        return set()
+    nodes = list(ast.walk(ast.parse(source.read_text())))
+    methods = {f"{c.name}.{f.name}" for c in nodes if isinstance(c, ast.ClassDef) for f in c.body if is_function(f)}
+    return methods | {node.name for node in nodes if is_function(node)}
+
+
+def is_function(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef)
 
 
 def test_internals_has_every_thread_that_we_start() -> None:
