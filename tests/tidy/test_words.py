@@ -59,11 +59,6 @@ NOT_VERBS = set(
 PROPERTIES = {"property", "cached_property", "functools.cached_property"}
 CLAUSES = re.compile(r"(The same\b|What\b|Whether\b|Who\b)")
 
-# Folders whose words are not plain yet. Take yours out when it is clean; nothing may be added.
-WORDS_NOT_PLAIN_YET = {
-    "running",
-    "spark/operator",
-}
 # The peers of one protocol, and the commands, which are named as they are typed.
 MODULES_OF_ONE_NAME = {"__init__.py", "definition.py"}
 MODULES_NOT_YET: set[str] = set()
@@ -101,13 +96,13 @@ def test_pages_name_who_acts(page: Path) -> None:
 
 def test_sources_name_who_acts() -> None:
     """In docstrings, comments, messages and names."""
-    found = {str(s.relative_to(SOURCE)): HIDDEN_ACTORS.findall(s.read_text()) for s in SOURCES if not is_exempt(s)}
+    found = {str(s.relative_to(SOURCE)): HIDDEN_ACTORS.findall(s.read_text()) for s in SOURCES}
     assert {source: phrases for source, phrases in found.items() if phrases} == {}
 
 
 def test_docstrings_say_what_a_function_does() -> None:
     """That of a function begins with a verb; a property and a class may begin with a noun, none with a clause."""
-    found = {str(source.relative_to(SOURCE)): without_verbs(source) for source in SOURCES if not is_exempt(source)}
+    found = {str(source.relative_to(SOURCE)): without_verbs(source) for source in SOURCES}
     assert {source: names for source, names in found.items() if names} == {}
 
 
@@ -133,12 +128,6 @@ def test_two_modules_or_classes_never_share_a_name() -> None:
     assert twice <= MODULES_NOT_YET, sorted(twice)
     twice = {name for name, sources in classes.items() if len(sources) > 1}
     assert twice <= CLASSES_NOT_YET, {name: classes[name] for name in twice}
-
-
-def is_exempt(source: Path) -> bool:
-    """Returns whether the folder of a source, or one that this is in, is in the list."""
-    folder = source.parent.relative_to(SOURCE)
-    return not WORDS_NOT_PLAIN_YET.isdisjoint(str(path) for path in ([folder, *folder.parents][:-1] or [folder]))
 
 
 def name_of(node: ast.AST) -> str:

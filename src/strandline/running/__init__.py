@@ -1,1 +1,1 @@
-"""The normal path: a step a partition, batches, ticks with a bound, forks."""
+"""The normal path of an operator: a step per partition, batches, ticks with a bound, forks."""

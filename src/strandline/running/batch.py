@@ -1,4 +1,4 @@
-"""Batches of an operator: a step a partition, one manifest."""
+"""Batches of an operator: one step per partition, one manifest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from strandline.running.step import Done, Step
 
 
 def steps_of(batch: InputBatch, output: LogState, elapsed_us: int, attempt: str = "") -> list[Step]:
-    """Returns the steps of a batch, one a partition."""
+    """Returns the steps of a batch, one per partition."""
     name, standings = attempt or uuid.uuid4().hex, output.standings
     return [
         Step(p, standings[p] if standings else None, output.ends[p], taken, f"{name}-{p}", elapsed_us)
@@ -35,16 +35,16 @@ def steps_of(batch: InputBatch, output: LogState, elapsed_us: int, attempt: str 
 
 
 def noted(batch: InputBatch, done: Sequence[Done]) -> list[Done]:
-    """Returns what the steps have done, with how far into the input all of them came."""
+    """Returns the outcomes of the steps; each standing also says how far into the input all steps came."""
     standings = batch.noted([d.standing for d in done])
     return [replace(d, standing=standing) for d, standing in zip(done, standings, strict=True)]
 
 
 def overdue(policy: Policy, output: LogState, now_us: int) -> frozenset[int]:
-    """Returns the partitions whose state is to be saved although nothing has come.
+    """Returns the partitions whose state has to be saved although no tuple has come.
 
-    Steps save, and there is no step without tuples. Under `partial`, a stream that falls silent right before a save
-    would have its last tuples lost by a failure a day later, though the policy says seconds.
+    Steps save, and no step runs without tuples. Under `partial`, a stream may fall silent right before a save. A
+    failure a day later would then lose its last tuples, though the policy says seconds.
     """
     if output.finished:
         return frozenset()
@@ -52,9 +52,9 @@ def overdue(policy: Policy, output: LogState, now_us: int) -> frozenset[int]:
 
 
 def publish(output: Log, base: LogState, done: Sequence[Done], said: Append) -> AppendCommit:
-    """Publishes what the steps made of one batch; `said` is the rest of the commit, without blocks and standings.
+    """Publishes the outcomes of the steps of one batch; `said` is the rest of the commit, without blocks and standings.
 
-    Where the operator had an outage once, and nothing is tentative, that outage stays on record.
+    If the operator once had an outage, and nothing is tentative, that outage stays on record.
     """
     failpoint("before-output")
     if base.writer is not None and output.state.writer != base.writer:
@@ -74,11 +74,11 @@ def publish(output: Log, base: LogState, done: Sequence[Done], said: Append) -> 
 
 
 _PADDED_ROWS = 1 << 14
-"""So many tuples that were set aside get the columns that they lack at once."""
+"""The greatest number of set-aside tuples that get their missing columns at once."""
 
 
 def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
-    """Writes what the steps have set aside: the side log is one for all partitions, so its offsets are given here."""
+    """Writes the tuples that the steps set aside. All partitions share one side log, so this assigns offsets."""
     spec, create = output.spec, partial(create_once, output.storage)
     first, schema = base.ends[spec.late], _aside_schema(spec)
     for reason in sorted({reason for d in done for reason in d.aside}):
@@ -91,7 +91,7 @@ def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Bl
 
 
 def _padded(table: pa.Table, schema: pa.Schema) -> Iterator[list[pa.Array]]:
-    """The columns of the schema, some tuples at a time; those that the table does not have are null."""
+    """Yields the columns of the schema, some tuples at a time; columns that the table does not have are null."""
     known = set(table.column_names)
     for batch in table.to_batches(max_chunksize=_PADDED_ROWS):
         yield [batch.column(f.name).cast(f.type) if f.name in known else pa.nulls(len(batch), f.type) for f in schema]

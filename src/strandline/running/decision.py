@@ -1,7 +1,7 @@
-"""What the driver of an operator with a bound decides in a tick: a function of what it sees, and of nothing else.
+"""The decision that the driver of an operator with a bound makes in a tick: a pure function of what the driver sees.
 
-The stable lineage moves whenever it can; nobody decides that. What is decided is the state, how far the fork goes, when
-its guesses are undone, and when it is dropped.
+The stable lineage moves whenever it can, without a decision. The driver decides the state of the outage, how far the
+fork goes, when the guesses of the fork are undone, and when the fork is dropped.
 """
 
 from __future__ import annotations
@@ -17,48 +17,48 @@ _BEFORE_ALL = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What there is to decide about."""
+    """The facts on which a decision rests."""
 
     now_us: int
-    """By the clock of the watch, which never jumps."""
+    """The time by the clock of the watch, which never jumps."""
     watch: Watch
     before: Outage
-    """As the last append says."""
+    """The outage as the last append states it."""
     taken: int | None
     """The time up to which the stable lineage has taken in tuples, in every partition; None if it has not begun."""
     moves: bool
-    """Whether it moves in this tick."""
+    """True if the stable lineage moves in this tick."""
     catches_up: bool
-    """Whether it has taken in all that it can after this tick, as far as that can be said before."""
+    """True if the stable lineage will have taken in all that it can after this tick, as far as is known before it."""
     wall_us: int | None = None
-    """What the clock on the wall says, for `since_us`: others read it. None if it is the same clock."""
+    """The time by the wall clock, for `since_us`, which other processes read. None if it is the same clock."""
 
     @property
     def since_us(self) -> int:
-        """Since when a state is that begins now."""
+        """The `since_us` of a state that begins now."""
         return self.now_us if self.wall_us is None else self.wall_us
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What happens in this tick."""
+    """The actions of this tick."""
 
     outage: Outage
-    """What the append says; forks as they were."""
+    """The outage that the append states, with the forks as they were."""
     undoes: bool
-    """Whether what is tentative is void, before all else."""
+    """True if the tick first undoes all tentative tuples."""
     begins_anew: bool
-    """Whether the fork is made of the stable state again: it has left out what has come since."""
+    """True if the fork is made of the stable state again, because it left out tuples that have come since."""
     ends: bool
-    """Whether the fork is dropped behind all else, if the stable lineage comes as far as was said."""
+    """True if the tick drops the fork at its end, provided that the stable lineage comes as far as expected."""
     fork_until: int | None
-    """The time up to which the fork takes in tuples, unless the stable lineage gets there; None: it stands still."""
+    """The time up to which the fork takes in tuples, unless the stable lineage gets there; None: it takes in none."""
     left_out: tuple[int, ...] = ()
-    """The inputs that are not complete up to there: what comes of them, or corrects their guesses, comes too late."""
+    """The inputs that are not complete up to `fork_until`: their later tuples, or corrections, come too late."""
 
 
 def decide(situation: Situation, promise: Promise) -> Decision:
-    """What to do now."""
+    """Returns the actions of this tick."""
     before, now_us = situation.before, situation.now_us
     missing = situation.watch.missing(now_us, promise.bound_us, situation.taken)
     if not before.forks:
@@ -70,9 +70,9 @@ def decide(situation: Situation, promise: Promise) -> Decision:
     target = _target(before) if is_first else before.target
     state: State = "STABILIZATION" if situation.moves else before.state
     outage = _now(before, Outage(state, situation.since_us, missing, before.left_out, target, before.forks))
-    # What is past the target is another failure: its fork begins in the next tick, with what is stable by then.
+    # An input missing past the target is another failure: its fork begins in the next tick, with the then stable state.
     is_past = state == "STABILIZATION" and _is_past(situation, target)
-    # And what came too late for the fork is to take its place, not to leave a gap until it has waited for the bound.
+    # Tuples that came too late for the fork must replace it, and not leave a gap until they have waited for the bound.
     is_over = not missing and not situation.watch.late(now_us, 0, situation.taken)
     ends = situation.catches_up and (is_past or is_over)
     mode = promise.stabilizing if situation.moves else promise.failing
@@ -85,12 +85,12 @@ def decide(situation: Situation, promise: Promise) -> Decision:
 
 
 def ended(outage: Outage, now_us: int) -> Outage:
-    """After the fork was dropped: all is well, or what is missing is another failure."""
+    """Returns the outage after the fork was dropped: STABLE, or another failure if inputs are missing."""
     return Outage("UP_FAILURE" if outage.missing else "STABLE", now_us, outage.missing)
 
 
 def _now(before: Outage, outage: Outage) -> Outage:
-    """The same, in this state since it came into it."""
+    """Returns the outage; if its state is the one before, `since_us` stays as it was."""
     return replace(outage, since_us=before.since_us) if before.state == outage.state else outage
 
 
@@ -99,26 +99,31 @@ def _target(before: Outage) -> int | None:
 
 
 def _is_past(situation: Situation, target: int | None) -> bool:
-    """Whether the stable lineage, which takes in all that it can, comes up to the target."""
+    """Returns whether the stable lineage, which takes in all that it can, reaches the target."""
     return target is None or min(situation.watch.reach(situation.taken)) >= target
 
 
 def _is_left_out(situation: Situation, promise: Promise) -> bool:
-    """Whether tuples have waited for the bound that came after the fork had passed their time, of an input that is back
-    while others are missing, or has corrected its guesses."""
+    """Returns whether tuples that came too late for the fork have waited for the bound.
+
+    Their input is back while others are missing, or has corrected its guesses. The fork had passed their time before.
+    """
     now = (situation.now_us, promise.bound_us, situation.taken)
     return bool(situation.watch.late(*now) - set(situation.watch.missing_for_fork(*now)))
 
 
 def _left_out(situation: Situation, until: int | None) -> tuple[int, ...]:
-    """The inputs that the stable lineage would wait for before it went as far."""
+    """Returns the inputs that the stable lineage would wait for before it went as far as `until`."""
     if until is None:
         return ()
     return tuple(n for n, own in enumerate(situation.watch.reach(situation.taken)) if own < until)
 
 
 def _until(situation: Situation, promise: Promise, mode: Mode) -> int | None:
-    """How far the fork goes: at most as far as those are complete that are not missing, with what they guess."""
+    """Returns the time up to which the fork goes; None if it stands still.
+
+    The fork goes at most as far as all inputs that are not missing are complete, guesses included.
+    """
     if mode == "suspend":
         return None
     missing = situation.watch.missing_for_fork(situation.now_us, promise.bound_us, situation.taken)

@@ -1,4 +1,4 @@
-"""A processing element: an operator with all that is decided about how it runs."""
+"""A processing element: an operator with all decisions about how it runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition, OnError
 
 TUPLES_MAX = 4_000_000
-"""Input tuples in one batch over all partitions, or somewhat more."""
+"""The number of input tuples in one batch over all partitions; a batch may have somewhat more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """What batches and steps need to know of an operator, the same for as long as it runs."""
+    """An operator as batches and steps need it; it does not change while the operator runs."""
 
     definition: Definition
     policy: Policy
@@ -27,15 +27,15 @@ class Element:
     tuples_max: int = TUPLES_MAX
     durability: Durability = "fsync"
     replicas: frozenset[int] = frozenset()
-    """The numbers of inputs that are several replicas: offsets mean nothing in another of them."""
+    """The numbers of inputs that are several replicas: an offset in one replica means nothing in another."""
     begins: Beginning | None = None
-    """Where its output begins; None: with all that the inputs hold."""
+    """The place in the inputs where the output begins; None: with all tuples that the inputs hold."""
 
     def input(self, logs: Sequence[Log]) -> Input:
-        """Returns these streams as its input."""
+        """Returns these streams as the input of the operator."""
         return input_of(self.definition, logs, (), self.begins, replicas=self.replicas)
 
     @property
     def takes_offsets(self) -> bool:
-        """Whether its output can begin at offsets that a user gives."""
+        """True if the output can begin at offsets that a user gives."""
         return input_kind(self.definition, self.replicas).offsets_are_places

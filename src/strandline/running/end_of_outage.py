@@ -1,4 +1,4 @@
-"""For operators that go on without a bound: what they have left that is tentative is void."""
+"""The end of an outage for an operator that goes on without a bound: its tentative tuples become void."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from strandline.log.stream.log import Log
 
 
 def end_outage(output: Log, durability: Durability = "fsync") -> AppendCommit | None:
-    """Publishes that all is well and nothing tentative counts; None, and nothing published, if it is so.
+    """Publishes that the operator is STABLE and no tentative tuple counts; returns None if it is so already.
 
-    The append speaks for the batch before it. Nothing is corrected yet: that comes when the inputs are there.
+    The append speaks for the batch before it. Corrections follow later, when the inputs are there.
     """
     state = output.state
     if state.outage is None or state.outage.state == "STABLE":

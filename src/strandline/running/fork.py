@@ -1,7 +1,8 @@
-"""The tentative lineage in one partition: the stable state, which takes in what is there. Its results are guesses.
+"""The tentative lineage in one partition: a copy of the stable state takes in the tuples that are there.
 
-It begins with a private view of the state that the stable lineage has left on the machine, and leaves its own beside
-it. Nothing of it is ever recovered: what is not found is made anew, silently up to where it was.
+The results of a fork are guesses. A fork begins with a private view of the state that the stable lineage has left on
+the machine, and leaves its own state beside that one. The state of a fork is never recovered. If a step does not find
+it, the step makes the fork anew, and publishes nothing up to the place where the fork was.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from strandline.running.step_output import StepOutput
 
 
 class Caches(NamedTuple):
-    """Where the states of both lineages of a partition lie on this machine."""
+    """The places of the states of both lineages of a partition on this machine."""
 
     stable: StateCache
     fork: StateCache
@@ -39,26 +40,26 @@ class Caches(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForkStep:
-    """What a fork has to do: take in what is there before `until`, or a good part of it."""
+    """The task of a fork: to take in the tuples that are there before `until`, or a good part of them."""
 
     stable: Step
-    """Where the stable lineage stands, before what it does in this tick."""
+    """The place of the stable lineage before this tick."""
     before: ForkStanding
     until: int
     silent_until: int | None
-    """What comes before this time is in the stable lineage, after what that does in this tick."""
+    """After this tick, the stable lineage has all tuples before this time."""
     attempt: str
-    """Used once: names the block and the state that this attempt leaves."""
+    """A name that is used once, for the block and the state that this attempt leaves."""
     unreachable: frozenset[int] = frozenset()
     """The inputs that cannot be read."""
     seen: tuple[int, ...] = ()
-    """The last commit of each input that the driver has seen; empty if whoever runs this sees what the driver saw."""
+    """The last commit of each input that the driver has seen; empty if the step sees what the driver saw."""
     guesses: tuple[Guesses | None, ...] = ()
-    """Of each input the tentative tuples that count, as the driver has seen them."""
+    """The tentative tuples of each input that count, as the driver has seen them."""
     takes_over: bool = False
-    """Whether a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
+    """True if a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
     base_moves: bool = False
-    """Whether the stable lineage moves in this tick: what is left as changes of its state would not be found again."""
+    """True if the stable lineage moves in this tick: a state left as changes of the old one would be lost."""
 
     def input(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedUnion:
         """Returns the input of the fork: results, and tuples that the inputs guess."""
@@ -67,7 +68,7 @@ class ForkStep:
         return SerialisedUnion(definition, self.there(inputs), guesses=guesses)
 
     def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
-        """The inputs, without a tuple where they cannot be read."""
+        """Returns the inputs; one that cannot be read has no tuples."""
         return tuple(
             PartialLog(log.storage, log.spec) if number in self.unreachable else log
             for number, log in enumerate(inputs)
@@ -76,15 +77,15 @@ class ForkStep:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """What a fork made of it."""
+    """The outcome of a step of a fork."""
 
     blocks: tuple[Block, ...]
     standing: ForkStanding
     began: Position
-    """Where it stood when it began to guess: what came before was not taken in in this step, or silently."""
+    """The place where the fork began to guess: this step took in earlier tuples silently, or not at all."""
     results: int
     is_anew: bool
-    """Whether it was made of the stable state, for the first time or again."""
+    """True if the fork was made of the stable state, for the first time or again."""
     state_bytes: int
     seconds: float
 
@@ -124,11 +125,11 @@ class _AtWork(NamedTuple):
     operator: Operator
     position: Position
     parent: str
-    """The attempt of whose state it notes the changes; empty if it has to leave all of its state."""
+    """The attempt to whose state the step leaves its changes; empty if it has to leave its whole state."""
 
 
 def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
-    """Leaves the fork for its next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    """Leaves the fork to its next step, in this process or as arrays on disk; returns how many bytes it wrote."""
     if at_work.operator.definition.lives_in_process:
         caches.fork.leave_operator(LiveOperator(attempt, at_work.operator, left_s=stopwatch_s()))
         return 0
@@ -136,7 +137,7 @@ def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
 
 
 def _in_process(before: ForkStanding, element: Element, caches: Caches) -> _AtWork | None:
-    """The fork as the object that its last step has left in this process; None if it is not there."""
+    """Returns the fork as the object that its last step left in this process; None if there is none."""
     found = caches.fork.take_operator(before.attempt)
     if found is None or found.operator.definition != element.definition or found.operator.input_end != before.ordinal:
         return None
@@ -145,7 +146,7 @@ def _in_process(before: ForkStanding, element: Element, caches: Caches) -> _AtWo
 
 
 def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
-    """The fork as its last step has left it, if that is here and the stable lineage has not overtaken it."""
+    """Returns the fork as its last step left it; None if it is not here, or the stable lineage has overtaken it."""
     before = fork.before
     if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
         return None
@@ -171,10 +172,10 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
 
 
 def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWork:
-    """A fork of the stable state, silently brought to where it was, or to where the stable lineage goes by itself.
+    """Returns a new fork of the stable state, silently brought to where it was, or to where the stable lineage goes.
 
-    If that state lies on this machine, nothing is read or copied of it but what is touched. An object of a user's class
-    has no views: the fork takes it over, and the stable lineage makes another one from the log.
+    If the stable state lies on this machine, the fork reads and copies only the parts that it touches. An object of a
+    user's class has no views: the fork takes the object over, and the stable lineage makes another one from the log.
     """
     stable, cache = fork.stable, caches.stable
     if fork.takes_over and stable.before is not None:
@@ -200,12 +201,12 @@ def _take_in(
     *,
     at_once: bool = False,
 ) -> Position:
-    """Takes in what is there from a place on up to a time, or as much as a step may; where that has come to.
+    """Takes in tuples from a place up to a time, or as many as a step may; returns the place that it has reached.
 
-    Tuples that come later with a time before that place are not taken in: the fork does not go back.
+    The fork does not go back: it never takes in tuples that come later with a time before that place.
     """
     stable, definition = fork.stable, operator.definition
-    if not definition.lives_in_process:  # which takes that for a recovery, in which results are there already
+    if not definition.lives_in_process:  # an object would take this for a recovery, whose results are there already
         operator.aside.ignore()
     rows = min(operator.rows_at_once, max(stable.slice.tuples_max, ROWS_MIN))
     taken, first = replace(stable.slice, begin=position, until=until), position.ordinal

@@ -1,4 +1,4 @@
-"""A driver's look at its inputs: which can be read, how far each is complete, and until when there are tuples."""
+"""A driver's look at its inputs: which can be read, how far each is complete, and up to which time it has tuples."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from strandline.units import END_OF_TIME
 def look(
     inputs: Sequence[Log], marks: Sequence[Marks], watch: Watch, but: Set[int] = frozenset()
 ) -> tuple[Watch, list[Sight]]:
-    """Refreshes the inputs, `but` for some; what each of them shows since the last look. One that fails, and those, are
-    not reachable. An input may be another replica than it was at the last look: the watch is as that one has it."""
+    """Refreshes the inputs, except those in `but`; returns the watch, and what each input shows since the last look.
+
+    An input that fails, and each of `but`, is not reachable. An input may be another replica than at the last look: the
+    returned watch then has the arrivals of that replica.
+    """
     for number in _changed(inputs, watch) - but:
         watch = watch.changed_over(number, _arrived(inputs[number], number, marks, watch.arrivals[number]))
     known = watch.streams or ("",) * len(inputs)
@@ -29,14 +32,17 @@ def look(
 
 
 def _changed(inputs: Sequence[Log], watch: Watch) -> set[int]:
-    """The numbers of inputs that are other streams than those that were looked at before."""
+    """Returns the numbers of inputs that are other streams than at the last look."""
     pairs = zip(watch.streams, inputs, strict=False)
     return {number for number, (stream, log) in enumerate(pairs) if stream not in ("", log.spec.id)}
 
 
 def _arrived(log: Log, number: int, marks: Sequence[Marks], seen: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
-    """What has arrived of a replica that is read from now on, since when: results as those of the one before, as far as
-    it is complete. What lies beyond arrives again."""
+    """Returns the arrivals of a replica that the operator reads from now on.
+
+    As far as the replica is complete, its results have arrived when those of the replica before did. Tuples beyond that
+    arrive again.
+    """
     boundary = log.state.boundary
     if boundary is None:
         return ()
@@ -67,7 +73,7 @@ def _sight(log: Log, number: int, marks: Sequence[Marks], watch: Watch) -> Sight
             latest = [*found, *guesses]
             sight = replace(sight, latest_guess=_last(latest))
     except StorageError:
-        # Perhaps it has moved: what has arrived with that is noted when it can be seen.
+        # The input may have moved on: the next look that can read it notes what has arrived.
         return Sight(None, is_reachable=False)
     return sight
 
@@ -77,7 +83,10 @@ def _last(times: Sequence[int | None]) -> int | None:
 
 
 def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | None, boundary: int) -> int | None:
-    """No tuple between the two boundaries that is not taken in is later than this; None if there is none."""
+    """Returns the latest time that a tuple between the two boundaries can have; None if there is none.
+
+    Tuples that the operator has taken in do not count.
+    """
     known = [bound for bound in (before, marks.stands.bound) if bound is not None]
     until = None if boundary == END_OF_TIME else boundary
     since = max(known, default=None)
@@ -86,11 +95,11 @@ def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | N
 
 
 def _latest_guess(log: Log, partition: int, guesses: Guesses | None, since: int | None, until: int) -> int | None:
-    """The same of tentative tuples between two boundaries of guesses."""
+    """Returns the latest time that a guess between two boundaries of guesses can have; None if there is none."""
     if guesses is None:
         return None
     before = None if until == END_OF_TIME else until
-    # The times of a block that has results, too, are theirs.
+    # If a block has results too, its times are those of the results.
     times = [
         until - 1 if block.has_results else min(block.time_max, until - 1)
         for block in guess_blocks(log, partition, guesses, since, before)

@@ -1,8 +1,8 @@
-"""Kernels compiled before they are needed: an operator's life in small, between two logs in a temporary folder.
+"""Kernels compiled before they are needed: a small run of an operator between two logs in a temporary folder.
 
-Which kernels an operator runs, and over which types, is not written down anywhere but in the code that runs them. So
-that code runs: a few hundred tuples, batches, hand-overs of the state, a recovery of either kind. What was compiled on
-the way lies where `kernel_cache` keeps kernels, and is loaded by every process to come.
+Only the code that runs kernels says which kernels an operator runs, and over which types. So the warm-up runs that
+code: a few hundred tuples, batches, hand-overs of the state, a recovery of either kind. `kernel_cache` keeps the
+kernels that this compiles, and every later process loads them.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from strandline.running.tick import run_batch
 from strandline.version import VERSION
 
 _MANY = range(300)
-"""Tuples of so many keys: more windows than the first room holds, so that it has to grow."""
+"""The keys of a large batch: they open more windows than the first allocation holds, so that it has to grow."""
 _FEW = range(4)
-"""Some of the same keys."""
+"""The keys of a small batch, some of `_MANY`."""
 _LIFE = 3
-"""To be raised when a life in small has more in it: what was noted before is not all then."""
+"""The version of `live_in_small`. Raise it when the small run covers more: earlier notes then lack kernels."""
 _COMPILE = "import pickle, sys; pickle.loads(sys.stdin.buffer.read()).compile()"
 _LATENESS = 1_000
 _LATER = 1_000_000
@@ -68,21 +68,21 @@ class Kernels:
 
     @property
     def names(self) -> Sequence[str] | None:
-        """Under which they are kept on this machine; None if one of them is not."""
+        """The names under which this machine keeps the kernels; None if it lacks one of them."""
         if self.definition.lives_in_process:
             return ()
         return kept_names(self._purpose)
 
     def compile(self) -> None:
-        """Compiles those that are not kept yet, in this process."""
+        """Compiles, in this process, the kernels that the machine does not keep yet."""
         if can_be_kept() and self.names is None:
             live_in_small(self.definition, self.inputs)
             keep_names(self._purpose)
 
     def compiling(self, dumps: Callable[[Any], bytes] = pickle.dumps) -> subprocess.Popen[bytes]:
-        """Another process that does so and ends; raises OSError if none can be started.
+        """Starts another process that compiles the kernels and ends; raises OSError if none can be started.
 
-        `dumps` takes along what `pickle` does not: a condition may be a function of the program's.
+        `dumps` serialises what `pickle` cannot: a condition may be a function of the program's.
         """
         if not sys.executable:
             raise FileNotFoundError("this program does not know its Python")
@@ -90,7 +90,7 @@ class Kernels:
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         work = dumps(self)
         started = subprocess.Popen(
-            # -P: a file of the folder we are in must not take a module's place, unless it does so here, too.
+            # -P: a file in the current folder must not shadow a module, unless it does so in this process, too.
             [sys.executable, "-P", "-c", _COMPILE],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -105,20 +105,20 @@ class Kernels:
 
     @property
     def _purpose(self) -> str:
-        """What tells kernels of operators apart, and perhaps a little more."""
+        """A text that differs whenever the kernels of two operators differ, and perhaps more often."""
         small, columns = in_small(self.definition, self.inputs)
         told = [VERSION, _LIFE, small.to_json(), small.key, small.times, [sorted(c.items()) for c in columns]]
         return json.dumps(told, sort_keys=True)
 
 
 def in_small(definition: Definition, inputs: Sequence[StreamSpec]) -> tuple[Definition, Sequence[Mapping[str, Any]]]:
-    """The same operator over windows that a few tuples fill, and the columns of the inputs that it takes then."""
+    """Returns the operator with windows that a few tuples fill, and the columns of the inputs that it then reads."""
     types = [{f["name"]: f["type"] for f in fields_of(spec.schema)} for spec in inputs]
     return definition.in_small(types, [spec.arrow for spec in inputs])
 
 
 def kernels_of(log: Log) -> Kernels:
-    """Those of the operator that writes this stream; its inputs must be where it reads them."""
+    """Returns the kernels of the operator that writes this stream; its inputs must be where it reads them."""
     definition_of(log.spec, log.storage.url)
     specs = tuple(found.spec for found in opened_origins(log, lambda path: Log.open(open_storage(path))))
     return Kernels(definition_of(log.spec, log.storage.url, specs), specs)
@@ -130,17 +130,17 @@ def _common(definition: Definition, types: Mapping[str, str]) -> Kernels:
 
 
 COMMON = [_common(*operator) for operator in common_operators()]
-"""Of operators that run most of the kernels which do not depend on what is computed."""
+"""Operators that run most of the kernels which do not depend on the computation."""
 
 
 def live_in_small(definition: Definition, inputs: Sequence[StreamSpec]) -> None:
-    """Runs such an operator over some tuples: steps, hand-overs of its state, recoveries."""
+    """Runs a small version of the operator over some tuples: steps, hand-overs of its state, recoveries."""
     with TemporaryDirectory(prefix="strandline-warm-up-") as folder:
         life = _Life(*in_small(definition, inputs), Path(folder))
         often, whole, every_kind = cec(extent="1x"), instant("1 hour"), cec(extent="2x", replay=1_000_000, slow=1)
         life.step(often, "a", _MANY)
         life.step(often, "a", _MANY)
-        for _ in range(3):  # when there is room for what is new: a hand-over of what was touched, not of everything
+        for _ in range(3):  # the allocation has room now: a hand-over of the touched rows only
             life.step(every_kind, "a", _FEW)
         life.step(cec(), "b", _FEW)  # a recovery from footprints
         life.step(whole, "b", _MANY)
@@ -170,7 +170,7 @@ class _Life:
         return Log.create(LocalStorage(self._folder / name, durability="os"), spec)
 
     def _feed(self, keys: range, later: int) -> None:
-        """A tuple of each key in each input. Over several, time has to pass, or none of them would be taken in."""
+        """Appends a tuple of each key to each input. Over several inputs time has to pass, or none is taken in."""
         if len(self._inputs) == 1:
             return _append(self._inputs[0], keys, later)
         for log in self._inputs:
@@ -179,7 +179,7 @@ class _Life:
         self._now += later + len(_MANY)
 
     def step(self, policy: Policy, home: str, keys: range, later: int = 0) -> None:
-        """Takes in a tuple of each key; the state is looked for, and left, in a folder of this name."""
+        """Takes in a tuple of each key; the step finds its state, and leaves it, in the folder `home`."""
         self._feed(keys, later)
         element = Element(self._definition, policy, "set_aside", durability="os")
 
@@ -195,7 +195,7 @@ class _Life:
 
 
 def _append(log: Log, keys: range, later: int) -> None:
-    """A tuple of each key, in one commit."""
+    """Appends a tuple of each key, in one commit."""
     spec, first = log.spec, log.state.ends[0]
     columns = [_values(f["type"], keys, later if f["name"] == spec.time else 0) for f in fields_of(spec.schema)]
     data = blocks.encode_parts([(Kind.RESULT, columns)], spec, first)
@@ -205,7 +205,7 @@ def _append(log: Log, keys: range, later: int) -> None:
 
 
 def _values(kind: Any, keys: range, later: int) -> pa.Array:
-    """A column of these numbers, as far as the type can tell them apart; nulls of a type that has no numbers."""
+    """Returns a column of these numbers, as far as the type can tell them apart; nulls for a type without numbers."""
     type_, numbers = simple_type(str(kind)), np.array(keys) + later
     if type_ is None:
         return pa.nulls(len(keys), arrow_type(kind, ""))

@@ -1,7 +1,7 @@
-"""What a driver remembers of its inputs' guesses, so that a step of a fork looks at those that are new.
+"""The places in its inputs' guesses that a driver remembers, so that a step of a fork reads only new guesses.
 
-An input's appends say the latest time of its tentative tuples. Whoever has seen an end of the log, and asks later for
-times behind that one, begins there: however long a failure lasts, what lies before is not looked through again.
+An input's appends say the latest time of its tentative tuples. A reader that has seen an end of the log, and later asks
+for times behind that time, begins there. However long a failure lasts, it does not look through earlier guesses again.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from strandline.log.operator_state.guesses import Passed
 
 KEPT = 16
-"""Of a partition so many places are remembered at most; if it is more, every second one is forgotten."""
+"""The greatest number of places that the driver remembers per partition; of more it forgets every second one."""
 
 Places = tuple[Passed, ...]
 """Places in a partition, by offset and by time."""
 
 
 def looked_past(known: Sequence[Places], seen: Sequence[Passed | None], needed: Sequence[int | None]) -> list[Places]:
-    """The places that are of use after one more look, per partition; `known` is empty if what is known was undone.
+    """Returns the places that are of use after one more look, per partition.
 
-    `needed` are the times from which on guesses are asked for from now on, unless a fork is made anew.
+    `known` is empty if an undo has voided the known guesses. `needed` are the times from which the fork will ask for
+    guesses, unless it is made anew.
     """
     before = known or ((),) * len(seen)
     return [_kept(own, place, time) for own, place, time in zip(before, seen, needed, strict=True)]

@@ -1,4 +1,4 @@
-"""What an operator promises when inputs are missing: how long tuples wait for them, and what happens then."""
+"""The promise of an operator for missing inputs: how long tuples wait for them, and what happens then."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from strandline.units import Duration, positive_us, whole_number
 from strandline.wording import exact_duration
 
 Mode = Literal["process", "delay", "suspend"]
-"""What a fork does with new tuples: takes them in at once, as late as the bound allows, or not at all."""
+"""How a fork treats new tuples: it takes them in at once, as late as the bound allows, or not at all."""
 
 Reconcile = Literal["redo", "undo"]
-"""How the stable lineage gets its state: it has kept it beside the fork's, or it is rebuilt from the log."""
+"""How the stable lineage gets its state: it has kept the state beside the fork's, or rebuilds it from the log."""
 
 _ANSWER_S = (0.5, 5.0)
-"""Busy disks take a while to sync; and nobody should need longer for a small question."""
+"""The least and the most: a busy disk takes a while to sync, and a small request should not need longer."""
 
 
 def answer_s(patience_us: int) -> float:
-    """How long an answer of a store is waited for, by somebody who waits so long for what it holds.
+    """Returns how long to wait for one answer of a store, for a caller who waits `patience_us` for its data.
 
     >>> answer_s(3_000_000), answer_s(200_000), answer_s(3_600_000_000)
     (1.0, 0.5, 5.0)
@@ -31,19 +31,22 @@ def answer_s(patience_us: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The bound, and what is done when it has passed."""
+    """The bound, and the reaction when it has passed."""
 
     bound_us: int
     failing: Mode = "process"
-    """While inputs are missing. `suspend`: there is no fork, and no tentative result ever."""
+    """The mode while inputs are missing. `suspend`: there is no fork, and no tentative result ever."""
     stabilizing: Mode = "process"
-    """While the stable lineage catches up."""
+    """The mode while the stable lineage catches up."""
     reconcile: Reconcile = "redo"
-    """`undo`: a fork that begins takes the state over, instead of a copy of what it changes."""
+    """`undo`: a fork that begins takes the stable state over, instead of copying the parts that it changes."""
 
     @classmethod
     def of(cls, bound: Duration, failing: Any = "process", stabilizing: Any = None, reconcile: Any = "redo") -> Promise:
-        """A promise in a user's words; raises OptionError if they make no sense. `stabilizing` is as `failing`."""
+        """Returns the promise for a user's options; raises OptionError if they are wrong.
+
+        Without `stabilizing`, that mode is the one of `failing`.
+        """
         if whole_number(bound) is not None:
             raise OptionError(
                 f"availability: bound={bound!r} has no unit: it goes by the clock, not by the time of the tuples",
@@ -65,7 +68,7 @@ class Promise:
             ) from None
 
     def __str__(self) -> str:
-        """As a program says it; what is not said there is left out.
+        """Returns the promise as a program writes it, without options that have their defaults.
 
         >>> str(Promise.of("3 s")), str(Promise.of("3 s", "delay", "process", "undo"))
         ('availability("3 s")', 'availability("3 s", failing="delay", stabilizing="process", reconcile="undo")')
@@ -77,11 +80,14 @@ class Promise:
 
     @property
     def answer_s(self) -> float:
-        """How long an answer of an input is waited for: a part of the bound, for all others wait for it once."""
+        """The time to wait for an answer of an input: a part of the bound, as all other inputs wait for it once."""
         return answer_s(self.bound_us)
 
     def require_longer_than(self, interval_s: float, where: str) -> None:
-        """Raises OptionError if the bound would run out between two triggers: whoever looks twice must be in time."""
+        """Raises OptionError if the bound is shorter than two trigger intervals.
+
+        A driver that looks twice must be in time.
+        """
         if self.bound_us < 2 * interval_s * 1e6:
             interval_us = round(interval_s * 1e6)
             raise OptionError(

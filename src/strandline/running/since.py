@@ -1,4 +1,4 @@
-"""`start(…, since=…)`: from what a user asks for to where a new output begins."""
+"""`start(…, since=…)`: the place where a new output begins, from the option that a user gives."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from strandline.times import Time, Zone, time_value
 from strandline.units import whole_number
 
 SinceOption = Time | Mapping[int, int] | None
-"""What `start(since=…)` takes."""
+"""The values that `start(since=…)` takes."""
 
 
 def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, element: Element) -> Since | None:
-    """Returns the option in the log's integers; None if it was not given. Raises `OptionError` if it says no place."""
+    """Returns the option in the log's integers; None if it was not given. Raises `OptionError` if it names no place."""
     if value is None:
         return None
     if isinstance(value, str) and value in ("earliest", "latest"):
@@ -44,7 +44,7 @@ def since_of(value: SinceOption, inputs: Sequence[StreamSpec], zone: Zone, eleme
 
 
 def begun(spec: StreamSpec, since: Since | None, logs: Sequence[Log], element: Element) -> StreamSpec:
-    """Returns the spec of a new output that begins there in these inputs; raises if that place is not there."""
+    """Returns the spec of a new output that begins at `since` in these inputs; raises if they lack that place."""
     if since is None or since == "earliest":
         return spec
     return replace(spec, begins=_beginning(since, logs, element), format=SINCE_FORMAT)
@@ -60,7 +60,7 @@ def _beginning(since: Literal["latest"] | int | Mapping[int, int], logs: Sequenc
 
 
 def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
-    """Returns the offset that was asked for; raises if it was dropped, or no tuple can have it next."""
+    """Returns the offset that the user asked for; raises if it was dropped, or lies behind the end of the partition."""
     first, end = asked.get(partition, log.state.starts[partition]), log.state.ends[partition]
     log.require_kept(partition, first)
     if first > end:
@@ -73,7 +73,7 @@ def _kept(log: Log, partition: int, asked: Mapping[int, int]) -> int:
 
 
 def require_same_beginning(since: Since | None, spec: StreamSpec, input_: StreamSpec, where: str) -> None:
-    """Raises `StreamMismatchError` if an output that exists did not begin where `since` says, if that says anything."""
+    """Raises `StreamMismatchError` if `since` is given and an output that exists did not begin there."""
     if since is None or since == ("earliest" if spec.begins is None else spec.begins.since):
         return
     asked = None if since == "earliest" else Beginning(since, ())

@@ -1,7 +1,7 @@
-"""One step of an operator on one partition: input tuples of some commits in, blocks out. What a task runs.
+"""One step of an operator on one partition: input tuples of some commits in, blocks out. Tasks run steps.
 
-A step publishes nothing. It writes blocks under names of its own and leaves its state in the cache; whether either
-counts is decided by whoever publishes the manifest.
+A step publishes nothing. It writes blocks under names of its own and leaves its state in the cache. The driver that
+publishes the manifest decides whether either counts.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from strandline.running.step_output import StepOutput
 from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
-"""Windows that a step opens and closes before it stops for the moment: bounds its state, and how long it takes."""
+"""The number of windows that a step opens and closes before it stops: this bounds its state and its duration."""
 ROWS_MIN = 1 << 12
-"""Pieces of fewer tuples cost more than they are worth: a step of fewer takes in so many, if there are."""
+"""The least size of a piece: a step of fewer tuples still takes in so many, if there are; smaller pieces do not pay."""
 ASIDE_BYTES_MAX = 16 << 20
-"""The same for what it sets aside, all of which goes through the driver."""
+"""The size of the set-aside tuples at which a step stops: all of them go through the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do: take in a slice of the input, or a good part of it."""
+    """The task of a step: to take in a slice of the input, or a good part of it."""
 
     partition: int
     before: Standing | None
-    """Where the operator stands; None if it has never worked."""
+    """The standing of the operator before the step; None if it has never worked."""
     output_end: int
     slice: InputSlice
     """The tuples to take in."""
     attempt: str
-    """Used once: names the block and the state that this attempt leaves."""
+    """A name that is used once, for the block and the state that this attempt leaves."""
     elapsed_us: int
-    """Since the step before."""
+    """The time since the step before."""
     host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a step made of it."""
+    """The outcome of a step."""
 
     blocks: tuple[Block, ...]
     standing: Standing
@@ -68,32 +68,32 @@ class Done:
     opened: int
     checked: int
     state_bytes: int
-    """Left for the next step."""
+    """The size of the state left for the next step."""
     seconds: float
     checkpoint_s: float
     recovery: Recovery | None
     aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
-    """What could not be computed, by reason; columns that a table does not have are null."""
+    """The set-aside tuples, which could not be computed, by reason; columns that a table does not have are null."""
     taken: int = 0
-    """Results among the input tuples: all of them, but for the footprints of the operator before."""
+    """The number of results among the input tuples: all tuples except the footprints of the upstream operator."""
 
     @classmethod
     def idle(cls, standing: Standing, boundary: int | None) -> Done:
-        """Returns what is done without a step: the operator stands so, with this boundary of its results."""
+        """Returns the outcome of no step: the operator has this standing, and its results have this boundary."""
         return cls((), standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What a step reads and writes. These may know nothing but the blocks of this step."""
+    """The logs that a step reads and writes. They may know only the blocks of this step."""
 
     output: Log
     inputs: tuple[Log, ...]
     opened: Callable[[], tuple[Log, tuple[Log, ...]]] | None = None
-    """The same as recovery can search them, if they are others."""
+    """Opens the logs as recovery can search them; None if they are these logs."""
 
     def whole(self) -> tuple[Log, tuple[Log, ...]]:
-        """Output and inputs as recovery can search them."""
+        """Returns output and inputs as recovery can search them."""
         return self.opened() if self.opened is not None else (self.output, self.inputs)
 
 
@@ -156,7 +156,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
 
 
 def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlaces, *, whole: bool) -> int:
-    """Leaves the operator for the next step, in this process or as arrays on this machine; how many bytes it wrote."""
+    """Leaves the operator to the next step, in this process or as arrays on disk; returns how many bytes it wrote."""
     if operator.definition.lives_in_process:
         cache.leave_operator(LiveOperator(step.attempt, operator, places.kept(), stopwatch_s()))
         return 0
@@ -165,7 +165,7 @@ def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlac
 
 
 def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
-    """What the step has set aside, and before it what came out of the recovery it began with."""
+    """Returns the tuples that the step set aside, behind those of the recovery with which it began."""
     if recovery is None or not recovery.aside:
         return aside
     before = recovery.aside
@@ -175,7 +175,7 @@ def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) ->
 def _feed(
     operator: Operator, slice_: InputSlice, pieces: Iterator[Piece], output: StepOutput, places: ReplayPlaces
 ) -> tuple[int | None, int]:
-    """Takes in tuples until all are in or it is enough; the time up to which windows are closed then, and how many."""
+    """Takes in tuples until all are in, or enough; returns up to which time windows are closed, and how many tuples."""
     first, boundary, taken = operator.input_end, slice_.begin.bound, 0
     for piece in pieces:
         for columns in operator.feed(piece.tables):
@@ -195,7 +195,7 @@ def _feed(
 
 
 def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
-    """Closes windows up to the boundary, if it is later than the one before; the later of the two."""
+    """Closes windows up to the boundary, if it is later than the one before; returns the later of the two."""
     if boundary is None or not operator.definition.has_times or (before is not None and boundary <= before):
         return before
     if due := operator.advance(boundary):
@@ -241,7 +241,7 @@ def operator_before(
 
 
 def _in_process(step: Step, element: Element, cache: StateCache, places: ReplayPlaces) -> Operator | None:
-    """The operator that the step before left in this process; None if there is none."""
+    """Returns the operator that the step before left in this process; None if there is none."""
     before = step.before
     found = None if before is None else cache.take_operator(before.attempt)
     if before is None or found is None:
@@ -255,7 +255,7 @@ def _in_process(step: Step, element: Element, cache: StateCache, places: ReplayP
 
 
 def _recovered(step: Step, element: Element, logs: Logs, places: ReplayPlaces) -> tuple[Operator, Recovery]:
-    """The operator as the logs have it."""
+    """Returns the operator, recovered from the logs, and the account of the recovery."""
     before, definition = step.before, element.definition
     assert before is not None
     began_s = stopwatch_s()
@@ -280,7 +280,7 @@ def _nothing_to_judge_by(before: Standing, where: str, other: OtherVersionError)
 
 
 def unchanged(step: Step, element: Element) -> Done | None:
-    """Returns what a step makes of no tuples and a time that closes no window; None if a task has to run it."""
+    """Returns the outcome of a step without tuples, at a time that closes no window; None if a task has to run it."""
     before, slice_ = step.before, step.slice
     if before is None or slice_.end != before.input:
         return None
@@ -295,7 +295,7 @@ def unchanged(step: Step, element: Element) -> Done | None:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What was done and how long it took, to price a recovery."""
+    """The amount and the duration of the work of a step, to price a recovery."""
 
     tuples: int
     feed_s: float
@@ -304,14 +304,14 @@ class _Work:
     recovery: Recovery | None
 
     def priced(self, standing: Standing, before: Standing | None) -> Standing:
-        """The standing with what a tuple of extent and replay costs, as far as it is known."""
+        """Returns the standing with the cost of a tuple of extent and of replay, as far as it is known."""
         extent_ns, replay_ns = (before.extent_ns, before.replay_ns) if before else (0.0, 0.0)
         open_s, start_s = (before.open_s, before.start_s) if before else (0.0, 0.0)
         r = self.recovery
         if r is None:
             extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
             recovered = before.recovered if before else None
-        else:  # nothing prices a recovery as well as a recovery
+        else:  # a recovery is the best measure of the cost of a recovery
             extent, extent_s, replay, replay_s = r.extent, r.load_s, r.read, r.replay_s
             recovered = {
                 "at_input": before.input if before else 0,

@@ -1,7 +1,7 @@
-"""What a step writes: blocks that go to the store as they fill, so that memory holds one of them.
+"""The output of a step: blocks that go to the store as they fill, so that memory holds one of them.
 
 A block that is written is not published. If the attempt dies between two of its blocks, the first ones are files that
-no manifest names, as any other that a dead attempt leaves.
+no manifest names, like any other file that a dead attempt leaves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from strandline.log.stream.log import Log
 
 
 class StepOutput:
-    """The tuples that one attempt of a step leaves in one partition, from the offset `first` on."""
+    """The tuples that one attempt of a step writes to one partition, from the offset `first` on."""
 
     def __init__(self, output: Log, partition: int, first: int, attempt: str) -> None:
         self._first = first
@@ -29,24 +29,24 @@ class StepOutput:
         self._blocks: list[Block] = []
         self._counts: Counter[Kind] = Counter()
         self.write_s = 0.0
-        """How long it has taken to write blocks."""
+        """The time spent on writing blocks."""
 
     @property
     def rows(self) -> int:
-        """How many tuples there are, of any kind."""
+        """The number of tuples, of any kind."""
         return self._counts.total()
 
     @property
     def end(self) -> int:
-        """The offset behind the last of them."""
+        """The offset behind the last tuple."""
         return self._first + self.rows
 
     def count(self, kind: Kind) -> int:
-        """How many there are of this kind."""
+        """Returns the number of tuples of this kind."""
         return self._counts[kind]
 
     def add(self, kind: Kind, columns: list[pa.Array]) -> None:
-        """Takes tuples; writes the blocks that are full. Kinds come one after the other."""
+        """Adds tuples; writes the blocks that are full. Kinds come one after the other."""
         if not len(columns[0]):
             return
         self._counts[kind] += len(columns[0])
@@ -57,7 +57,7 @@ class StepOutput:
             failpoint("between-blocks")
 
     def finish(self) -> tuple[Block, ...]:
-        """All blocks, durable, under names that nobody else uses; none if there is nothing to write."""
+        """Returns all blocks, durable, under names that no other attempt uses; none if there is nothing to write."""
         failpoint("before-block")
         began_s = stopwatch_s()
         self._blocks += self._sequence.finish()

@@ -1,8 +1,8 @@
 """A tick of an operator, without Spark: one look, one decision, both lineages, at most one commit.
 
-An operator without a bound waits for its inputs for ever: it has a stable lineage alone, and nothing to decide.
+An operator without a bound waits for its inputs for ever: it has only a stable lineage, and needs no decision.
 
-Spark's driver uses the same parts; there the work of a partition is a task.
+Spark's driver uses the same parts. There, the work of a partition is a task.
 """
 
 from __future__ import annotations
@@ -42,44 +42,44 @@ from strandline.running.step import Done, Logs, Step, unchanged
 from strandline.running.watch import Watch
 
 PROBLEM_CHARS_MAX = 500
-"""What an append says of a fork that failed has so many characters at most."""
+"""The greatest length of the problem that an append states for a fork that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be done in one partition: the stable lineage first, then the fork, whose tuples stand behind."""
+    """The work in one partition: the stable lineage first, then the fork, whose tuples follow behind."""
 
     partition: int
     first: int
-    """The offset of whatever comes first."""
+    """The offset of the first tuple that is written."""
     stable: Step | None
     fork: ForkStep | None
 
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What was done in one partition."""
+    """The outcome of the work in one partition."""
 
     stable: Done | None
     fork: Forked | None
     problem: str = ""
-    """Why the fork could not go on; what it wrote before counts for nothing."""
+    """The reason why the fork could not go on; the blocks that it wrote before do not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What came of a tick."""
+    """The outcome of a tick."""
 
     watch: Watch
     done: tuple[Done, ...] = ()
-    """Per partition, what the stable lineage did; nothing if nothing was published."""
+    """The outcome of the stable lineage per partition; empty if the tick published nothing."""
     forked: tuple[Forked | None, ...] = ()
 
 
 def run(
     work: Work, element: Element, logs: Logs, caches: Caches, clock: Clock, fork_logs: Logs | None = None
 ) -> Worked:
-    """Does the work of one partition: what a task runs. Publishes nothing. A fork may have logs of its own."""
+    """Does the work of one partition, as a task does. Publishes nothing. A fork may have logs of its own."""
     done = None if work.stable is None else steps_.run(work.stable, element, logs, caches.stable, clock)
     first = done.blocks[-1].end if done is not None and done.blocks else work.first
     fork = work.fork
@@ -92,10 +92,10 @@ def run(
     except StorageError:
         if not fork.unreachable:
             raise
-        return Worked(done, None)  # to be made anew, it would have needed what cannot be read
-    except Exception as problem:  # a guess that fails must not keep anybody from results
+        return Worked(done, None)  # to make the fork anew, the step would have to read an input that cannot be read
+    except Exception as problem:  # a guess that fails must not prevent results
         if _lies_in_a_replica(problem, element, fork_logs or logs):
-            raise  # another one has the same
+            raise  # another replica has the same tuples
         return Worked(done, None, f"{type(problem).__name__}: {problem}"[:PROBLEM_CHARS_MAX])
     finally:
         caches.stable.close()
@@ -114,15 +114,15 @@ class Operation:
 
     element: Element
     promise: Promise | None
-    """None: there is no bound."""
+    """The bound and the modes; None: there is no bound."""
     inputs: tuple[Log, ...]
     output: Log
     clock: Clock
     unreadable: frozenset[int] = frozenset()
-    """Inputs at which it does not look: a task has just failed to read them, or no replica has what was taken in."""
+    """The inputs that a tick does not refresh: a task just failed to read them, or no replica has what was taken in."""
 
     def tick(self, watch: Watch, run_all: Callable[[Sequence[Work]], Sequence[Worked]], writer: Writer) -> Ticked:
-        """Looks, decides, does and publishes what is to be done; returns what the driver has to remember."""
+        """Looks, decides, does the work and publishes it; returns the watch that the driver has to remember."""
         watch, tick = self.next(watch)
         if tick is None:
             return Ticked(watch)
@@ -130,7 +130,7 @@ class Operation:
         return Ticked(watch, *tick.publish(writer))
 
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
-        """Looks and decides; returns what the driver has to remember, and what is to be done now, None if nothing."""
+        """Looks and decides; returns the watch that the driver has to remember, and the tick, None without work."""
         if self.promise is None:
             return watch, self._without_bound(watch)
         base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
@@ -153,7 +153,7 @@ class Operation:
         return watch, Tick(self, decision, batch, watch, marks)
 
     def _without_bound(self, watch: Watch) -> Tick | None:
-        """Returns what the stable lineage takes in, or has to save by now; None if it is nothing."""
+        """Returns the tick in which the stable lineage takes in tuples, or saves its state; None without work."""
         base, element = self.output.state, self.element
         must_save = overdue(element.policy, base, self.clock.now_us())
         input_, tuples_max = element.input(self.inputs), element.tuples_max
@@ -161,12 +161,12 @@ class Operation:
         return None if batch is None else Tick(self, _STABLE, batch, watch, must_save=must_save)
 
     def _goes_all_the_way(self, batch: TimeSlices) -> bool:
-        """Whether a batch takes in all that can be taken in, if its steps do not stop before."""
+        """Returns whether a batch takes in all available tuples, if its steps do not stop before."""
         return all(reachable(self.inputs, p) == one.reaches for p, one in enumerate(batch.slices))
 
 
 _STABLE = Decision(Outage(), undoes=False, begins_anew=False, ends=False, fork_until=None)
-"""Of an operator without a bound."""
+"""The decision of an operator without a bound."""
 
 
 class Tick:
@@ -181,7 +181,7 @@ class Tick:
         marks: Sequence[Marks] = (),
         must_save: Set[int] = frozenset(),
     ) -> None:
-        """`marks` say where an operator with a bound stands; partitions that `must_save` run a step in any case."""
+        """Takes the `marks` of an operator with a bound; partitions in `must_save` run a step in any case."""
         self._operation = operation
         self._element = operation.element
         self._output = operation.output
@@ -190,7 +190,7 @@ class Tick:
         self._marks = marks
         self._batch = batch
         self.watch = watch
-        """What the driver has to remember once this is published."""
+        """The watch that the driver has to remember once this tick is published."""
         self._must_save = must_save
         self._name = uuid.uuid4().hex if operation.promise else ""
         many = operation.output.spec.partitions
@@ -198,12 +198,12 @@ class Tick:
         begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[:many]]
         self._forks = list(decision.outage.forks) or begun
         self._blocks: list[list[Block]] = [[] for _ in range(many)]
-        """Per partition, in the order of offsets."""
+        """The blocks per partition, in the order of offsets."""
 
-    # ------------------------------------------------------------------ what is done
+    # ------------------------------------------------------------------ the work
 
     def run(self, run_all: Callable[[Sequence[Work]], Sequence[Worked]]) -> None:
-        """Has both lineages do what was decided."""
+        """Runs the work of both lineages, as decided."""
         if self._decision.undoes:
             self._undo()
             failpoint("after-undo")
@@ -232,7 +232,7 @@ class Tick:
                 self._end_fork(p, own.problem)
 
     def _end_fork(self, p: int, problem: str) -> None:
-        """A fork has failed: what it has said is void, and it says no more until the stable lineage moves."""
+        """Ends a fork that has failed: undoes its tuples. It writes no more until the stable lineage moves."""
         fork = self._forks[p]
         if fork.tuples:
             block = control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-failed-{p}")
@@ -242,7 +242,7 @@ class Tick:
         self._forks[p] = fork.begun_anew(problem)
 
     def _undo(self) -> None:
-        """What was tentative is void from here on."""
+        """Undoes all tentative tuples."""
         for p, fork in enumerate(list(self._forks)):
             if fork.tuples:
                 self._blocks[p].append(
@@ -252,7 +252,7 @@ class Tick:
                 self._forks[p] = fork.undone(self._end(p))
 
     def _steps(self) -> list[Step] | None:
-        """What the stable lineage does, behind an undo if there is one; None if it stands still."""
+        """Returns the steps of the stable lineage, behind an undo if there is one; None if it stands still."""
         if self._batch is None:
             return None
         elapsed_us = max(0, self._operation.clock.now_us() - self._base.published_us) if self._base.published_us else 0
@@ -263,16 +263,16 @@ class Tick:
         ]
 
     def _resting(self, step: Step) -> Done | None:
-        """Returns what a partition does that has nothing to take in and to save; None if it has.
+        """Returns the outcome for a partition that has nothing to take in or save; None if its step has to run.
 
-        The first step of a later version is one of all partitions: none of them goes back behind it.
+        In the first step of a later version all partitions run: no partition goes back behind that version.
         """
         is_revision = version_in(self._element.definition.revised) != version_in(self._base.revised)
         is_due = is_revision or step.partition in self._must_save
         return None if is_due else unchanged(step, self._element)
 
     def _idle(self, partition: int) -> Done:
-        """What a stable lineage does that stands still."""
+        """Returns the outcome of a stable lineage that stands still."""
         return Done.idle(self._standings[partition], None)
 
     def _work(self, partition: int, step: Step | None, idle: Done | None) -> Work:
@@ -311,13 +311,13 @@ class Tick:
         )
 
     def _moves(self, p: int) -> bool:
-        """Whether the stable lineage moves in a partition."""
+        """Returns whether the stable lineage moves in a partition."""
         return self._batch is not None and self._batch.slices[p].reaches != self._marks[p].stands.bound
 
-    # ------------------------------------------------------------------ what is said of it
+    # ------------------------------------------------------------------ the commit
 
     def publish(self, writer: Writer) -> tuple[tuple[Done, ...], tuple[Forked | None, ...]]:
-        """Publishes it, if it is anything; what both lineages did, per partition."""
+        """Publishes the work, if there is any; returns the outcomes of both lineages per partition."""
         outage = self._decision.outage
         if self._has_forks:
             kept = () if self._decision.begins_anew else outage.left_out
@@ -352,14 +352,14 @@ class Tick:
 
     @property
     def _is_caught_up(self) -> bool:
-        """Whether the steps have come as far as they might."""
+        """True if the steps have come as far as they can."""
         if self._batch is None:
             return True
         pairs = zip(self.done, self._batch.slices, strict=True)
         return all(one.until is None or d.standing.stands.bound == one.until for d, one in pairs)
 
     def _end_reconciliation(self) -> None:
-        """What was tentative is void, and all of it is corrected."""
+        """Undoes all tentative tuples, and marks them all as corrected."""
         for p, fork in enumerate(self._forks):
             kinds = [*([Kind.UNDO] if fork.tuples else ()), *([Kind.REC_DONE] if fork.published else ())]
             if kinds:
@@ -368,13 +368,13 @@ class Tick:
                 self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(len(kinds)))
 
     def _end(self, partition: int) -> int:
-        """The offset behind all that is written so far."""
+        """Returns the offset behind all tuples that are written so far."""
         own = self._blocks[partition]
         return own[-1].end if own else self._base.ends[partition]
 
 
 def _beginning(marks: Marks, element: Element) -> Standing:
-    """Where an operator stands that has not taken in anything."""
+    """Returns the standing of an operator that has taken in nothing."""
     return Standing(0, -1, 0, 0, 0, 0, mode=element.policy.mode, marks=marks, results=0)
 
 
@@ -386,9 +386,9 @@ def run_batch(
     writer: Writer,
     clock: Clock,
 ) -> list[Done]:
-    """Takes in some of what is new in the inputs and publishes the results; returns nothing if nothing is new.
+    """Takes in some of the new tuples of the inputs and publishes the results.
 
-    Nor is there anything to save by now, see `overdue`.
+    Returns an empty list if no tuple is new, and no state has to be saved by now (see `overdue`).
     """
 
     def run_all(works: Sequence[Work]) -> list[Worked]:

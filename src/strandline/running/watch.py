@@ -1,12 +1,12 @@
-"""What a driver has seen of its inputs, and when: tuples that wait, and for whom.
+"""A driver's record of the boundaries that it has seen of its inputs, and when: which tuples wait, and for which input.
 
-A tuple has arrived when the driver saw the boundary of its own input pass it. From then on only others hold it up: an
-input whose boundary is not behind it. Who holds up a tuple for longer than the bound is missing, for whatever reason.
-Clocks of others are not asked, and times here are those of a clock that nobody sets (`Clock.steady_us`): a bound runs
-out when so much time has passed, whatever the clock on the wall says.
+A tuple has arrived when the driver saw the boundary of its own input pass it. From then on only other inputs hold it
+up: those whose boundary is not behind the tuple. An input that holds up a tuple for longer than the bound is missing,
+for whatever reason. The driver asks no other machine's clock. Times here are those of a steady clock, which is never
+set (`Clock.steady_us`): a bound runs out when so much time has passed, whatever the wall clock says.
 
 An input that is itself an operator with a bound may have guesses: tentative tuples, complete up to a boundary of their
-own. They arrive as others do. For the stable lineage such an input is missing, for the fork it is there.
+own. They arrive as other tuples do. For the stable lineage such an input is missing, for the fork it is there.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _BEFORE_ALL = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One input, as one look finds it."""
+    """One input, as one look of the driver finds it."""
 
     boundary: int | None
-    """Of all its partitions; None as long as there is none."""
+    """The boundary over all its partitions; None as long as there is none."""
     latest: int | None = None
-    """No tuple between the boundary of the look before and this one is later; None if there is none."""
+    """The latest time that a tuple between the boundary of the look before and this one can have; None: no tuple."""
     is_reachable: bool = True
     guessed: int | None = None
-    """The boundary of its guesses; None if it has none beyond the stable one."""
+    """The boundary of its guesses; None if it has none beyond the stable boundary."""
     latest_guess: int | None = None
-    """No tuple between that boundary as it was at the look before and this one is later; None if there is none."""
+    """The latest time that a tuple between that boundary at the look before and now can have; None: no tuple."""
     undone: tuple[int, ...] = ()
-    """Where its last undo is: another one, and all guesses are others."""
+    """The place of its last undo: if that changes, all guesses are others."""
     passed: tuple[Passed | None, ...] = ()
-    """Per partition, what its ends say of the times of its guesses."""
+    """The bounds that its ends set on the times of its guesses, per partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +50,29 @@ class Arrival:
     boundary: int
     seen_us: int
     latest: int | None
-    """The time of the last tuple that arrived with it, at most; None if none did."""
+    """The latest time that a tuple which arrived with the boundary can have; None if no tuple did."""
     is_late: bool = False
-    """Whether the fork had passed times of such tuples before they arrived."""
+    """True if the fork had passed times of such tuples before they arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Of each input, the boundaries that still matter, in order. It grows with the bound, not with time."""
+    """The boundaries of each input that still matter, in order. A watch grows with the bound, not with time."""
 
     arrivals: tuple[tuple[Arrival, ...], ...]
     unreachable: frozenset[int] = frozenset()
     guesses: tuple[tuple[Arrival, ...], ...] = ()
-    """The same of guesses that no undo has voided; empty if no input has ever had any."""
+    """The boundaries of each input's guesses that no undo has voided; empty if no input has ever had any."""
     undone: tuple[tuple[int, ...], ...] = ()
-    """Of each input, where its last undo was."""
+    """The place of the last undo of each input."""
     passed: tuple[tuple[Places, ...], ...] = ()
-    """Of each input, per partition, places in its guesses."""
+    """Places in the guesses of each input, per partition."""
     streams: tuple[str, ...] = ()
-    """Of each input, the stream that was looked at; empty before the first look."""
+    """The stream of each input at the last look; empty before the first look."""
 
     @classmethod
     def fresh(cls, inputs: int) -> Watch:
-        """Before the first look."""
+        """Returns the watch before the first look."""
         return cls(((),) * inputs)
 
     @classmethod
@@ -84,10 +84,11 @@ class Watch:
         bound_us: int,
         states: Sequence[LogState] = (),
     ) -> Watch:
-        """Before the first look of a driver that goes on where another one died: what its fork had, has waited.
+        """Returns the watch before the first look of a driver that goes on where another one died.
 
-        `boundaries` are those that the inputs have now, `states` what their logs say. Those that the fork has left out
-        have arrived with this look. Guesses have waited, but may be others by now: the fork is to take them in anew.
+        `boundaries` are the present boundaries of the inputs, `states` the states of their logs. Tuples that the fork
+        had have waited for the bound. Tuples that the fork left out arrive with this look. Guesses have waited, but may
+        be others by now: the fork must take them in anew.
         """
         reached = [fork.bound for fork in outage.forks if fork.bound is not None] if outage else []
         if outage is None or not reached:
@@ -107,17 +108,17 @@ class Watch:
         return cls(tuple(found), guesses=tuple(guesses), undone=tuple(undone_until(state) for state in states))
 
     def boundary(self, number: int) -> int | None:
-        """The last boundary that was seen of an input."""
+        """Returns the last boundary that the driver has seen of an input; None if it has seen none."""
         return self.arrivals[number][-1].boundary if self.arrivals[number] else None
 
     def guessed(self, number: int, undone: tuple[int, ...]) -> int | None:
-        """The last boundary that was seen of an input's guesses, if these are still those behind this undo."""
+        """Returns the last boundary seen of an input's guesses; None if there is none, or an undo has voided them."""
         if not self.guesses or not self.guesses[number] or self.undone[number] != undone:
             return None
         return self.guesses[number][-1].boundary
 
     def guesses_of(self, number: int, log: Log, partition: int) -> Guesses | None:
-        """The guesses of an input that count as of its last refresh, with what is known of them; None if none do."""
+        """Returns the guesses of an input that count as of its last refresh, with known places; None if none count."""
         found = guesses_of(log, partition)
         if found is None or not self.passed or self.undone[number] != undone_until(log.state):
             return found
@@ -132,9 +133,9 @@ class Watch:
         bound_us: int,
         before: Outage | None = None,
     ) -> Watch:
-        """After one more look. All tuples before `taken` are in the stable lineage: they wait no more.
+        """Returns the watch after one more look. Tuples before `taken` are in the stable lineage: they wait no more.
 
-        `before` is what the last append says: what arrives at times that its forks have passed is late.
+        `before` is the outage of the last append: a tuple that arrives at a time which its forks have passed is late.
         """
         known = self if before and any(fork.bound is not None for fork in before.forks) else self.all_eaten()
         passed = max((f.bound for f in before.forks if f.bound is not None), default=None) if before else None
@@ -144,7 +145,9 @@ class Watch:
         for number, sight in enumerate(sights):
             own = known.arrivals[number]
             old = known.guesses[number] if self.guessed(number, sight.undone) is not None else ()
-            if number in self.unreachable and number in left_out:  # the forks have passed what they could not read
+            if (
+                number in self.unreachable and number in left_out
+            ):  # the forks have passed tuples that they could not read
                 own, old = (tuple(replace(one, is_late=passed is not None) for one in seen) for seen in (own, old))
             since = own[-1].boundary if own else None
             found.append(look.added(own, since, sight.boundary, sight.latest))
@@ -164,8 +167,10 @@ class Watch:
         return Watch(tuple(found), unreachable, tuple(guesses), tuple(undone), tuple(places), self.streams)
 
     def changed_over(self, number: int, arrivals: tuple[Arrival, ...]) -> Watch:
-        """As it is when an input is read from another replica, of which this has arrived: what was seen of the guesses
-        of the one before says nothing of this one's."""
+        """Returns the watch with an input that is now another replica, which has these arrivals.
+
+        It forgets the guesses of the replica before: they say nothing of the guesses of this one.
+        """
 
         def without(every: tuple[tuple[Any, ...], ...], now: tuple[Any, ...] = ()) -> tuple[tuple[Any, ...], ...]:
             return (*every[:number], now, *every[number + 1 :]) if every else ()
@@ -179,7 +184,7 @@ class Watch:
         )
 
     def _places(self, number: int, sight: Sight, before: Outage | None) -> tuple[Places, ...]:
-        """The places in an input's guesses that are of use after one more look."""
+        """Returns the places in an input's guesses that are of use after one more look."""
         known = self.passed[number] if self.passed else ()
         if not sight.is_reachable:
             return known
@@ -190,7 +195,7 @@ class Watch:
         return tuple(looked_past(known if is_known else (), sight.passed, needed)) if sight.passed else ()
 
     def all_eaten(self) -> Watch:
-        """As it is when a fork is made of the stable state, with all that is there: nothing is late."""
+        """Returns the watch for a fork that is made of the stable state and takes in all tuples: none is late."""
 
         def eaten(every: tuple[tuple[Arrival, ...], ...]) -> tuple[tuple[Arrival, ...], ...]:
             return tuple(tuple(replace(one, is_late=False) for one in own) for own in every)
@@ -198,23 +203,23 @@ class Watch:
         return replace(self, arrivals=eaten(self.arrivals), guesses=eaten(self.guesses))
 
     def reach(self, taken: int | None) -> list[float]:
-        """The time before which each input is complete, as far as it can be read."""
+        """Returns the time before which each input is complete, as far as it can be read."""
         known = [taken if i in self.unreachable else self.boundary(i) for i in range(len(self.arrivals))]
         return [_BEFORE_ALL if one is None else one for one in known]
 
     def fork_reach(self, taken: int | None) -> list[float]:
-        """The same with what an input guesses: the time before which a fork finds each complete."""
+        """Returns the time before which each input is complete for a fork, which also takes in guesses."""
         return [
             max(own, self._guesses_of(number)[-1].boundary) if self._guesses_of(number) else own
             for number, own in enumerate(self.reach(taken))
         ]
 
     def overdue(self, now_us: int, bound_us: int, taken: int | None) -> dict[int, int]:
-        """By input that can be read, the time of the last tuple that has waited for the bound, where there is one."""
+        """Returns, by readable input, the time of the last tuple that has waited for the bound, if there is one."""
         return _overdue(self._readable(), now_us - bound_us, taken)
 
     def missing(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
-        """The inputs for which a tuple of another one has waited for the bound, or a guess of their own."""
+        """Returns the inputs for which a tuple of another input, or a guess of their own, has waited for the bound."""
         overdue, reach = self.overdue(now_us, bound_us, taken), self.reach(taken)
         guessed = {n: own for n in range(len(reach)) if (own := self._guesses_of(n))}
         guesses = _overdue(guessed, now_us - bound_us, taken)
@@ -226,7 +231,7 @@ class Watch:
         )
 
     def missing_for_fork(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
-        """The inputs for which a tuple of another one has waited for the bound, and which have no guesses either."""
+        """Returns the inputs without guesses for a time at which a tuple of another input has waited for the bound."""
         overdue, reach = self.overdue(now_us, bound_us, taken), self.fork_reach(taken)
         return tuple(
             number
@@ -235,29 +240,29 @@ class Watch:
         )
 
     def late(self, now_us: int, bound_us: int, taken: int | None) -> frozenset[int]:
-        """The inputs that can be read with tuples that have waited for the bound and came too late for the fork."""
+        """Returns the readable inputs with tuples that have waited for the bound and came too late for the fork."""
         late = {n: tuple(one for one in own if one.is_late) for n, own in self._readable().items()}
         return frozenset(_overdue(late, now_us - bound_us, taken))
 
     def _readable(self) -> dict[int, tuple[Arrival, ...]]:
-        """By input that can be read, all that has arrived."""
+        """Returns, by readable input, all arrivals, those of guesses included."""
         numbers = (n for n in range(len(self.arrivals)) if n not in self.unreachable)
         return {n: (*self.arrivals[n], *self._guesses_of(n)) for n in numbers}
 
     def _guesses_of(self, number: int) -> tuple[Arrival, ...]:
-        """The guesses of an input, if it can be read."""
+        """Returns the arrivals of an input's guesses; none if it cannot be read."""
         return self.guesses[number] if self.guesses and number not in self.unreachable else ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """When somebody looks, and what is in the lineages then."""
+    """The time of a look, and the reach of both lineages then."""
 
     now_us: int
     aged_us: int
     taken: int | None
     passed: int | None
-    """The time up to which the forks have come."""
+    """The time up to which the forks have come; None if there is none."""
 
     def added(
         self,
@@ -267,7 +272,7 @@ class _Look:
         latest: int | None,
         stable: int | None = None,
     ) -> tuple[Arrival, ...]:
-        """The arrivals that matter, with one more if the boundary has moved; guesses matter from `stable` on."""
+        """Returns the arrivals that matter, and one more if the boundary has moved; guesses matter from `stable` on."""
         if boundary is not None and (not own or boundary > own[-1].boundary):
             is_late = self.passed is not None and (since is None or since < self.passed)
             own = (*own, Arrival(boundary, self.now_us, latest, is_late))
@@ -285,8 +290,11 @@ def _overdue(arrivals: Mapping[int, Sequence[Arrival]], aged_us: int, taken: int
 
 
 def _that_matter(arrivals: tuple[Arrival, ...], aged_us: int, taken: int | None) -> tuple[Arrival, ...]:
-    """The last one; of those whose tuples have waited for the bound, the last, and the last that was late; of others,
-    those that still wait."""
+    """Returns the arrivals that still matter.
+
+    These are the last arrival, and all whose tuples still wait, but not yet for the bound. Of those whose tuples have
+    waited for the bound, these are the last, and the last that was late.
+    """
     if not arrivals:
         return ()
     *before, last = (a if _waits(a, taken) else replace(a, latest=None, is_late=False) for a in arrivals)

@@ -1,4 +1,4 @@
-"""Which life of the machine this is. Files that were mapped when a machine crashed cannot be trusted after it."""
+"""The name of this boot of the machine. Files that were mapped when a machine crashed cannot be trusted after it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _PROC = Path("/proc/sys/kernel/random/boot_id")
 _SYSCTL = b"kern.bootsessionuuid"
 _ABOUT = "about "
 _TOLERANCE_S = 60.0
-"""Clocks are set now and then. A machine that lives for less than that does not get to leave much."""
+"""The tolerance for clocks that are set now and then. A machine that lives for less does not leave much state."""
 
 
 @lru_cache(maxsize=1)
 def boot() -> str:
-    """Names this life of the machine, the same in every process: by Linux, by macOS, or by when about it began."""
+    """Returns a name of this boot, the same in every process: from Linux, from macOS, or from about when it began."""
     return _by_proc() or _by_sysctl() or f"{_ABOUT}{_began_s():.0f}"
 
 
 def is_of_this_boot(written: str) -> bool:
-    """Returns whether `boot()` wrote this in this life of the machine; False in doubt."""
+    """Returns whether `boot()` wrote this in the current boot of the machine; False in doubt."""
     if written.startswith(_ABOUT) and boot().startswith(_ABOUT):
         try:
             return abs(float(written.removeprefix(_ABOUT)) - _began_s()) <= _TOLERANCE_S

@@ -1,9 +1,9 @@
-"""Operators that stay in their process between two batches, because their state is an object and no arrays.
+"""Operators that stay in their process between two batches, because their state is an object and not arrays.
 
 The state of such an operator depends on every call so far, and no call can be taken back. So a step uses an operator
 only if the manifest says that the attempt which left it here was accepted. A step takes the operator out, so that no
-other attempt can use it, and puts it back in the name of its own attempt at the end. An operator that was touched by an
-attempt which failed, or was not accepted, is not found again.
+other attempt can use it, and puts it back under the name of its own attempt at the end. If an attempt failed, or was
+not accepted, no later step finds the operator that it touched.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from strandline.log.operator_state.input_mark import Position
 from strandline.operators.operator import Operator
 
 AT_MOST = 64
-"""Operators in a process: those of partitions that went elsewhere go first."""
+"""The greatest number of operators in a process: those of partitions that went elsewhere are dropped first."""
 _KEEP_S = 600.0
-"""An operator that no step has asked for in this time is dropped."""
+"""The process drops an operator that no step has asked for in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class LiveOperator:
     attempt: str
     operator: Operator
     edges: tuple[Position, ...] = ()
-    """Over several inputs, places at which a replay can begin."""
+    """The places at which a replay can begin, for an operator over several inputs."""
     left_s: float = 0.0
 
 
@@ -42,7 +42,7 @@ class LiveOperators:
         self._lock = Lock()
 
     def take(self, place: str, attempt: str) -> LiveOperator | None:
-        """Takes out the operator of a partition; returns it if this attempt left it, else drops it."""
+        """Removes the operator of a partition; returns it if this attempt left it, else drops it."""
         with self._lock:
             found = self._kept.pop(place, None)
         return found if found is not None and found.attempt == attempt else None
@@ -70,4 +70,4 @@ class LiveOperators:
 
 
 LIVE = LiveOperators()
-"""Those of this process."""
+"""The operators of this process."""

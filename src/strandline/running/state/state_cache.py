@@ -1,17 +1,18 @@
 """The state between two batches: arrays in a file on the machine of the task, outside of any process.
 
-It is a cache and never the truth: what is missing, stale or torn is recovered from the log. These rules keep it
+It is a cache and never the truth: a step recovers a missing, stale or torn state from the log. These rules keep it
 right, whatever other processes do at the same time:
 
-- An attempt maps the arrays privately and never writes to them. What it changed it leaves in a file of its own, of the
-  size of what it touched (or the whole state, if it had to grow).
+- An attempt maps the arrays privately and never writes to them. It leaves its changes in a file of its own, of the
+  size of the rows that it touched (or the whole state, if the state had to grow).
 - The next batch knows from the manifest which attempt was accepted. It redoes that attempt's changes in place, under
   an exclusive lock. Values are absolute; a file whose redoing was cut short says so and is not used again.
 - A reader of the arrays holds a shared lock on them. No process waits long for a lock: its holder may be frozen.
   The state is then recovered into a new file, and the frozen one keeps its own, whatever it does when it wakes up.
-- Folder and files are ours alone (0700 and 0600, owner checked, no links). A folder of another user is refused.
+- Folder and files belong to this user alone (0700 and 0600, owner checked, no links). The cache refuses a folder of
+  another user.
 
-What the files look like and how they are checked is in `state_file`, where they lie in `state_folders`.
+`state_file` defines the files and their checks, `state_folders` the folders.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class StateCache:
     """The cached state of one partition on this machine."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises UnsafeFolderError if the folder is there and not ours."""
+        """Raises UnsafeFolderError if the folder exists and belongs to another user."""
         self._folder = folder
         self._base = folder / BASE
         self._lock: int | None = None
@@ -46,7 +47,7 @@ class StateCache:
             private_folder(folder)
 
     def open(self, attempt: str) -> Arrays | None:
-        """Returns the state as this attempt left it, as a private view to work on; None if it is not here."""
+        """Returns the state that this attempt left, as a private view to work on; None if it is not here."""
         self.close()
         try:
             if self._tag() != attempt and not self._redo(attempt):
@@ -57,10 +58,9 @@ class StateCache:
             return None
 
     def open_over(self, attempt: str, base: StateCache) -> Arrays | None:
-        """Returns the state that this attempt left here as changes of one in another cache, to work on; None if it is
-        gone.
+        """Returns the state that this attempt left here as changes of a state in `base`; None if either is gone.
 
-        The returned arrays are views of that other state: close `base`.
+        The returned arrays are private views of the state in `base`: close `base` after use.
         """
         try:
             meta, changes = state_file.read_changes(self._file(attempt, "delta"))
@@ -74,9 +74,9 @@ class StateCache:
         return arrays
 
     def take_over(self, base: StateCache, attempt: str) -> bool:
-        """Moves the state that this attempt left from another cache to this one; False if it is not there.
+        """Moves the state that this attempt left from another cache to this one; returns False if it is not there.
 
-        Both are on one disk, so nothing is copied.
+        Both caches are on one disk, so nothing is copied.
         """
         if base.open(attempt) is None:
             return False
@@ -89,7 +89,7 @@ class StateCache:
         return True
 
     def leave(self, attempt: str, parent: str, state: StateImage, *, whole: bool = False) -> int:
-        """Leaves what this attempt changed since it began, or all of it; returns how many bytes that was.
+        """Leaves the changes that this attempt made, or the whole state; returns how many bytes it wrote.
 
         A full or broken disk costs the next batch a recovery, not this batch its success.
         """
@@ -116,13 +116,13 @@ class StateCache:
     def close(self) -> None:
         """Unmaps the arrays, and unlocks them."""
         if self._lock is not None:
-            # Said aloud: the map has a descriptor of its own, which would hold the lock for as long as the map lives.
+            # Unlock explicitly: the map has a descriptor of its own, which would hold the lock while the map lives.
             fcntl.flock(self._lock, fcntl.LOCK_UN)
             os.close(self._lock)
             self._lock = None
 
     def _file(self, attempt: str, ending: str) -> Path:
-        """Returns the path of what an attempt left; raises ValueError if its name, out of a manifest, is no name."""
+        """Returns the path of an attempt's file; raises ValueError if its name, from a manifest, is no file name."""
         if not is_plain_name(attempt):
             raise ValueError(f"{attempt!r} cannot be the name of an attempt")
         return self._folder / f"{attempt}.{ending}"
@@ -171,7 +171,7 @@ class StateCache:
         return state_file.mapped(descriptor, head)
 
     def _sweep(self) -> None:
-        """Removes what attempts left that were never accepted."""
+        """Removes the files of attempts that were never accepted."""
         with contextlib.suppress(OSError):
             limit_s = SYSTEM_CLOCK.now_us() / 1e6 - _KEEP_S
             for path in self._folder.iterdir():

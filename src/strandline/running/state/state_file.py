@@ -1,14 +1,15 @@
-"""The files of a state: the arrays themselves, and what an attempt changed in them.
+"""The files of a state: the arrays themselves, and the changes that an attempt made in them.
 
-A state is whatever arrays an operator has, by name; what they mean is not known here. A state file is a page with its
-head, then the arrays as they are mapped. The head has a checksum of its own and one of
-each array, kept up to date by `redo` at the cost of what changes. Compiled code follows what the arrays say without a
-question, so a process believes them only after it has read them whole once; it remembers which files it has seen or
-written. (That takes about 30 ms for 100 MB, 300 ms for 1 GB, once in the life of a process and a file; rot that comes
-later shows to the next process.) A file of changes has one checksum over everything.
+A state is the arrays of an operator, by name; this module does not know their meaning. A state file is a page with its
+head, then the arrays as they are mapped. The head has a checksum of its own and one of each array. `redo` keeps the
+checksums up to date, at a cost in proportion to the change.
 
-Neither is used if it belongs to another user, is a link, was left in another life of the machine, or by other sources
-of the operators: the meaning of a word in a record is theirs.
+Compiled code trusts the arrays without checks. So a process believes a file only after it has read the whole file once;
+it remembers which files it has read or written. (That takes about 30 ms for 100 MB, 300 ms for 1 GB, once per process
+and file. The next process detects rot that comes later.) A file of changes has one checksum over everything.
+
+A process refuses a file of either kind that is a link, belongs to another user, or was left in another boot of the
+machine. It also refuses a file of other sources of the operators, since these define the meaning of the records.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 FORMAT = 3
 UNFINISHED = ""
-"""The attempt in the head of a file whose redoing has begun: no process asks for it."""
+"""The attempt in the head of a file whose `redo` has begun and not ended: no process asks for this name."""
 _PAGE = 4096
 _ALIGNED = 64
 _ROW_NUMBER = np.int32
@@ -43,16 +44,15 @@ _DIGEST = 16
 _FILES_MAX = 4096
 _RUNS_MAX = 16
 _believed: dict[tuple[int, int, str], None] = {}
-"""Files that this process has written or read whole: device, inode, and the attempt that wrote them."""
+"""The files that this process has written or read whole: device, inode, and the attempt that wrote the file."""
 
 
 class TornError(ValueError):
-    """A file is not as it was left, or not for us."""
+    """A file is not as its attempt left it, or not for this process."""
 
 
 def opened(path: Path, flags: int) -> int:
-    """Returns a descriptor of a file of ours; raises OSError for a link, and for a file that others own or can write
-    to."""
+    """Returns a descriptor of a file of this user; raises OSError for a link, or if others own or can write it."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
@@ -80,7 +80,7 @@ def _is_ours(head: Mapping[str, Any]) -> bool:
 
 
 def write_head(descriptor: int, head: Mapping[str, Any]) -> None:
-    """Writes the head of a file: what its arrays are and which attempt left them."""
+    """Writes the head of a file, which lists its arrays and names the attempt that left them."""
     os.pwrite(descriptor, _sealed(json.dumps(head, separators=(",", ":")).encode()).ljust(_PAGE), 0)
 
 
@@ -97,7 +97,7 @@ def read_head(descriptor: int) -> dict[str, Any]:
 
 
 def write_whole(path: Path, attempt: str, arrays: Arrays) -> int:
-    """Leaves all arrays in a file, whole or not at all; returns its size in bytes."""
+    """Writes all arrays to a file, whole or not at all; returns its size in bytes."""
     temporary = path.with_suffix(".tmp")
     with _new_file(temporary) as file:
         file.write(bytes(_PAGE))
@@ -123,7 +123,7 @@ def write_whole(path: Path, attempt: str, arrays: Arrays) -> int:
 
 
 def mapped(descriptor: int, head: Mapping[str, Any]) -> Arrays:
-    """Maps the arrays of the file privately; raises TornError if they are not as they were left."""
+    """Maps the arrays of the file privately; raises TornError if they are not as their attempt left them."""
     arrays = _views(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), head)
     if not _is_believed(descriptor, head):
         if {name: checksum(array) for name, array in arrays.items()} != head["sums"]:
@@ -160,11 +160,11 @@ def _believe(descriptor: int, head: Mapping[str, Any]) -> None:
     _believed[_identity(descriptor, head)] = None
 
 
-# ---------------------------------------------------------------------- what an attempt changed
+# ---------------------------------------------------------------------- the changes of an attempt
 
 
 def write_changes(path: Path, attempt: str, parent: str, image: StateImage) -> int:
-    """Leaves the rows that changed, whole or not at all; returns the size in bytes."""
+    """Writes the changed rows to a file, whole or not at all; returns its size in bytes."""
     assert image.changed is not None
     pieces: list[memoryview] = []
     changes: list[list[Any]] = []
@@ -197,7 +197,7 @@ def write_changes(path: Path, attempt: str, parent: str, image: StateImage) -> i
 
 
 def _runs(rows: Rows) -> list[Rows]:
-    """Returns the rows as slices, if they are in order and few slices do: slices are copied faster."""
+    """Returns the rows as slices, if they are in order and few slices suffice: slices are copied faster."""
     if isinstance(rows, slice) or not len(rows):
         return [rows]
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1
@@ -212,7 +212,7 @@ def _bytes_of(array: npt.NDArray[Any]) -> memoryview:
 
 
 Changes = Sequence[tuple[str, Rows, npt.NDArray[Any]]]
-"""Arrays by name, rows of them, and what stands there now."""
+"""The names of arrays, rows in them, and the new values of these rows."""
 
 
 def read_changes(path: Path) -> tuple[dict[str, Any], Changes]:
@@ -240,7 +240,7 @@ def read_changes(path: Path) -> tuple[dict[str, Any], Changes]:
 
 
 def redo(descriptor: int, head: Mapping[str, Any], attempt: str, changes: Changes) -> None:
-    """Makes the changes in place. Until they are done, the file says that it holds nothing that can be used."""
+    """Makes the changes in place. Until they are done, the head of the file marks it as unusable."""
     write_head(descriptor, {**head, "attempt": UNFINISHED})
     sums = apply(descriptor, head, changes)
     write_head(descriptor, {**head, "attempt": attempt, "sums": sums})
@@ -275,7 +275,7 @@ def _has(array: npt.NDArray[Any], rows: Rows) -> bool:
 
 
 def _sum_of(array: npt.NDArray[Any], rows: Rows) -> int:
-    """Returns what these rows add to the checksum of the array, with others that do not change."""
+    """Returns the part of the array's checksum that changes with these rows; it may include rows that do not change."""
     if isinstance(rows, slice):
         return checksum_of_run(array, rows.start, rows.stop)
     return checksum_of_rows(array, rows)

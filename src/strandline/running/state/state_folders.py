@@ -1,10 +1,10 @@
-"""Where the states of partitions lie on this machine: `<root>/<stream>/p<partition>`, of forks `f<partition>`.
+"""The folders for the states of partitions on this machine: `<root>/<stream>/p<partition>`, of forks `f<partition>`.
 
 The root is STRANDLINE_STATE_DIR, which the user answers for and may share with others, or `state` in the private folder
-of this user for temporary files. What is below it is ours alone.
+of this user for temporary files. The folders below the root belong to this user alone.
 
-States of streams that are gone would stay for ever. So the first task of a new partition on this machine removes states
-that no process has touched for a week; as long as no partition is new, nothing grows either.
+Without a sweep, the states of deleted streams would stay for ever. So the first task of a new partition on this machine
+removes states that no process has touched for a week. As long as no partition is new, nothing grows either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FILE = re.compile(rf"{BASE}|holder|.*\.(whole|delta|tmp)")
 
 
 def default_folder(stream: str, partition: int) -> Path:
-    """Returns where the state of a partition lies on this machine.
+    """Returns the folder for the state of a partition on this machine.
 
     Raises UnsafeFolderError if another user made the folder, CorruptManifestError if the id of the stream is no name.
     """
@@ -37,7 +37,7 @@ def default_folder(stream: str, partition: int) -> Path:
 
 
 def fork_folder(stream: str, partition: int) -> Path:
-    """Returns the folder for the state of a partition's tentative lineage, beside that of the stable one."""
+    """Returns the folder for the state of a partition's fork, beside that of the stable lineage."""
     return _folder(stream, f"f{partition:05d}")
 
 
@@ -58,7 +58,7 @@ def _root() -> Path:
     try:
         return temporary_folder() / "state"
     except OSError:
-        return Path(os.devnull)  # nothing can be kept here: every use fails, as on a full disk
+        return Path(os.devnull)  # the machine can keep no state: every use fails, as on a full disk
 
 
 def _sweep(root: Path) -> None:

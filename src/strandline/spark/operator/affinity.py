@@ -1,7 +1,7 @@
-"""Small jobs whose tasks would rather run on the machine that holds their partition's state.
+"""Small jobs whose tasks prefer to run on the machine that holds their partition's state.
 
 Spark places tasks by the name under which an executor has registered: an address on a Standalone cluster, a pod's
-address on Kubernetes, the node manager's name on YARN. That need not be what the machine calls itself.
+address on Kubernetes, the node manager's name on YARN. The machine may have another name for itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ R = TypeVar("R")
 
 @lru_cache(maxsize=1)
 def spark_host() -> str:
-    """What Spark calls the machine of this task; outside of an executor, the name the machine has for itself."""
-    # An executor is told on its command line what to register as, whoever starts it, and tells its Python nothing.
+    """Returns Spark's name for the machine of this task; outside of an executor, the machine's name for itself."""
+    # An executor gets its name on its command line, on every kind of cluster, and does not pass it to its Python.
     for command in _commands_above():
         if any(argument.endswith("ExecutorBackend") for argument in command) and "--hostname" in command[:-1]:
             return command[command.index("--hostname") + 1]
@@ -39,11 +39,11 @@ def spark_host() -> str:
 
 
 _HOST_VARIABLES = ("SPARK_EXECUTOR_POD_IP", "NM_HOST", "SPARK_LOCAL_HOSTNAME")
-"""Where there is no /proc: what Kubernetes, YARN and Spark itself leave in the environment of an executor."""
+"""The variables that Kubernetes, YARN and Spark itself set in an executor, for machines without /proc."""
 
 
 def _commands_above() -> Iterator[list[str]]:
-    """The command lines of the processes that this one comes from, the nearest first, as far as they can be read."""
+    """Yields the command lines of the ancestors of this process, the nearest first, as far as they can be read."""
     pid = os.getppid()
     with contextlib.suppress(OSError):
         while pid > 0:
@@ -61,7 +61,7 @@ class LiveHosts:
         self._looked_s: float | None = None
 
     def now(self) -> frozenset[str]:
-        """The hosts, by the names that Spark has for them."""
+        """Returns the hosts, by Spark's names for them."""
         if not is_local(self._context) and (self._looked_s is None or stopwatch_s() - self._looked_s > _LOOK_EVERY_S):
             spark = self._context._jsc.sc()
             addresses = str(spark.getExecutorMemoryStatus().keys().mkString(",")).split(",")
@@ -76,10 +76,10 @@ _LOOK_EVERY_S = 5.0
 
 
 def balanced(hosts: Sequence[str], live: Collection[str]) -> list[str]:
-    """For each partition the host that has its state; none if that host is gone, or has more than its share already.
+    """Returns for each partition the host that has its state; none if that host is gone, or has its fair part already.
 
-    A partition that goes by no host runs where there is room, recovers there once, and stays. So partitions spread over
-    hosts that come late, and a host that dies is not waited for.
+    A partition without a host runs where there is room, recovers there once, and stays. So partitions spread over hosts
+    that come late, and no task waits for a host that has died.
     """
     share = -(-len(hosts) // max(1, len(live)))
     taken = Counter[str]()
@@ -91,10 +91,13 @@ def balanced(hosts: Sequence[str], live: Collection[str]) -> list[str]:
 
 
 def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], work: Callable[[T], R]) -> list[R]:
-    """`work` on each item, a task each, in order; each on its host if that can be had without waiting long."""
+    """Runs `work` on each item as a task of its own, on the item's host if Spark need not wait long for it.
+
+    Returns the results in the order of the items.
+    """
     if not items:
         return []
-    # Spark's own pickler looks for what has to go by value: many items of importable classes need not pay for that.
+    # Spark's own pickler searches for objects to pickle by value: items of importable classes need not pay for that.
     pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
     if not any(hosts) or is_local(context):
         done: list[R] = context.parallelize(pickled, len(pickled)).map(_Unpickling(work)).collect()
@@ -106,13 +109,13 @@ def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], wo
 
 
 def is_local(context: SparkContext) -> bool:
-    """Whether all tasks run on the driver's machine."""
+    """Returns whether all tasks run on the driver's machine."""
     return str(context.master).partition("[")[0] == "local"
 
 
 @dataclass(frozen=True, slots=True)
 class _Unpickling:
-    """Work on items that come as bytes, or as text where Spark has brought them as text."""
+    """Work on pickled items, which come as bytes, or as text where Spark has transported them as text."""
 
     work: Callable[[Any], Any]
 
@@ -121,7 +124,7 @@ class _Unpickling:
 
 
 def _located(context: Any, items: Sequence[bytes], hosts: Sequence[str]) -> Any:
-    """An RDD of one item a partition, of which the first have a preferred location: `parallelize` knows none.
+    """Returns an RDD of one item per partition. The first items have a preferred location, which `parallelize` lacks.
 
     Every call into the JVM costs a round trip, so all items go in one and all hosts in another, however many they are.
     """
@@ -139,6 +142,6 @@ def _located(context: Any, items: Sequence[bytes], hosts: Sequence[str]) -> Any:
 
 
 def _scala(jvm: Any, texts: Sequence[str]) -> Any:
-    """A Scala sequence of texts without commas."""
+    """Returns a Scala sequence of texts without commas."""
     array = jvm.java.util.regex.Pattern.compile(",").split(",".join(texts))
     return jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(array)

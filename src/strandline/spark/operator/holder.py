@@ -1,10 +1,10 @@
-"""Steps of an operator whose object lives in another worker of this machine: run there, as if they ran here.
+"""Steps of an operator whose object lives in another worker of this machine: that worker runs them for this one.
 
-Spark gives a task to whichever Python worker is idle. With two of them every second step would find its object in the
+Spark gives a task to any Python worker that is idle. With two workers every second step would find its object in the
 other one, and restore a copy of it. So a worker that keeps an object says so in a file beside the partition's state,
-and listens at a socket that only this user can reach. A task whose object is with a neighbour hands its step over and
-waits for the answer. Where that does not work out (the neighbour is gone, or has the object no more) the task does its
-step by itself: it recovers the object, and is the one who keeps it from then on.
+and listens at a socket that only this user can reach. A task whose object is in a neighbour worker hands its step over
+and waits for the answer. If that fails (the neighbour is gone, or no longer has the object), the task does its step by
+itself: its own worker recovers the object, and keeps it from then on.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from strandline.private_folder import temporary_folder
 from strandline.running.state.live_operators import LIVE
 
 FILE: Final = "holder"
-"""In the folder of a partition's state: who keeps its object."""
+"""The file in the folder of a partition's state that names the worker which keeps the object."""
 _PATIENCE_S = 2.0
-"""For a neighbour to say that it has the object; one that is frozen never does."""
+"""The time for a neighbour to confirm that it has the object; a frozen neighbour never does."""
 _PREFIX: Final = "holder-"
 
 
 class HolderLostError(Exception):
-    """The neighbour died with the step half done; what it wrote is under the name of this attempt."""
+    """The neighbour died with the step half done; the files that it wrote have the name of this attempt."""
 
 
 def announce(folder: Path, attempt: str) -> None:
-    """Lets the other workers of this machine know that this one keeps the operator which the attempt left."""
-    with contextlib.suppress(OSError):  # nobody knows then, and the next step may have to recover
+    """Tells the other workers of this machine that this one keeps the operator which the attempt left."""
+    with contextlib.suppress(OSError):  # the others do not know it then, and the next step may have to recover
         told = json.dumps({"attempt": attempt, "socket": _listening()})
         draft = folder / f"{FILE}-{uuid.uuid4().hex}.tmp"
         draft.write_text(told)
@@ -44,9 +44,10 @@ def announce(folder: Path, attempt: str) -> None:
 
 
 def asked(folder: Path, attempt: str, dumped: Callable[[], bytes]) -> Any:
-    """What the worker that keeps the operator makes of this pickled call without arguments; None if none keeps it.
+    """Sends this pickled call without arguments to the worker that keeps the operator; returns the result of the call.
 
-    Raises what the call raises, or HolderLostError if the worker dies before it answers.
+    Returns None if no other worker keeps the operator. Raises the exception of the call, or HolderLostError if the
+    worker dies before it answers.
     """
     try:
         told = json.loads((folder / FILE).read_text())
@@ -78,7 +79,7 @@ _MINE: Final = b"mine"
 _NOT_MINE: Final = b"not mine"
 _lock = Lock()
 _addresses: dict[int, str] = {}
-"""Where this process listens, by its number: a forked one does not."""
+"""The address of this process, by its number: a forked process does not listen there."""
 
 
 def _own_address() -> str:
@@ -86,7 +87,7 @@ def _own_address() -> str:
 
 
 def _listening() -> str:
-    """The address at which this process listens, from now on if it did not."""
+    """Returns the address at which this process listens; begins to listen if it does not yet."""
     with _lock:
         if not _own_address():
             folder = temporary_folder()
@@ -109,7 +110,7 @@ def _serve(listener: Listener) -> None:
 
 
 def _answer(caller: Connection) -> None:
-    with caller, contextlib.suppress(OSError, EOFError):  # whoever asked may be gone
+    with caller, contextlib.suppress(OSError, EOFError):  # the worker that asked may be gone
         place, attempt = json.loads(caller.recv_bytes())
         if not LIVE.holds(place, attempt):
             caller.send_bytes(_NOT_MINE)
@@ -126,7 +127,7 @@ def _answer(caller: Connection) -> None:
 def _pickled(answer: tuple[bool, Any]) -> bytes:
     try:
         return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception:  # an exception that holds what cannot travel
+    except Exception:  # the exception holds an object that cannot be pickled
         return pickle.dumps((False, RuntimeError(repr(answer[1]))))
 
 

@@ -1,8 +1,8 @@
-"""What a writer does for its stream now and then, beside its batches: rarely enough to cost little.
+"""The housekeeping of a writer for its stream, beside its batches: rare enough to cost little.
 
-Retention is applied between two batches. Small blocks are joined, old commits and files that nothing refers to are
-deleted, in a thread of the driver with a handle of its own: batches never wait for it, and what goes wrong there stops
-nothing. It may die at any point, as any compactor and collector may.
+The writer applies retention between two batches. A thread of the driver, with a handle of its own, joins small blocks,
+and deletes old commits and files without references. Batches never wait for the thread, and its failures stop nothing.
+It may die at any point, as any compactor and collector may.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from strandline.spark.session.place import Place
 
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
 _DELETES_MAX = 4 * _COLLECT_EVERY
-"""Commits deleted at a time: more than come in between, few enough that a writer that stops need not wait long."""
+"""The number of commits deleted at a time: more than come in between, few enough that a writer can stop soon."""
 _REST = 3.0
-"""So many times as long as it has worked it rests: a quarter of a core at most goes into compaction."""
+"""The rest of the thread after compaction, in multiples of its work: so it uses a quarter of a core at most."""
 _PATIENCE_S = 10.0
 
 
 def checked_choice(compaction: str) -> str:
-    """What `compaction=` says; `OptionError` if that is neither "auto" nor "off"."""
+    """Returns the option `compaction=`; raises `OptionError` if it is neither "auto" nor "off"."""
     if compaction not in ("auto", "off"):
         raise OptionError(f"compaction={compaction!r} is unknown", todo='use "auto" or "off"')
     return compaction
@@ -48,20 +48,20 @@ class Housekeeping:
         self._collect_is_due = False
         self._stopping = threading.Event()
         self._report: dict[str, Any] = {}
-        """Of the thread, which alone changes it; a failure stays until it has gone through all without one."""
+        """The report of the thread, which alone changes it; a failure stays until one whole pass has none."""
         self._has_failed = False
         self._retention_failure = ""
 
     @property
     def report(self) -> Mapping[str, Any]:
-        """What was done since the writer started, for its progress; empty if nothing was."""
+        """The work done since the writer started, for its progress; empty if there was none."""
         failure = {"failure": self._retention_failure} if self._retention_failure else {}
         report = {**self._report, **failure}
         return {"housekeeping": report} if report else {}
 
     def after_batch(self, log: Log, since: int) -> None:
-        """Drops what is past retention, and lets the thread work, if enough was committed after `since`."""
-        commits = since + 1, log.state.seq + 1  # more than one apart if others have committed, too
+        """Drops tuples past retention, and lets the thread work, if there are enough commits after `since`."""
+        commits = since + 1, log.state.seq + 1  # more than one apart if other writers have committed, too
         if not _is_due(commits, index.FOLD_EVERY):
             return
         if self._keep is not None:
@@ -74,11 +74,11 @@ class Housekeeping:
         self._retention_failure = ""
         try:
             retention.apply_retention(log, keep)
-        except Exception as problem:  # the batch is published, and what does not work now is done the next time
+        except Exception as problem:  # the batch is published, and retention is retried the next time
             self._retention_failure = _told(problem)
 
     def stop(self) -> None:
-        """Ends the thread after the piece that it is at; returns when it has ended, or will not for long."""
+        """Ends the thread after its current piece of work; waits for its end, but not for long."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_PATIENCE_S)
@@ -86,14 +86,14 @@ class Housekeeping:
     def _begin(self) -> None:
         if self._stopping.is_set() or (self._thread is not None and self._thread.is_alive()):
             return
-        # A daemon: whoever ends the program does not wait for it.
+        # A daemon: the end of the program does not wait for the thread.
         self._thread = threading.Thread(target=self._work, name="strandline-housekeeping", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
         self._has_failed = False
         while not self._stopping.is_set():
-            # Looked at again after each piece of compaction, which may never come to an end on a busy stream.
+            # Check again after each piece of compaction, which may never come to an end on a busy stream.
             if self._collect_is_due:
                 self._collect_is_due = False
                 self._try(self._collect)
@@ -103,7 +103,7 @@ class Housekeeping:
             self._report = {name: value for name, value in self._report.items() if name != "failure"}
 
     def _try(self, work: Callable[[Log], bool]) -> bool:
-        """What `work` returns; False if it fails: the batches go on, and it is tried again the next time."""
+        """Runs `work` and returns its result; False if it fails: the batches go on, and the next pass retries it."""
         try:
             if self._log is None:
                 self._log = self._place.open()
@@ -119,13 +119,13 @@ class Housekeeping:
         dropped = dropping.drop_commits(log, deletes_max=_DELETES_MAX)
         if dropped.commits:
             self._add(commits_dropped=dropped.commits)
-        is_listed = dropped.milestone is not None  # the commits: seldom, for there may be many
+        is_listed = dropped.milestone is not None  # listing the commits is rare, because there may be many
         if deleted := retention.collect(log, grace_us=GRACE_US, commits=is_listed):
             self._add(files_deleted=len(deleted))
         return True
 
     def _compact(self, log: Log) -> bool:
-        """One piece, and the rest after it; whether there may be another."""
+        """Compacts one piece, and rests after it; returns whether there may be another piece."""
         self._levels = levels = self._levels or Levels(log)
         began_s = stopwatch_s()
         done = levels.step()
@@ -153,7 +153,7 @@ class Housekeeping:
 
 
 def _told(problem: Exception) -> str:
-    """What a failure is called in the report; empty if somebody else was faster, which is none."""
+    """Returns the text of a failure for the report; empty if another process was faster, which is no failure."""
     if isinstance(problem, ConflictError) and not isinstance(problem, DroppedError):
         return ""
     if isinstance(problem, StrandlineError):

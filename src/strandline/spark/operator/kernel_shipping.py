@@ -1,8 +1,8 @@
-"""The kernels of an operator, compiled once by the driver and taken along by its tasks.
+"""The kernels of an operator, compiled once by the driver and shipped with its tasks.
 
-The driver asks, as soon as it knows the operator, whether its kernels are kept on this machine; if not, a process
-compiles them while Spark gets going. Tasks of other machines get them with the job, so that a new executor, in a new
-container, loads what would take it seconds to compile. Where that does not work out, tasks compile as ever.
+As soon as the driver knows the operator, it checks whether this machine keeps the kernels. If not, a process compiles
+them while Spark starts. Tasks of other machines get the kernels with the job: a new executor, in a new container, loads
+kernels that would take it seconds to compile. If that fails, the tasks compile the kernels themselves.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
 
 _PATIENCE_S = 120.0
-"""For compiling on a busy machine. Tasks that are tired of waiting compile, too."""
+"""The time for compiling on a busy machine. After it the tasks start, and compile, too."""
 _SILENCE_S = 3.0
-"""Longer than that, and somebody should say why nothing comes out."""
+"""After this time the driver tells the user why there is no output yet."""
 
 
 class KernelShipping:
@@ -40,13 +40,13 @@ class KernelShipping:
         self._is_ready = False
 
     def begin(self) -> None:
-        """Lets a process compile what this machine does not have yet."""
+        """Starts a process that compiles the kernels, if this machine does not have them yet."""
         if can_be_kept() and self._kernels.names is None:
             self._compiling = Thread(target=self._compile, name="strandline-kernels", daemon=True)
             self._compiling.start()
 
     def ready(self) -> Broadcast[KernelBundle] | None:
-        """Waits until the kernels are compiled; what tasks of other machines need to get at them."""
+        """Waits until the kernels are compiled; returns the broadcast from which tasks of other machines load them."""
         if not self._is_ready:
             self._wait()
             self._is_ready = True
@@ -55,14 +55,14 @@ class KernelShipping:
         return self._bundle
 
     def close(self) -> None:
-        """Lets go of what other machines hold of it, once no task is to come."""
+        """Deletes the kernels' copies on other machines, once no more tasks will come."""
         bundle, self._bundle = self._bundle, None
         if bundle is not None:
-            with contextlib.suppress(Exception):  # the session may be gone, and all it held with it
+            with contextlib.suppress(Exception):  # the session may be gone, and its broadcasts with it
                 bundle.destroy()
 
     def _compile(self) -> None:
-        """In a thread of its own, so that somebody sees the process end, whoever else is still there."""
+        """Runs the compiling process and waits for it, in a thread of its own, so that its end is always noticed."""
         from pyspark import cloudpickle
 
         try:
@@ -96,7 +96,7 @@ def _warn(why: str) -> None:
 
 @lru_cache(maxsize=16)
 def unpacked(bundle: Any) -> None:
-    """In a task: takes the kernels over, once in the life of a worker. Whatever goes wrong, the task compiles."""
+    """Unpacks the kernels in a task, once in the life of a worker. If that fails, the task compiles them."""
     if bundle is not None:
         with contextlib.suppress(Exception):
             bundle.value.unpack()

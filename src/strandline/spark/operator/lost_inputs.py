@@ -1,6 +1,6 @@
-"""Inputs of an operator with a bound that cannot be read: each is left alone for a while, then looked for again.
+"""Inputs of an operator with a bound that cannot be read: the driver leaves each alone for a while, then retries it.
 
-Whatever keeps them away, a store that fails or a disk that is not mounted, is no reason to end: they are missing.
+A store that fails, or a disk that is not mounted, is no reason to end the query: the input is missing.
 """
 
 from __future__ import annotations
@@ -19,26 +19,29 @@ from strandline.spark.operator.whole_inputs import opened
 
 
 class LostInputs:
-    """The inputs that cannot be read, as far as is known, by their numbers."""
+    """The inputs that cannot be read, as far as the driver knows, by their numbers."""
 
     def __init__(
         self, inputs: OperatorInputs, unopened: Iterable[int], require_same: Callable[[int, Log], None]
     ) -> None:
-        """`unopened` were not there when the query started; when one is, `require_same` raises if it is another."""
+        """Takes the inputs `unopened`, which were not there at the start of the query.
+
+        When one of them is there, `require_same` raises if it is another stream.
+        """
         self._inputs = inputs
         self._unopened = set(unopened)
         self._require_same = require_same
         self._alone = LeftAlone(SYSTEM_CLOCK, self._unopened)
 
     def bear(self, problem: StorageError) -> None:
-        """Notes which input cannot be read; raises the problem if it concerns no input, but the output, for one."""
+        """Notes which input cannot be read; raises the problem if it concerns no input, but for example the output."""
         number = next((n for n, place in enumerate(self._inputs.places) if problem.lies_in(place.url)), None)
         if number is None:
             raise problem
         self._alone.add(number)
 
     def now(self) -> frozenset[int]:
-        """Returns those that are lost; of those that were left alone for long enough, those that are not back."""
+        """Retries the inputs that were left alone for long enough; returns the inputs that are still lost."""
         for number in self._alone.over():
             if self._is_back(number):
                 self._alone.drop(number)
@@ -62,7 +65,7 @@ class LostInputs:
 
 
 def require_same(input_: Input, output: LogState, unopened: frozenset[int]) -> frozenset[int]:
-    """Returns the inputs of which nothing can be read; raises if one that is there is not what was taken in."""
+    """Returns the inputs that cannot be read; raises if a readable one is not the stream that was taken in."""
     lost = set(unopened)
     numbers = frozenset(range(len(input_.logs)))
     for number in numbers:

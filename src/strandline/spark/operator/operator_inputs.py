@@ -1,4 +1,4 @@
-"""The inputs of an operator as its driver sees them: where they are, what is new, what they have to keep."""
+"""The inputs of an operator as its driver sees them: their places, their new tuples, the tuples they have to keep."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ class OperatorInputs:
         *,
         bears_failures: bool = False,
     ) -> None:
-        """`replicas` has the places of replicas, by numbers of inputs; among them is chosen by the standings of
-        `output`. With `bears_failures`, a stream that cannot be read stays as it was: the operator has a bound."""
+        """Takes the places of replicas in `replicas`, by numbers of inputs.
+
+        The standings of `output` decide which replicas can be read. With `bears_failures`, a stream that cannot be read
+        stays as it was: the operator has a bound.
+        """
         self.places = tuple(places)
-        """Of the streams; of replicas, of those that are read now."""
+        """The places of the streams; of replicas, the places of those that are read now."""
         self.input = input_
         self._output = output
         self._replicas = dict(replicas or {})
@@ -56,21 +59,21 @@ class OperatorInputs:
 
     @property
     def absent(self) -> frozenset[int]:
-        """The numbers of inputs of which no replica can be read that has what was taken in, as of the last look."""
+        """The numbers of inputs without a readable replica that has the tuples taken in, as of the last look."""
         return self._replicated.absent if self._replicated else frozenset()
 
     @property
     def are_there(self) -> bool:
-        """Whether there is a replica to read of each input that has some, as of the last look."""
+        """True if each input with replicas has one that can be read, as of the last look."""
         return not self.absent
 
     @property
     def names(self) -> list[str]:
-        """The names of the streams, for people."""
+        """The names of the streams, for users."""
         return [lag.name for lag in input_lags(self.logs, ())]
 
     def choose(self) -> None:
-        """Decides which replicas are read from now on, where there are some."""
+        """Decides which replicas the operator reads from now on, if there are any."""
         if self._replicated is None or self._output is None:
             return
         self._replicated.choose(self._output.state.standings)
@@ -79,14 +82,14 @@ class OperatorInputs:
             if (current := self._replicated.members[number].current) is not None:
                 places[number] = known[current]
         self.places = tuple(places)
-        """Of the streams; of replicas, of those that are read now."""
+        """The places of the streams; of replicas, the places of those that are read now."""
 
     def bears(self, problem: StrandlineError) -> bool:
-        """Returns whether another replica can be read from now on than that in which the problem of a step lies."""
+        """Returns whether the operator can read another replica than the one in which the problem of a step lies."""
         return self._replicated is not None and self._replicated.bears(problem)
 
     def refresh(self) -> None:
-        """Takes in what was published since, and chooses replicas."""
+        """Refreshes the logs of the inputs, and chooses replicas."""
         self.choose()
         for number, log in enumerate(self.logs):
             if number not in self._replicas:
@@ -94,22 +97,21 @@ class OperatorInputs:
                     log.refresh()
 
     def have_grown(self) -> bool:
-        """Takes in what was published since; returns whether there are tuples that can be read and were not there when
-        all `are_seen`."""
+        """Refreshes the logs; returns whether there are readable tuples that were not there at the last `are_seen`."""
         self.refresh()
         return self._ends() != self._seen and self.are_there
 
     def are_seen(self) -> None:
-        """Notes that Spark knows of all tuples that are known now."""
+        """Notes that Spark knows all tuples which the logs have now."""
         self._seen = self._ends()
 
     def _ends(self) -> list[Sequence[int]]:
         return [log.state.ends[: log.spec.partitions] for log in self.logs]
 
     def time_has_passed(self, output: LogState) -> bool:
-        """Returns whether there is something to take in of which Spark, which counts tuples, knows nothing.
+        """Returns whether there is progress to take in that Spark, which counts tuples, does not see.
 
-        Goes by what was last taken in of the inputs, see `refresh`.
+        Uses the logs as of the last `refresh`.
         """
         return self.are_there and self.input.has_news(output)
 
@@ -118,9 +120,10 @@ class OperatorInputs:
         return self.input.blocks(step.slice, step.partition)
 
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
-        """Returns how far each of several inputs has come, and which of them the others wait for.
+        """Returns how far each of several inputs has come, and for which of them the others wait.
 
-        Of one stream that has only tentative tuples, returns that it is waited for; of replicas, that none can be read.
+        For a single stream with only tentative tuples, returns that the operator waits for it. For replicas of which
+        none can be read, returns that.
         """
         is_timestamp = self.logs[0].spec.time_is_timestamp
         here = self._replicated.here(standings) if self._replicated else standings
@@ -135,10 +138,10 @@ class OperatorInputs:
         return {**shown, **({"waits_for": waits} if waits else {})}
 
     def register(self, output: Log, place: Place, label: str) -> None:
-        """Keeps inputs from being truncated past what a recovery would need; releases them after the last result.
+        """Protects the tuples that a recovery would need from truncation; releases the inputs after the last result.
 
-        An input to which nothing may be written is taken in all the same; a warning says, once, what that means. Where
-        failures are borne, nothing is written where there is no input.
+        An operator also reads an input to which it must not write; a warning says, once, what that means. With
+        `bears_failures`, this writes nothing at a place without an input.
         """
         name = consumer_registry.operator_name(output.spec.id)
         for number, log in enumerate(self.logs):
@@ -151,7 +154,7 @@ class OperatorInputs:
                     raise
 
     def _register(self, number: int, name: str, output: Log, writes: str, label: str) -> None:
-        """Registers with one of the inputs; of replicas, with every one that can be written."""
+        """Registers with one of the inputs; for replicas, with each one that can be written."""
         log, standings, is_finished = self.logs[number], output.state.standings, output.state.finished
         if self._replicated and number in self._replicated.members:
             member = self._replicated.members[number]

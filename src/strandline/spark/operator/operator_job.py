@@ -54,7 +54,7 @@ _REGISTER_EVERY_S = 5.0
 
 
 def _counts(done: Sequence[Done]) -> dict[str, int]:
-    """What was set aside, by reason."""
+    """Returns the number of set-aside tuples, by reason."""
     found: Counter[str] = Counter()
     for d in done:
         found.update({reason: sum(table.num_rows for table in tables) for reason, tables in d.aside.items()})
@@ -75,7 +75,7 @@ def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
 class OperatorJob:
     """One operator between its inputs and its output. One tick is one look, one decision, one Spark job, one commit.
 
-    With a bound it goes on while inputs are missing, and asks by its own clock which are.
+    With a bound, the operator goes on while inputs are missing. Its own clock decides which inputs are missing.
     """
 
     def __init__(
@@ -90,8 +90,10 @@ class OperatorJob:
         promise: Promise | None = None,
         unopened: frozenset[int] = frozenset(),
     ) -> None:
-        """`promise` says how long tuples wait, None: for ever. `unopened` are the numbers of inputs of which nothing
-        could be read yet."""
+        """Takes the `promise`, which says how long tuples wait (None: for ever), and the numbers of `unopened` inputs.
+
+        No tuple of an unopened input could be read yet.
+        """
         self._context = context
         self._hosts = LiveHosts(context)
         self.inputs = inputs
@@ -108,7 +110,7 @@ class OperatorJob:
         self._seen = self._resumed()
         self._lost = LostInputs(inputs, unopened, self._require_same)
         self._tick: Tick | None = None
-        """What the last look has found to be done, until it is run."""
+        """The tick that the last look has found, until it is run."""
         self._forked: Sequence[Forked | None] = ()
         self._kernels = kernels
         self._has_kernels = False
@@ -117,7 +119,7 @@ class OperatorJob:
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self.housekeeping = housekeeping
         self._consumer = consumer_registry.operator_name(self.output.spec.id)
-        # Of its own for each start: Spark goes on cancelling jobs of a group that was cancelled.
+        # Each start has its own group: Spark goes on cancelling jobs of a group that was cancelled.
         self._group = f"{self._consumer} {secrets.token_hex(4)}"
         self._is_cancelled = False
         self._label = name or consumer_registry.folder_name(self._output_place.url)
@@ -127,7 +129,7 @@ class OperatorJob:
 
     @property
     def running(self) -> Mapping[str, Any]:
-        """The steps that run now: tuples they take in, seconds so far, how many are done; empty if none does."""
+        """The steps that run now: tuples they take in, seconds so far, how many are done; empty if no step runs."""
         return self._steps.report
 
     @property
@@ -136,9 +138,9 @@ class OperatorJob:
         return self.inputs.lags(self.output.state.standings)
 
     def standing(self) -> dict[str, Any]:
-        """Returns where the operator stands, as a report that has done nothing.
+        """Returns the standing of the operator as the report of a batch that has taken in nothing.
 
-        Before its first commit, that is empty, or with a bound how its inputs are.
+        Before the first commit the report is empty; with a bound, it states the outage of the inputs.
         """
         state = self.output.state
         if not state.standings:
@@ -157,7 +159,7 @@ class OperatorJob:
         }
 
     def register(self) -> None:
-        """Says what of the inputs is still needed, see `OperatorInputs.register`."""
+        """Registers with the inputs which of their tuples are still needed, see `OperatorInputs.register`."""
         self.inputs.register(self.output, self._output_place, self._label)
         self._registered_s = stopwatch_s()
 
@@ -169,10 +171,10 @@ class OperatorJob:
         *,
         no_more: bool = False,
     ) -> None:
-        """Takes in what the inputs have, tick by tick, and tells what each has done.
+        """Takes in the tuples of the inputs, tick by tick, and passes the report of each tick to `tell`.
 
-        With `no_more`, only what they had when they were last looked at. With a bound every tick looks, and this ends
-        when all is taken in that one look has found: inputs that grow all the time would keep it here for ever.
+        With `no_more`, it takes in only the tuples of the last look. With a bound every tick looks, and this ends when
+        all tuples of one look are taken in: inputs that grow all the time would keep it here for ever.
         """
         no_more = no_more or self._promise is not None
         if not no_more:
@@ -196,12 +198,12 @@ class OperatorJob:
             if self._promise is not None and (self._seen.unreachable or not self._is_behind):
                 break
         if no_more:
-            self._keep_registered()  # a commit in the input, for which it is looked at once more
+            self._keep_registered()  # this commits to the input, so the driver looks at the input once more
 
     def look(self) -> Tick | None:
-        """Looks, with a bound also at the inputs, and returns what is to be done now; None if nothing is.
+        """Looks, with a bound also at the inputs, and returns the tick to run now; None if there is no work.
 
-        Raises one of `MISSING` if something cannot be read.
+        Raises one of `MISSING` if a stream cannot be read.
         """
         if self._promise is None and not self.inputs.are_there:
             return None
@@ -211,13 +213,15 @@ class OperatorJob:
             unreadable = self._lost.now() | self.inputs.absent
         element, logs = self._work.element, self.inputs.logs
         seen, tick = Operation(element, self._promise, logs, self.output, SYSTEM_CLOCK, unreadable).next(self._seen)
-        if tick is None:  # else it is seen when it is done
+        if tick is None:  # else the watch of the tick is kept when the tick is published
             self._seen = seen
         return tick
 
     def _take_in(self, writer: Writer) -> Sequence[Done]:
-        """Runs one tick; returns nothing if nothing is to be done, or an input could not be read: then it is tried
-        again. What failed with one replica is done with another at once."""
+        """Runs one tick and returns its outcomes; returns nothing if there is no work, or an input could not be read.
+
+        The next tick retries such an input. If one replica fails, this tick goes on with another replica at once.
+        """
         while True:
             try:
                 tick, self._tick = self._tick or self.look(), None
@@ -228,13 +232,15 @@ class OperatorJob:
             except MISSING as problem:
                 if not self._bear(problem):
                     return ()
-                continue  # without that one, for a while: so this ends
+                continue  # the driver leaves that replica alone for a while, so the loop ends
             self._seen = tick.watch
             return done
 
     def _bear(self, problem: StrandlineError) -> bool:
-        """Notes what cannot be read: returns True for a replica, for which there may be another, False for an input,
-        which is missing. Raises the problem if it concerns neither, or the operator has no bound."""
+        """Notes a stream that cannot be read. Returns True for a replica, as there may be another, False for an input.
+
+        The input is then missing. Raises the problem if it concerns neither, or the operator has no bound.
+        """
         if self.inputs.bears(problem):
             if self._promise is None:
                 self.inputs.refresh()
@@ -245,7 +251,7 @@ class OperatorJob:
         return False
 
     def _resumed(self) -> Watch:
-        """Returns what the driver remembers of the inputs at a start: what one before had begun goes on."""
+        """Returns the watch of the driver at a start: it goes on with the outage of the driver before."""
         if self._promise is None:
             return Watch.fresh(len(self.inputs.logs))
         states = [log.state for log in self.inputs.logs]
@@ -254,13 +260,13 @@ class OperatorJob:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether tuples that can be taken in were not, as of the last look."""
+        """True if tuples that can be taken in were not taken in, as of the last look."""
         stands = (s.stands.bound for s in self.output.state.standings)
         reach = (reachable(self.inputs.logs, p) for p in range(self.output.spec.partitions))
         return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
 
     def _require_same(self, number: int, log: Log) -> None:
-        """Raises if an input that was not there at the start is not what the operator has taken in."""
+        """Raises if an input that was not there at the start is not the one that the operator has taken in."""
         if log.spec.id != self.inputs.logs[number].spec.id:
             raise StreamMismatchError(
                 "another stream has taken the place of the operator's input",
@@ -270,12 +276,12 @@ class OperatorJob:
         require_same_input(log, number, marks_in(self.output.state.standings))
 
     def _look_aside(self, done: Sequence[Done]) -> None:
-        """Lets somebody know of what could not be computed."""
+        """Reports tuples that could not be computed to the watch of the side log."""
         if any(d.aside for d in done):
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
 
     def time_has_passed(self) -> bool:
-        """Returns whether there is something to take in of which Spark knows nothing, or to be saved by now.
+        """Returns whether there is progress to take in that Spark does not see, or a state to save by now.
 
         See `OperatorInputs.time_has_passed`. With a bound this is the look of the next tick, which `catch_up` runs.
         """
@@ -290,27 +296,27 @@ class OperatorJob:
 
     @property
     def must_save(self) -> bool:
-        """Whether the state is to be saved although nothing has come."""
+        """True if the state has to be saved although no tuple has come."""
         return bool(overdue(self._work.element.policy, self.output.state, SYSTEM_CLOCK.now_us()))
 
     @property
     def is_at_risk(self) -> bool:
-        """Whether there is a time by which the state has to be saved, whatever comes."""
+        """True if there is a time by which the state has to be saved, whether or not tuples come."""
         policy = self._work.element.policy
         return policy.starts_from == "whole state" and not policy.replays
 
     def cancellable(self) -> AbstractContextManager[None]:
-        """Lets `cancel` end what this thread does inside: Spark cancels jobs of its queries' threads, not of ours."""
+        """Lets `cancel` end the jobs of this thread: Spark cancels only jobs of its own queries' threads."""
         return job_group(self._context, self._group, f"operator of {self._output_place.url}")
 
     def cancel(self) -> None:
-        """Ends the steps that run, and refuses those to come; what they would have published is computed again."""
+        """Ends the steps that run, and refuses later ones; their results are computed again after the next start."""
         self._is_cancelled = True
         spark: Any = self._context
         spark._jsc.sc().cancelJobGroupAndFutureJobs(self._group)  # PySpark's own call misses a job about to start
 
     def close(self) -> None:
-        """Ends what is done for the stream beside the batches, and lets go of what tasks took along: none will come."""
+        """Stops the housekeeping of the stream, and deletes the kernels shipped with tasks: no more tasks will come."""
         self.housekeeping.stop()
         if self._kernels is not None:
             self._kernels.close()
@@ -328,11 +334,11 @@ class OperatorJob:
         return worked
 
     def _with_kernels(self) -> OperatorWork:
-        """What tasks have in common, with what was compiled for them: it is there when the first ones run."""
+        """Returns the common work of all tasks with its kernels, which are ready before the first task runs."""
         if self._kernels is not None and not self._has_kernels:
             self._has_kernels = True
             self._work = replace(self._work, kernels=self._kernels.ready())
-        if self._work.element.replicas:  # others may be read than before
+        if self._work.element.replicas:  # the operator may read other replicas than before
             specs = tuple(log.spec.to_json() for log in self.inputs.logs)
             self._work = replace(self._work, inputs=self.inputs.places, input_specs=specs)
         return self._work
@@ -340,16 +346,16 @@ class OperatorJob:
     def _run_tasks(
         self, work: Callable[[Task], Outcome], tasks: Sequence[Task], partitions: Sequence[int], tuples: int
     ) -> list[Outcome]:
-        """What Spark makes of the tasks, one a partition, each where its state is."""
+        """Runs the tasks in Spark, one per partition, each where its state is; returns their outcomes."""
         if self._is_cancelled:
             raise JobsCancelledError(f"the operator of {self._output_place.url} was stopped")
-        # Over all partitions, also those that have nothing to do: which of them work changes from batch to batch.
+        # Balance over all partitions, also those without work: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
         with self._steps.shown(len(tasks), tuples):
             return on_hosts(self._context, tasks, [hosts[p] if hosts else "" for p in partitions], work)
 
     def _keep_registered(self) -> None:
-        """Now and then: says what of the input is still needed. An old word about it does no harm."""
+        """Registers now and then which tuples of the inputs are still needed. An old registration does no harm."""
         if self.output.state.finished or stopwatch_s() - self._registered_s > _REGISTER_EVERY_S:
             with contextlib.suppress(ConflictError, StorageError):
                 self.register()
@@ -385,8 +391,8 @@ class OperatorJob:
         }
 
     def _outage(self) -> dict[str, Any]:
-        """Returns how an operator with a bound is; nothing without one."""
+        """Returns the outage of an operator with a bound, for its report; an empty dict without a bound."""
         if self._promise is None:
             return {}
-        outage = self.output.state.outage or Outage(since_us=SYSTEM_CLOCK.now_us())  # nothing is published yet
+        outage = self.output.state.outage or Outage(since_us=SYSTEM_CLOCK.now_us())  # there is no commit yet
         return outage_report(outage, self.inputs.names, self._work.element.definition.blocked_without_input)

@@ -1,6 +1,6 @@
-"""The work of a partition as a Spark task: a step, and behind it that of a fork, if there is one.
+"""The work of a partition as a Spark task: a step, and behind it a step of the fork, if there is one.
 
-What a task needs travels with it; it opens nothing that it does not read.
+A task carries everything that it needs; it opens no stream that it does not read.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTask:
-    """The work of one partition in a tick, whatever the other partitions do."""
+    """The work of one partition in a tick, independent of the other partitions."""
 
     work: Work
     input_blocks: Sequence[Sequence[Block]]
-    """Of each input, those that the step takes in."""
+    """The blocks of each input that the step takes in."""
 
     @property
     def tuples(self) -> int:
-        """How many the step takes in; of several inputs, how many at most."""
+        """The number of tuples that the step takes in; for several inputs, the most that it can take in."""
         if self.work.stable is None:
             return 0
         taken = self.work.stable.slice
@@ -70,14 +70,14 @@ class OperatorTask:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The outcome of a task that could not read or write something, which need not end the query."""
+    """The outcome of a task that could not read or write a stream, which need not end the query."""
 
     problem: StrandlineError
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorWork:
-    """What all tasks of an operator have in common; called with a task, it does the task. It travels once a job."""
+    """The part that all tasks of an operator have in common; a call with a task does it. It travels once per job."""
 
     element: Element
     inputs: tuple[Place, ...]
@@ -85,14 +85,14 @@ class OperatorWork:
     output: Place
     output_spec: bytes
     kernels: Broadcast[KernelBundle] | None = None
-    """What was compiled elsewhere, if this may be another machine."""
+    """The kernels that the driver compiled, if this may be another machine."""
     has_bound: bool = False
 
     def __call__(self, task: OperatorTask) -> Worked | Unread:
         """Does the task on some machine. The same task may run twice, and one of the two may wake up much later.
 
-        Returns `Unread` if something cannot be read for which there may be another, or which is missing then: so Spark
-        does not try again.
+        Returns `Unread` if a replica cannot be read, as there may be another, or an input of an operator with a bound,
+        which is then missing: so Spark does not try again.
         """
         failpoint("task-begins")
         unpacked(self.kernels)
@@ -136,7 +136,7 @@ class OperatorWork:
         logs = Logs(output, inputs, self._whole)
         fork_logs = None if fork is None else self._fork_logs(output, fork)
         stable = StateCache(default_folder(output.spec.id, work.partition))
-        # Without a fork there is no second state: its folder is not even made.
+        # Without a fork there is no second state, and no folder for it.
         caches = Caches(stable, stable if fork is None else StateCache(fork_folder(output.spec.id, work.partition)))
         try:
             worked = ticks.run(work, compiled(self.element), logs, caches, SYSTEM_CLOCK, fork_logs)
@@ -151,16 +151,16 @@ class OperatorWork:
     def _whole(self, unreachable: frozenset[int] = frozenset()) -> tuple[Log, tuple[Log, ...]]:
         """Returns output and inputs as recovery can search them.
 
-        Raises if there is no replica to read of one of them, or it is another than the driver has read.
+        Raises if an input has no replica that can be read, or its replica is another than the driver has read.
         """
         for number in self.element.replicas & unreachable:
-            raise log_errors.gone(self.inputs[number].url)  # whatever is there lacks what was taken in
+            raise log_errors.gone(self.inputs[number].url)  # a stream at that place lacks the tuples taken in
         inputs = tuple(opened(place) if self.has_bound else place.open() for place in self.inputs)
         self._require_same_replicas(inputs)
         return self.output.open(), inputs
 
     def _fork_logs(self, output: Log, fork: ForkStep) -> Logs:
-        """Returns the whole inputs that can be read, for a fork that may have to be made anew from far behind."""
+        """Returns the logs for a fork, with whole inputs: the step may have to make the fork anew from far behind."""
         known = zip(self.inputs, self.input_specs, fork.seen, strict=True)
         inputs = tuple(
             PartialLog(place.storage(), spec_of(spec))
@@ -205,37 +205,37 @@ def _named(work: Work) -> Work:
 
 
 def _travels_as_its_values(kind: type[Any]) -> None:
-    """Pickles a dataclass as its values, which takes a third of what `dataclasses` takes for one with slots."""
+    """Pickles a dataclass as its values: a third of the time that `dataclasses` takes for a class with slots."""
     values = attrgetter(*kind.__slots__)
     copyreg.pickle(kind, lambda instance: (kind, values(instance)))
 
 
-# Of each of these one travels for every partition in every batch.
+# One object of each of these classes travels for every partition in every batch.
 for _kind in (OperatorTask, Work, Worked, Step, InputSlice, Position, Standing, Block, Done):
     _travels_as_its_values(_kind)
 
 
-if "pyspark.worker" in sys.modules:  # and not in a program that only imports us
+if "pyspark.worker" in sys.modules:  # and not in a program that only imports Strandline
     pa.scalar(0)  # Arrow looks for pandas at its first conversion: that is part of the start, too, not of a recovery
 _AGE_S = process_age_s()
-"""Of this process, when it has imported everything."""
+"""The age of this process when it has imported everything."""
 _CPU_S = process_cpu_s()
 _YOUNG_S = 30.0
-"""A process that was older had something else to do before."""
+"""The greatest age at which to count it as the start: an older process had other work before."""
 _BUSY = 3.0
-"""When Spark itself has just been started, a core is shared by so many at most. It will not be like that again."""
+"""The most processes that share a core while Spark itself starts. Later starts do not have to share like that."""
 
 
 @lru_cache(maxsize=1)
 def _started_s() -> float | None:
-    """What the start of this process took, with the loading of kernels in its first task; None if that is not known."""
+    """Returns the time that this process took to start and to load kernels in its first task; None if not known."""
     if _AGE_S is None or _AGE_S > _YOUNG_S or TALLY.compiled:
         return None
     return min(_AGE_S, _BUSY * _CPU_S) + TALLY.seconds
 
 
 def measured(standing: Standing) -> Standing:
-    """The standing with what this process knows of starts, if that is new."""
+    """Returns the standing with the start of this process, if that is measured only now or the standing has none."""
     is_first = not _started_s.cache_info().currsize
     seconds = _started_s()
     return standing if seconds is None or (standing.start_s and not is_first) else standing.started(seconds)
@@ -243,7 +243,7 @@ def measured(standing: Standing) -> Standing:
 
 @lru_cache(maxsize=16)
 def spare_the_collector(element: Element) -> None:
-    """Once in a worker for each operator: what its first task has loaded stays, and need not be looked at again.
+    """Exempts the objects that an operator's first task has loaded from garbage collection, once per worker.
 
     Spark's workers collect garbage after every task. With compilers and Arrow in memory that took twice as long as a
     step, on the cores that the next batch was waiting for.
@@ -253,7 +253,7 @@ def spare_the_collector(element: Element) -> None:
 
 
 def attempt_number() -> int:
-    """Which attempt of a task this is, among all of Spark's; 0 outside of one."""
+    """Returns the number of this task's attempt, unique among all of Spark's; 0 outside of a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -262,11 +262,11 @@ def attempt_number() -> int:
 
 @lru_cache(maxsize=16)
 def spec_of(data: bytes) -> StreamSpec:
-    """A stream as the work describes it."""
+    """Returns the specification of a stream from the bytes in the work."""
     return StreamSpec.from_json(data, "a task's description of its stream")
 
 
 @lru_cache(maxsize=16)
 def compiled(element: Element) -> Element:
-    """The one that has its kernels already, if this process has seen it before."""
+    """Returns the equal element that this process has seen before, with its kernels; else this element."""
     return element

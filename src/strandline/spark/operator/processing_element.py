@@ -1,6 +1,6 @@
 """A processing element: an operator between its inputs and its output, and the run that lets it work.
 
-Over streams that exist, a thread of the driver looks at them, and takes in what is new. Over one entry point the
+Over streams that exist, a thread of the driver looks at them, and takes in new tuples. Over one entry point the
 operator is fused with it: the query that persists the DataFrame feeds the operator, too. Among several inputs an entry
 point has a query of its own, which starts before the operator and ends with it.
 """
@@ -76,10 +76,10 @@ class Upstream(Protocol):
 
     @property
     def _input_members(self) -> Sequence[Upstream]:
-        """The streams that it is made of: itself, or those of a union."""
+        """The streams of the input: the input itself, or the members of a union."""
 
     def _opened_input(self, limit_s: float | None = None) -> Log:
-        """Returns the stream, as Spark's tasks will find it; raises if they cannot. `limit_s`: see `Place.within`."""
+        """Returns the stream as Spark's tasks find it; raises if they cannot find it. `limit_s`: see `Place.within`."""
 
 
 @runtime_checkable
@@ -99,11 +99,11 @@ class ReplicatedInput(Upstream, Protocol):
 
     @property
     def group(self) -> str:
-        """The id that they have in common."""
+        """The id that the replicas have in common."""
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Where they are."""
+        """The places of the replicas."""
 
     def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
         """Returns the replicas, opened, for an operator that may have a bound; raises if none is there."""
@@ -111,21 +111,21 @@ class ReplicatedInput(Upstream, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """How the query is to run."""
+    """The options for running the query."""
 
     trigger: str | None = None
     name: str | None = None
     spark_checkpoint_dir: str | None = None
     compaction: str = "auto"
     final: bool = False
-    """Of an entry point: finish the stream when all that is available is published."""
+    """For an entry point: finish the stream when all available data is published."""
     promise: Promise | None = None
-    """Of an operator over several inputs: how long their tuples wait for each other."""
+    """For an operator over several inputs: how long their tuples wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMember:
-    """One input that is several replicas, and their places, in the order in which it knows them."""
+    """One input that is several replicas, and their places, in the order of the input."""
 
     input: ReplicaInput
     places: tuple[Place, ...]
@@ -133,18 +133,18 @@ class ReplicaMember:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The inputs of an operator as it starts with them."""
+    """The inputs of an operator at its start."""
 
     logs: Sequence[Log]
-    """Of replicas, those that are read first."""
+    """The logs of the inputs; of replicas, those that are read first."""
     unopened: frozenset[int] = frozenset()
-    """The numbers of those of which nothing could be read: they are looked at when they are there."""
+    """The numbers of the inputs that could not be read: the driver looks at them again when they are there."""
     members: Mapping[int, ReplicaMember] = field(default_factory=dict)
-    """By number, the inputs that are several replicas."""
+    """The inputs that are several replicas, by number."""
 
 
 class ProcessingElement:
-    """An operator, its inputs, its output and how its query runs; `start` sets it going."""
+    """An operator, its inputs, its output and the options of its query; `start` starts it."""
 
     def __init__(
         self,
@@ -161,10 +161,10 @@ class ProcessingElement:
         self._inputs = tuple(inputs)
         self._spec = spec
         self._since = since
-        """Where a new output begins; None: with all that the inputs hold, and one that exists where it did."""
+        """The place where a new output begins; None: with all tuples of the inputs. An existing output goes on."""
 
     def start(self, spark: SparkSession) -> Query:
-        """Starts the query, or joins one that persists its input; the output stream is created if there is none."""
+        """Starts the query, or joins one that persists its input; creates the output stream if there is none."""
         first = self._inputs[0]
         if len(self._inputs) == 1 and isinstance(first, EntryPoint):
             return first.start_with(spark, self)
@@ -186,7 +186,7 @@ class ProcessingElement:
             )
         require_ready(spark, [self.place.url], query.name)
         self._require_another_place()
-        # What has to be compiled is compiled while DataFrames are persisted.
+        # The kernels are compiled while the queries persist the DataFrames.
         kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
         sources = Sources.start(spark, entries, query)
         try:
@@ -224,7 +224,7 @@ class ProcessingElement:
         members: dict[int, ReplicaMember] = {}
         promise = self._promise()
         for number, input_ in enumerate(self._inputs):
-            if isinstance(input_, ReplicatedInput):  # of which one has to be there: what they are is known nowhere else
+            if isinstance(input_, ReplicatedInput):  # one replica has to be there: only it says what they are
                 chooser = ReplicaInput(input_.replica_set(promise))
                 members[number] = ReplicaMember(chooser, tuple(place.within(self._answer_s) for place in input_.places))
             try:
@@ -237,7 +237,7 @@ class ProcessingElement:
         return Opened(logs, frozenset(unopened), members)
 
     def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
-        """Returns the stream of an input, or the replica of it that is read first; raises if there is none."""
+        """Returns the stream of an input, or its replica that is read first; raises if there is none."""
         if member is None:
             return self._inputs[number]._opened_input(self._answer_s)
         found = member.input.choose(marks_in(standings), number)
@@ -247,19 +247,19 @@ class ProcessingElement:
 
     @property
     def _answer_s(self) -> float | None:
-        """With a bound, no input's store is waited for longer than that allows."""
+        """The longest wait for an input's store that the bound allows; None without a bound."""
         promise = self._promise()
         return None if promise is None else promise.answer_s
 
     @property
     def _standings(self) -> Sequence[Standing]:
-        """Where the operator stands; nothing if it has never worked, or its own stream cannot be read either."""
+        """The standings of the operator; empty if it has never worked, or its own stream cannot be read either."""
         with contextlib.suppress(StorageError, StreamError):
             return self.place.open().state.standings
         return ()
 
     def require_fit(self, input_ids: Sequence[str]) -> None:
-        """Raises if there is a stream already and it is not this operator's over these inputs."""
+        """Raises if the output stream exists and is not one of this operator over these inputs."""
         self._require_another_place()
         with contextlib.suppress(StreamNotFoundError):
             self._require_same(self.place.open().spec, self._spec_over(input_ids))
@@ -328,13 +328,13 @@ class ProcessingElement:
             self.query.name,
             kernels,
             promise,
-            unopened - members.keys(),  # among replicas is chosen with every look
+            unopened - members.keys(),  # each look chooses among replicas
         )
         job.register()
         return job
 
     def _output(self, logs: Sequence[Log]) -> Log:
-        """Returns the output stream; a new one keeps for good where it begins in these inputs."""
+        """Returns the output stream; a new one records for good where it begins in these inputs."""
         storage, spec = self.place.storage(), self._spec_over([log.spec.id for log in logs])
         try:
             found = Log.open(storage)
@@ -344,7 +344,7 @@ class ProcessingElement:
         return found
 
     def _promise(self) -> Promise | None:
-        """Returns its promise; None for "available-now", which takes in what is there and waits for nothing."""
+        """Returns the promise; None for "available-now", which takes in the tuples that are there and never waits."""
         return None if self.query.trigger == AVAILABLE_NOW else self.query.promise
 
 
@@ -353,7 +353,7 @@ def _places_of(input_: Upstream) -> tuple[Place, ...]:
 
 
 def _origin_of(input_: Upstream, stream: str) -> Origin:
-    """What stream.json says of an input: of the stream with this id, or of all replicas."""
+    """Returns the entry of stream.json for an input: the stream with this id, or all replicas."""
     if not isinstance(input_, ReplicatedInput):
         return Origin(stream, input_._input_place.url)
     return Origin(input_.group, input_.places[0].url, tuple(place.url for place in input_.places))

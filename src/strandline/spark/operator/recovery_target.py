@@ -1,4 +1,4 @@
-"""Tells somebody who asked for `recover_within` what of it can be had, as soon as that is known."""
+"""The warning for a user who asked for `recover_within`, as soon as it is known that the target cannot be met."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strandline.user_warning import warn
 
 
 class RecoveryTarget:
-    """The target of one operator, held against what its tasks have measured."""
+    """The target of one operator, compared with the measurements of its tasks."""
 
     def __init__(self, policy: Policy, where: str) -> None:
         self._policy = policy
@@ -18,7 +18,7 @@ class RecoveryTarget:
         self._is_told = policy.recover_within_us is None
 
     def look(self, standings: Iterable[Standing]) -> None:
-        """Warns, once, if a recovery in a new process takes longer whatever is done."""
+        """Warns, once, if a recovery in a new process takes longer than the target even at best."""
         if self._is_told:
             return
         found = next(filter(None, map(self._policy.missed_target, standings)), None)

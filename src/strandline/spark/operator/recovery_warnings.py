@@ -1,4 +1,4 @@
-"""Tells of recoveries that somebody should hear of: from an older checkpoint than the newest, or with a loss."""
+"""Warnings of recoveries that users should know: from an older checkpoint than the newest, or with a loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from strandline.wording import plural
 
 
 def warn_of_older(done: Sequence[Done], where: str) -> None:
-    """Warns of every partition that had to look for an older checkpoint, with what was wrong with the newest."""
+    """Warns of every partition that had to use an older checkpoint, and says what was wrong with the newest."""
     for p, d in enumerate(done):
         if d.recovery is not None and d.recovery.is_older:
             warn(
@@ -20,7 +20,7 @@ def warn_of_older(done: Sequence[Done], where: str) -> None:
 
 
 def warn_of_losses(done: Sequence[Done], where: str) -> None:
-    """Warns, once for all partitions, of what was left out by recoveries that do not replay."""
+    """Warns, once for all partitions, of the tuples that recoveries without a replay left out."""
     told = [loss.text for d in done if d.recovery is not None for loss in d.recovery.losses]
     if told:
         more = f"; and {len(told) - _TOLD_MAX:,} more" if len(told) > _TOLD_MAX else ""

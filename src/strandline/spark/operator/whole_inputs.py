@@ -1,4 +1,4 @@
-"""Inputs with all that is published, for tasks that may have to read far behind what their step takes in."""
+"""Inputs with all their published tuples, for tasks that may have to read far behind the slice of their step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from strandline.spark.session.place import Place
 
 _OPENED_MAX = 16
 _OPENED: dict[tuple[str, str, float | None], Log] = {}
-"""Inputs that forks in this process have read: they are opened once, and refreshed from then on."""
+"""The inputs that forks in this process have read: the process opens each once, and refreshes it from then on."""
 
 
 def opened(place: Place) -> Log:
-    """Returns the stream of an input; raises `StorageError` if it is not there, which it was once."""
+    """Returns the stream of an input, which was there once; raises `StorageError` if it is not there."""
     try:
         return place.open()
     except (StreamNotFoundError, NotAStreamError) as problem:
@@ -28,7 +28,7 @@ def refreshed(place: Place, stream: str, seen: int) -> Log:
         if log is not None:
             log.refresh()
     except StrandlineError:
-        log = None  # perhaps it was not looked at for so long that commits are gone
+        log = None  # perhaps the last refresh was so long ago that commits are gone
     log = log or opened(place)
     if log.spec.id != stream or log.state.seq < seen:
         raise log_errors.gone(place.url)
