@@ -11,19 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 import strandline as sl
 from benchmarks.files_over_time import files_over_time
 from benchmarks.harness import CORES, rounds, say, spread, stopwatch, workspace
+from benchmarks.small_batches import PARTITIONS, TYPES, append_batch, new_stream
 from strandline.log.index.index import FOLD_EVERY
 from strandline.log.storage.local_storage import LocalStorage
-from strandline.log.stream.append_commit import Append
-from strandline.log.stream.block import Block, describe, encode_parts
-from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
-from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep.levels import Levels
 
 if TYPE_CHECKING:
@@ -32,9 +28,7 @@ if TYPE_CHECKING:
 SIZES = {"tiny": (150, 10), "small": (1_640, 4_000), "large": (50_000, 4_000)}  # commits, tuples a commit and partition
 MINUTES = {"tiny": 10, "small": 60, "large": 600}
 """Of simulated time in which files are counted."""
-_PARTITIONS = 2
 _LARGE_BATCHES = 4
-_TYPES = {"item_id": "long", "item_price": "double", "item_time": "long"}
 
 
 def run(size: str, repeat: int = 3) -> dict[str, Any]:
@@ -47,7 +41,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
     with workspace() as folder:
         paths = {name: str(folder / name) for name in ("kept", "untouched", "large_batches")}
         _write(paths["large_batches"], _LARGE_BATCHES, commits * tuples // _LARGE_BATCHES)
-        say(f"aging: {commits:,} commits of {tuples:,} tuples in each of {_PARTITIONS} partitions, twice")
+        say(f"aging: {commits:,} commits of {tuples:,} tuples in each of {PARTITIONS} partitions, twice")
         _write(paths["untouched"], commits, tuples)
         kept = _Kept(paths["kept"])
         append_s = _write(paths["kept"], commits, tuples, kept.after_commit) - kept.seconds
@@ -67,7 +61,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
     best = {name: min(taken) for name, taken in seconds.items()}
     for name, taken in seconds.items():
         say(f"aging {name:>24}: {best[name]:.3f} s   spread {spread(taken):.0%}")
-    written = commits * tuples * _PARTITIONS
+    written = commits * tuples * PARTITIONS
     return {
         "benchmark": "aging",
         "size": size,
@@ -121,40 +115,24 @@ class _Kept:
 
 def _write(path: str, commits: int, tuples: int, after: Callable[[int], None] = lambda n: None) -> float:
     """Appends `commits` batches; the seconds that all of it took."""
-    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in _TYPES.items()]
-    spec = StreamSpec("aging", {"fields": fields}, ("item_id",), "item_time", _PARTITIONS, lateness=None)
-    log = Log.create(LocalStorage(path, durability="os"), spec)
+    log = new_stream(LocalStorage(path, durability="os"))
 
     def append_all() -> None:
         for n in range(commits):
-            log.append(Append([_block(log, p, n, n * tuples, tuples) for p in range(_PARTITIONS)]))
+            append_batch(log, n, tuples)
             after(n)
 
     return stopwatch(append_all)
 
 
-def _block(log: Log, partition: int, n: int, first: int, tuples: int) -> Block:
-    offsets = np.arange(first, first + tuples)
-    columns = [
-        pa.array(offsets * 2_654_435_761 % 100_003),
-        pa.array((offsets * 40_503 % 9_973) / 7.0),
-        pa.array(offsets * 10 + partition),
-    ]
-    data = encode_parts([(Kind.RESULT, columns)], log.spec, first)
-    file = log.spec.file(partition, first, f"{n:012d}")
-    block = describe(data, log.spec, partition, first, file)
-    log.storage.create(file, data)
-    return block
-
-
 def _blocks(path: str) -> int:
     log = Log.open(LocalStorage(path))
-    return sum(1 for p in range(_PARTITIONS) for _ in log.blocks(p))
+    return sum(1 for p in range(PARTITIONS) for _ in log.blocks(p))
 
 
 def _read(path: str) -> float:
     log = Log.open(LocalStorage(path))
-    return float(sum(pc.sum(t.column("item_price")).as_py() for p in range(_PARTITIONS) for t in log.read(p)))
+    return float(sum(pc.sum(t.column("item_price")).as_py() for p in range(PARTITIONS) for t in log.read(p)))
 
 
 def _read_with_spark(spark: SparkSession, path: str) -> None:
@@ -165,10 +143,10 @@ def _content(path: str) -> int:
     """The same for the same tuples in the same order."""
     log = Log.open(LocalStorage(path))
     found = 0
-    for p in range(_PARTITIONS):
+    for p in range(PARTITIONS):
         for table in log.read(p):
             offsets = table.column("_offset").to_numpy().astype(np.uint64) + np.uint64(1)
-            for name in _TYPES:
+            for name in TYPES:
                 bits = table.column(name).to_numpy().view(np.uint64)
                 found += int((bits * (offsets * np.uint64(2 * p + 3) | np.uint64(1))).sum())
     return found % (1 << 64)

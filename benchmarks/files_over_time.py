@@ -11,15 +11,13 @@ from collections import Counter
 from typing import Any
 from unittest import mock
 
+from benchmarks.small_batches import PARTITIONS, append_batch, new_stream
 from strandline.clock import ManualClock
 from strandline.log.stream.log import Log
 from strandline.spark.operator import housekeeping
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
-from strandline.testing.plain_codec import plain_codec
 
-PARTITIONS = 2
 _EVERY_S = 600
 
 
@@ -46,12 +44,12 @@ def files_over_time(minutes: int) -> dict[str, Any]:
     storage = MemoryStorage(clock)
     rows: list[dict[str, int]] = []
     live_max = waiting_max = 0
-    with plain_codec(), mock.patch.object(housekeeping, "_REST", 0.0):
-        log = Log.create(storage, item_spec(PARTITIONS), clock)
+    with mock.patch.object(housekeeping, "_REST", 0.0):
+        log = new_stream(storage, clock)
         keeper = _Inline(_Place(log), None, "auto")  # type: ignore[arg-type]
         for second in range(60 * minutes):
             before = log.state.seq
-            append_items(log, {p: [(p, second, second)] for p in range(PARTITIONS)}, str(second))
+            append_batch(log, second, 1)
             clock.advance(1)
             is_told = (second + 1) % _EVERY_S == 0
             if is_told or log.state.seq // 64 != before // 64:

@@ -24,9 +24,9 @@ from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from strandline.testing.items import append_items, item_spec
 from tests.crash.conftest import finish, kill, output_of, processes
 from tests.crash.lives import results
+from tests.support.items import append_items, item_spec
 from tests.support.machine import patience
 
 PROGRAM = Path(__file__).with_name("standalone_program.py")

@@ -20,8 +20,8 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 from strandline.testing import MemoryStorage
-from strandline.testing.items import item_spec
 from strandline.units import END_OF_TIME
+from tests.support.items import item_spec
 
 HERE = Path(__file__).parent
 NEW = (

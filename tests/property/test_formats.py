@@ -20,10 +20,10 @@ from strandline.log.stream.commit_kinds import CollectCommit, CompactCommit, Con
 from strandline.log.stream.log_state import LogState, Registration
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
-from strandline.testing.items import item_spec
-from strandline.testing.plain_codec import PlainLeaf
 from strandline.times import time_value
 from strandline.units import duration_us, time_text
+from tests.support.items import item_spec
+from tests.support.plain_codec import PlainLeaf
 
 integers = st.integers(-(1 << 63), (1 << 63) - 1)
 offsets = st.integers(0, (1 << 63) - 1)

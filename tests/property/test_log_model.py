@@ -20,9 +20,9 @@ from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import Item, append_items, item_spec, items_of
 from strandline.testing.model import ModelStream
-from strandline.testing.plain_codec import plain_codec
+from tests.support.items import Item, append_items, item_spec, items_of
+from tests.support.plain_codec import plain_codec
 
 PARTITIONS = 2
 LATENESS = 6

@@ -30,8 +30,8 @@ from strandline.log.upkeep import consumer_registry, dropping
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.levels import Levels
 from strandline.log.upkeep.retention import collect, truncate
-from strandline.testing.items import append_items, items_of
 from tests.simulation.ledger import LATE, PARTITIONS, Disk, Ledger, require
+from tests.support.items import append_items, items_of
 
 
 class Process:

@@ -12,7 +12,6 @@ from typing import Literal
 
 import pyarrow as pa
 
-from strandline.testing.plain_codec import plain_codec
 from tests.simulation import (
     availability_world,
     chain_world,
@@ -27,6 +26,7 @@ from tests.simulation import (
 )
 from tests.simulation.bounded_replica_input import BoundedLives
 from tests.simulation.table_codec import table_codec
+from tests.support.plain_codec import plain_codec
 
 Inputs = Literal["one", "several", "keyed", "class", "lossy"]
 ROWS_PER_GROUP = (5, 20)

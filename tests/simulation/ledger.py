@@ -28,7 +28,7 @@ from strandline.log.stream.log import END
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.milestone import Milestone, is_mark, mark_key
 from strandline.testing import MemoryStorage
-from strandline.testing.items import Item, item_spec
+from tests.support.items import Item, item_spec
 
 PARTITIONS = 2
 LATE = PARTITIONS

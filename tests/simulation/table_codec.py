@@ -1,6 +1,6 @@
 """Blocks that stay Arrow tables: what a simulation of operators uses in the place of Parquet.
 
-`strandline.testing.plain_codec` keeps items; operators have columns of their own. A block's bytes are the number of its
+`tests.support.plain_codec` keeps items; operators have columns of their own. A block's bytes are the number of its
 table, long enough to be unlike any other, and whoever reads them gets the table.
 """
 
@@ -26,7 +26,7 @@ from strandline.log.stream.block_slice import RowGroup
 from strandline.log.stream.kinds import Kind, only_results
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
-from strandline.testing.plain_codec import PlainLeaf
+from tests.support.plain_codec import PlainLeaf
 
 ROWS_PER_GROUP = 5
 

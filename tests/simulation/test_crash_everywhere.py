@@ -12,11 +12,11 @@ from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import Crash, FaultPlan, FaultyStorage
-from strandline.testing.items import item_spec, read_items
-from strandline.testing.plain_codec import plain_codec
 from tests.simulation import actors, world
 from tests.simulation.actors import Process
 from tests.simulation.ledger import LATE, LATENESS, PARTITIONS, Batches, Disk, Ledger
+from tests.support.items import item_spec, read_items
+from tests.support.plain_codec import plain_codec
 
 BATCHES = 7
 

@@ -6,11 +6,11 @@
 
 import pytest
 
-from strandline.testing.plain_codec import plain_codec
 from tests.simulation import world
 from tests.simulation.catalogue import SIMULATIONS, run_operator
 from tests.simulation.seeded_runs import run_for, run_seeds
 from tests.support.draw import first_seed
+from tests.support.plain_codec import plain_codec
 
 SECONDS = 2.0
 LONG_SECONDS = 8.0

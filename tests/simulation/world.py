@@ -14,11 +14,11 @@ from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.retention import collect
 from strandline.testing import Crash, FaultPlan, FaultyStorage
-from strandline.testing.items import item_spec, read_items
 from tests.simulation import actors
 from tests.simulation.actors import Process
 from tests.simulation.baton import Baton, Runner, SharedStorage
 from tests.simulation.ledger import LATE, LATENESS, PARTITIONS, Batches, Disk, Ledger, number_of, require
+from tests.support.items import item_spec, read_items
 
 TURNS = 400
 LONG_TURNS = 2_500

@@ -10,7 +10,7 @@ from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.read.read_options import ReadOptions
 from strandline.spark.read.source import BatchReader
 from strandline.spark.read.source_schema import spark_schema
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 from tests.support.machine import patience
 
 pytestmark = pytest.mark.spark

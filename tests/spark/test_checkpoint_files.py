@@ -10,7 +10,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.spark.entry.spark_checkpoint import SourcePlan, SparkCheckpoint
 from strandline.testing import Crash, MemoryStorage
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 KAFKA = SourcePlan(("kafka", "kafka"), stateful=False)
 FILES = {

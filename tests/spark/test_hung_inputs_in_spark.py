@@ -16,8 +16,8 @@ from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
-from strandline.testing.items import append_items, item_spec
 from tests.support.available_case import hung
+from tests.support.items import append_items, item_spec
 from tests.support.machine import patience
 from tests.support.operator_streams import bits, published_results
 from tests.support.sensors import PARTITIONS, Sensors

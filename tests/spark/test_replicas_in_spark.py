@@ -15,7 +15,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

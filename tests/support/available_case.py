@@ -28,7 +28,7 @@ from strandline.spark.operator import lost_inputs, operator_job, whole_inputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.session.place import Place
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 BOUND_US = 1_000_000
 PATIENT_S = 60.0

@@ -18,8 +18,8 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.operator.processing_element import ProcessingElement
-from strandline.testing.items import append_items, item_spec
 from tests.support.available_case import CONTEXT, Case
+from tests.support.items import append_items, item_spec
 
 KERNELS: Any = SimpleNamespace(ready=lambda: None, close=lambda: None)
 

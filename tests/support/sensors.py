@@ -10,7 +10,7 @@ import strandline as sl
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 NAMES = ("north", "south", "west")
 PARTITIONS = 2

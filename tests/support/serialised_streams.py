@@ -19,9 +19,9 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry, retention
 from strandline.log.upkeep.compaction import compact
 from strandline.testing.hand_clock import ManualClock
-from strandline.testing.items import Item, append_items, item_spec
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.units import END_OF_TIME
+from tests.support.items import Item, append_items, item_spec
 
 Place = tuple[int, int]
 """Which input, and the value of the tuple, which says where it stands there."""

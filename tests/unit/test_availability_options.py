@@ -14,8 +14,8 @@ from strandline.log.operator_state.outage_words import outage_report
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.spark.operator.operator_inputs import OperatorInputs
-from strandline.testing.items import item_spec
 from tests.support.inputs_over import inputs_over
+from tests.support.items import item_spec
 
 
 def stream(folder: Path, name: str) -> sl.Stream:

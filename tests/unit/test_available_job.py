@@ -18,9 +18,9 @@ from strandline.running.state.live_operators import LIVE
 from strandline.spark.operator import lost_inputs, whole_inputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
-from strandline.testing.items import append_items, item_spec
 from tests.support.available_case import BOUND_US, Case, Numbered, break_off, mend, move_away, move_back
 from tests.support.inputs_over import inputs_over
+from tests.support.items import append_items, item_spec
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
 from strandline.testing.faulty_storage import Crash, flipped
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STREAMS = sorted(path.parent for path in GOLDEN.rglob("stream.json"))

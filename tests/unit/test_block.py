@@ -16,7 +16,7 @@ from strandline.log.stream import block as blocks_
 from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import block_schema
 from strandline.log.stream.spec import StreamSpec
-from strandline.testing.items import encode, item_spec, item_table
+from tests.support.items import encode, item_spec, item_table
 
 SPEC = item_spec()
 STAMPED = replace(SPEC, format=1)

@@ -12,7 +12,7 @@ from strandline.log.stream.block import decode
 from strandline.log.stream.block_sequence import BlockSequence, Part
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.spec import StreamSpec
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 FIELDS = [{"name": "k", "type": "long"}, {"name": "text", "type": "string"}, {"name": "t", "type": "long"}]
 SPEC = StreamSpec("s", {"type": "struct", "fields": FIELDS}, ("k",), "t", 1)

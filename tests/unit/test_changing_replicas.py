@@ -9,7 +9,7 @@ from strandline.log.stream.log import Log
 from strandline.running.inputs_at_sight import look
 from strandline.running.watch import Arrival, Watch
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 BOUND_US = 3_000_000
 HERE = [Marks(Position(0, None), Position(0, None), (InputMark(0, 0), InputMark(0, 0)))]

@@ -30,7 +30,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer, commit_key
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.consumer_registry import register
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 SECOND = 1_000_000
 NOON = 1_769_860_800 * SECOND

@@ -15,7 +15,7 @@ from strandline.log.upkeep import compaction
 from strandline.log.upkeep.compaction import Compacted, compact
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, encode, item_spec, read_items
+from tests.support.items import append_items, encode, item_spec, read_items
 
 LATE = 2
 

@@ -11,8 +11,8 @@ from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.consumer_registry import Consumer, register, unregister
 from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
-from strandline.testing.plain_codec import plain_codec
+from tests.support.items import append_items, item_spec
+from tests.support.plain_codec import plain_codec
 
 
 @pytest.fixture(autouse=True)

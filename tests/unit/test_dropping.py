@@ -28,8 +28,8 @@ from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import Dropped, drop_commits
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
-from strandline.testing.items import append_items, item_spec, read_items
 from tests.support.inputs_over import inputs_over
+from tests.support.items import append_items, item_spec, read_items
 
 HOUR_US = 3_600_000_000
 

@@ -13,7 +13,7 @@ from strandline.log.storage.time_limited_storage import TimeLimitedStorage
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 
 def test_an_error_keeps_its_stream_when_it_travels() -> None:

@@ -20,8 +20,8 @@ from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.query.silence import Silence
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
 from tests.support.inputs_over import inputs_over
+from tests.support.items import append_items, item_spec
 from tests.support.machine import patience
 
 PLACE: Any = SimpleNamespace(url="memory://results")

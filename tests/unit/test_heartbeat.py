@@ -15,7 +15,7 @@ from strandline.log.stream.log import Log
 from strandline.spark.entry.batch_writer import BatchWriter
 from strandline.spark.entry.heartbeat import Heartbeat
 from strandline.spark.session.place import Place
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 SECOND_US = 1_000_000
 BEGAN_US = 1_767_268_800 * SECOND_US

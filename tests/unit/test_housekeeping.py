@@ -17,7 +17,7 @@ from strandline.log.upkeep.compaction import Compacted
 from strandline.spark.operator import housekeeping
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.session.place import Place
-from strandline.testing.items import append_items, item_spec, read_items
+from tests.support.items import append_items, item_spec, read_items
 from tests.support.machine import patience
 
 EVERY = 16

@@ -15,9 +15,9 @@ from strandline.log.stream.manifest import commit_key
 from strandline.log.upkeep import consumer_registry
 from strandline.running.promise import Promise
 from strandline.spark.operator import whole_inputs
-from strandline.testing.items import append_items, item_spec
 from tests.support.available_case import BOUND_US, PATIENT_S, Case, hung
 from tests.support.hanging_storage import HangingStorage, heard
+from tests.support.items import append_items, item_spec
 
 SOON_S = 0.05
 

@@ -16,8 +16,8 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep.levels import Levels
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec, read_items, write_items
-from strandline.testing.plain_codec import plain_codec
+from tests.support.items import append_items, item_spec, read_items, write_items
+from tests.support.plain_codec import plain_codec
 
 BATCHES = 1_500
 TARGET = 12_000

@@ -29,7 +29,7 @@ from strandline.log.stream.manifest import Writer, commit_key, seal
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import FaultyStorage, MemoryStorage
-from strandline.testing.items import append_items, item_spec, items_of, read_items, write_items
+from tests.support.items import append_items, item_spec, items_of, read_items, write_items
 
 A, B, C = (1, 10, 100), (2, 20, 101), (3, 30, 102)
 

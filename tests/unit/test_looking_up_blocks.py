@@ -16,8 +16,8 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep import compaction
 from strandline.spark.read import source
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
 from tests.support.inputs_over import inputs_over
+from tests.support.items import append_items, item_spec
 
 COMMITS = 100
 

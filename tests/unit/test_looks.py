@@ -40,8 +40,8 @@ from strandline.log.upkeep.retention import apply_retention
 from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
-from strandline.testing.items import append_items, item_spec
 from strandline.wording import exact_duration, plural
+from tests.support.items import append_items, item_spec
 from tests.support.operator_streams import struct
 
 SECOND = 1_000_000

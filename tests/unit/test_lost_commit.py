@@ -18,7 +18,7 @@ from strandline.log.stream.milestone import mark_key
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec, read_items
+from tests.support.items import append_items, item_spec, read_items
 
 ITEMS = 3
 COMMITS = 6

@@ -31,7 +31,7 @@ from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.operator.operator_task import OperatorTask
 from strandline.spark.session.place import Place
 from strandline.testing import MemoryStorage
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 BATCHES = 8
 

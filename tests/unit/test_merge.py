@@ -12,7 +12,7 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec, read_items
+from tests.support.items import append_items, item_spec, read_items
 
 
 def stream(seed: int, partitions: int = 3, commits: int = 20, lateness: int = 300) -> Log:

@@ -10,7 +10,7 @@ from strandline.errors import NoSpaceError, StorageError
 from strandline.log.storage import durable_file
 from strandline.spark.entry.native_blocks import _seal, _Written
 from strandline.spark.session.place import Place
-from strandline.testing.items import encode, item_spec, item_table
+from tests.support.items import encode, item_spec, item_table
 
 SPEC = item_spec(1)
 KEY = SPEC.file(0, 0, "batch")

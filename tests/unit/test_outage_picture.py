@@ -24,7 +24,7 @@ from strandline.log.operator_state.outage import Outage
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 from tests.support.written_outage import STABLE, Output, fork
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,8 +15,8 @@ from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec, read_items
 from strandline.units import END_OF_TIME, time_text
+from tests.support.items import append_items, item_spec, read_items
 
 A, B, C = (1, 10, 100), (2, 20, 101), (3, 30, 102)
 WRITER = Writer("query", "run", 7)

@@ -25,8 +25,8 @@ from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.session.place import Place
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
 from tests.support.inputs_over import inputs_over
+from tests.support.items import append_items, item_spec
 
 
 class ReadOnly(MemoryStorage):

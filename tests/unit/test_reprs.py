@@ -13,7 +13,7 @@ from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.operators.aggregate.windows import Window
 from strandline.spark.query.query import Query
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 from tests.support.operator_streams import PLANS, Streams
 
 CALLS = [

@@ -21,7 +21,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import collect, truncate
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 HOUR_US = 3_600_000_000
 
@@ -160,7 +160,7 @@ def test_a_rotten_block_is_no_result(stream: sl.Stream, log: Log) -> None:
 
 
 def test_the_side_log_has_its_reasons(stream: sl.Stream, log: Log) -> None:
-    from strandline.testing.items import write_items
+    from tests.support.items import write_items
 
     log.append(Append([write_items(log.storage, log.spec, log.spec.late, 0, [(1, 7, 0), (1, 8, HOUR_US)], "late")]))
     table = stream.to_arrow(late=True, positions=True)

@@ -22,9 +22,9 @@ from strandline.log.upkeep.retention import apply_retention, collect, truncate
 from strandline.spark.operator import housekeeping
 from strandline.spark.read.stream import Stream
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec, read_items, write_items
-from strandline.testing.plain_codec import plain_codec
 from strandline.units import duration_us
+from tests.support.items import append_items, item_spec, read_items, write_items
+from tests.support.plain_codec import plain_codec
 
 LATE = 2
 SECOND_US = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 from strandline.errors import OptionError, SchemaError, StrandlineError, StreamMismatchError
 from strandline.inputs.serialisable import require_serialisable
 from strandline.log.stream.spec import StreamSpec
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 A, B = item_spec(2, name="a"), item_spec(2, name="b")
 

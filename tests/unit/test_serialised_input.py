@@ -32,9 +32,9 @@ from strandline.log.upkeep import retention
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.one_table import one_table
 from strandline.testing.hand_clock import ManualClock
-from strandline.testing.items import Item, append_items, item_spec
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.units import END_OF_TIME
+from tests.support.items import Item, append_items, item_spec
 from tests.support.serialised_streams import Feed, Place, Reader, places
 
 BEGIN = Position(0, None)

@@ -20,7 +20,7 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import Item, append_items, item_spec, read_items, write_items
+from tests.support.items import Item, append_items, item_spec, read_items, write_items
 
 ITEMS: list[Item] = [(0, i, 10 * i) for i in range(9)]
 

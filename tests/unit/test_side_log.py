@@ -13,7 +13,7 @@ from strandline.log.stream.reason import AHEAD, KEY, LATE, TIME, reason_of
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import apply_retention
 from strandline.testing import MemoryStorage
-from strandline.testing.items import Item, append_items, item_spec, read_items, write_items
+from tests.support.items import Item, append_items, item_spec, read_items, write_items
 
 SIDE = 2
 FAR = 1 << 60

@@ -7,7 +7,7 @@ import pytest
 from strandline.errors import StrandlineWarning
 from strandline.log.stream.block import Block
 from strandline.spark.entry.side_log_watch import SideLogWatch, by_reason
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 SPEC = item_spec(2, time_type="timestamp")
 NOW = 1_790_000_000_000_000

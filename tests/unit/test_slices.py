@@ -9,7 +9,7 @@ from strandline.spark.read.read_options import ReadOptions
 from strandline.spark.read.source import Slice, read_slice
 from strandline.spark.read.source_schema import spark_schema
 from strandline.spark.session.place import Place
-from strandline.testing.items import append_items, item_spec, write_items
+from tests.support.items import append_items, item_spec, write_items
 
 SIDE = 2
 

@@ -15,7 +15,7 @@ from strandline.errors import (
     StreamMismatchError,
 )
 from strandline.log.stream.spec import StreamSpec
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 
 def field(name: str, kind: Any, *, nullable: bool = True) -> dict[str, Any]:

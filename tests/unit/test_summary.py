@@ -14,7 +14,7 @@ from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.consumer_registry import register
 from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, item_spec
+from tests.support.items import append_items, item_spec
 
 BEGAN_US = 1_700_000_000_000_000
 

@@ -9,8 +9,8 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.retention import truncate
 from strandline.testing import MemoryStorage, ModelStream
-from strandline.testing.items import append_items, item_spec, read_items
-from strandline.testing.plain_codec import plain_codec
+from tests.support.items import append_items, item_spec, read_items
+from tests.support.plain_codec import plain_codec
 
 
 @pytest.mark.parametrize("module", ["faulty_storage", "memory_storage", "model"])

@@ -30,7 +30,7 @@ from strandline.log.upkeep.consumer_registry import register
 from strandline.log.upkeep.grace import GRACE_US
 from strandline.log.upkeep.retention import collect, truncate
 from strandline.testing import MemoryStorage
-from strandline.testing.items import append_items, encode, item_spec, write_items
+from tests.support.items import append_items, encode, item_spec, write_items
 
 GRACE_S = GRACE_US / 1e6
 COMMITS = 80

@@ -15,7 +15,7 @@ from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.log import Log
 from strandline.spark.session import worker_python
 from strandline.spark.session.preconditions import require_classic, require_running
-from strandline.testing.items import item_spec
+from tests.support.items import item_spec
 
 
 class Context:

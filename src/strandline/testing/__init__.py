@@ -6,19 +6,18 @@ For tests of what operators compute:
     run             an operator over it: `run.step()`, `run.rows`, `run.crash()`
     HandClock       the clock of both, moved by hand: `feed.clock.advance("1 min")`
 
-    check_operator  whether the results of a user's operator depend on cuts, losses and restores
+    check_operator  raises if the results of a user's operator depend on cuts, losses or restores
 
 For tests of what happens when storage fails:
 
     MemoryStorage   keys and bytes in a dictionary
     FaultyStorage   any storage, with crashes, errors, bit flips, delays; one seed reproduces a run
-    FaultPlan       how often what goes wrong
-    NO_FAULTS       the plan in which nothing does
+    FaultPlan       how often each fault happens
+    NO_FAULTS       the plan without any fault
     Crash           how a simulated process dies
     ModelStream     the specification of a stream in plain lists
 
-What can go wrong is said in `strandline.testing.faulty_storage`. Small real streams come from
-`strandline.testing.items`; `strandline.testing.plain_codec` lets a simulation do without Parquet.
+`strandline.testing.faulty_storage` says what can go wrong.
 """
 
 from __future__ import annotations

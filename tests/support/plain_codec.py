@@ -23,8 +23,8 @@ from strandline.log.stream.block import Block, checksum
 from strandline.log.stream.manifest import block_json
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import compaction
-from strandline.testing import items
-from strandline.testing.items import Item
+from tests.support import items
+from tests.support.items import Item
 
 
 class PlainTable(list[tuple[int, Item]]):
@@ -146,7 +146,7 @@ class PlainLeaf:
 
 @contextmanager
 def plain_codec() -> Iterator[None]:
-    """Keeps blocks and leaves of the log of items (see `strandline.testing.items`) as JSON, inside of the block."""
+    """Keeps blocks and leaves of the log of items (see `tests.support.items`) as JSON, inside of the block."""
     with (
         mock.patch.multiple(items, item_table=_table, encode=_encode),
         mock.patch.multiple(blocks_, describe=_describe, decode=_decode, block_writer=PlainWriter),
