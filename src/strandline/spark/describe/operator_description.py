@@ -10,20 +10,20 @@ from strandline.errors import OptionError
 from strandline.inputs.serialisable import require_time
 from strandline.log.storage.storage import Durability
 from strandline.operators.operator import Definition, OnError
-from strandline.recovery.stream_definition import continued, output_spec
-from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.element import TUPLES_MAX
 from strandline.running.promise import Mode, Promise, Reconcile
-from strandline.running.since import SinceOption, since_of
+from strandline.running.since import SinceOption
 from strandline.spark.operator.housekeeping import checked_choice
-from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, ReplicatedInput, Upstream
+from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 from strandline.spark.query.query import Query
-from strandline.spark.query.trigger import Trigger, plain_trigger
+from strandline.spark.query.trigger import Trigger
 from strandline.spark.session.place import Place
-from strandline.spark.session.time_zone import session_zone
 from strandline.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from strandline.spark.describe.stage import Stage
 
 D = TypeVar("D", bound=Definition)
 
@@ -35,7 +35,7 @@ class OperatorDescription(Generic[D]):
         self, inputs: Sequence[Upstream], definition: D, policy: Policy | None = None, promise: Promise | None = None
     ) -> None:
         self._inputs = tuple(inputs)
-        for number in self._replicas:
+        for number in self.replicated:
             require_time(repr(self._inputs[number]), self._inputs[number]._input_spec)
         self._definition = definition
         self._policy = policy or cec()
@@ -57,7 +57,12 @@ class OperatorDescription(Generic[D]):
         return self._policy
 
     @property
-    def _replicas(self) -> frozenset[int]:
+    def promise(self) -> Promise | None:
+        """The bound, and what happens when it has passed; None without a bound."""
+        return self._promise
+
+    @property
+    def replicated(self) -> frozenset[int]:
         """The numbers of inputs that are several replicas."""
         return frozenset(n for n, input_ in enumerate(self._inputs) if isinstance(input_, ReplicatedInput))
 
@@ -100,7 +105,7 @@ class OperatorDescription(Generic[D]):
         the same.
         """
         promise = Promise.of(bound, failing, stabilizing, reconcile)
-        if len(self._inputs) < 2 and not self._replicas:
+        if len(self._inputs) < 2 and not self.replicated:
             raise OptionError(
                 "availability: an operator over one input waits for no other",
                 where=self._inputs[0]._input_place.url,
@@ -141,6 +146,38 @@ class OperatorDescription(Generic[D]):
         positions=True)`, and the operator goes on.
         `final` is for an operator behind an entry point, see `Entry.start`.
         """
+        stage = self.into(
+            path,
+            since=since,
+            max_tuples_per_batch=max_tuples_per_batch,
+            on_error=on_error,
+            retention=retention,
+            durability=durability,
+            storage_options=storage_options,
+            compaction=compaction,
+        )
+        return stage.start(spark, trigger=trigger, name=name, spark_checkpoint_dir=spark_checkpoint_dir, final=final)
+
+    def into(
+        self,
+        path: str,
+        *,
+        since: SinceOption = None,
+        max_tuples_per_batch: int | None = None,
+        on_error: OnError = "stop",
+        retention: Duration | None = None,
+        durability: Durability = "fsync",
+        storage_options: Mapping[str, Any] | None = None,
+        compaction: str = "auto",
+    ) -> Stage:
+        """Gives the operator an output, without starting it: other operators can take in its results from then on.
+
+        `minute = items.window(…).aggregate(…).into("streams/minute")`, then `minute.where(…)`, `minute.join(…)` and so
+        on. `sl.pipeline(…)` starts such stages together; `minute.start(spark)` starts this one. The options are those
+        of `start`.
+        """
+        from strandline.spark.describe.stage import OutputOptions, Stage
+
         if max_tuples_per_batch is not None and (not isinstance(max_tuples_per_batch, int) or max_tuples_per_batch < 1):
             raise OptionError(
                 f"max_tuples_per_batch={max_tuples_per_batch!r} is not a number of tuples", todo="use 1 or more"
@@ -149,23 +186,14 @@ class OperatorDescription(Generic[D]):
             raise OptionError(f"durability={durability!r} is unknown", todo='use "fsync" or "os"')
         if on_error not in ("stop", "set_aside"):
             raise OptionError(f"on_error={on_error!r} is unknown", todo='use "stop" or "set_aside"')
-        place = Place(str(path), durability, dict(storage_options or {}))
-        definition = continued(self._definition, place.storage())
-        kept = None if retention is None else duration_us(retention, "retention")
-        query = QueryOptions(
-            plain_trigger(trigger),
-            name,
-            spark_checkpoint_dir,
-            compaction=checked_choice(compaction),
-            final=final,
-            promise=self._promise,
+        options = OutputOptions(
+            since,
+            max_tuples_per_batch or TUPLES_MAX,
+            on_error,
+            None if retention is None else duration_us(retention, "retention"),
+            checked_choice(compaction),
         )
-        tuples_max = max_tuples_per_batch or TUPLES_MAX
-        element = Element(definition, self._policy, on_error, tuples_max, durability, self._replicas)
-        inputs = [input_._input_spec for input_ in self._inputs]
-        begins = since_of(since, inputs, session_zone(spark), element)
-        spec = output_spec(definition, self._inputs[0]._input_spec, kept)
-        return ProcessingElement(element, self._inputs, place, spec, query, begins).start(spark)
+        return Stage(self, Place(str(path), durability, dict(storage_options or {})), options)
 
 
 def _require_replay(policy: Policy) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -215,6 +216,18 @@ def operator_text(kind: str, inputs: Sequence[Upstream], definition: Definition,
 def operator_html(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
     """Shows an operator as a card."""
     return _card(kind, inputs, lambda: {**_words(inputs, definition), **options})
+
+
+def stage_text(operator: object, url: str) -> str:
+    """Shows an operator with its output, for example: Aggregation(…) -> streams/average."""
+    return shown(lambda: f"{operator!r} -> {redacted_url(url)}", "Stage(…)")
+
+
+def stage_html(operator: Any, url: str) -> str:
+    """Shows an operator with its output: the operator's card, with the address below."""
+    return shown(
+        lambda: f"{operator._repr_html_()}<div>&rarr; {html.escape(redacted_url(url))}</div>", card("Stage", {})
+    )
 
 
 def union_html(inputs: Sequence[Upstream]) -> str:

@@ -1,0 +1,127 @@
+"""`operator.into("streams/minute")`: an operator with an output, which other operators can take in before it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import StreamNotFoundError
+from strandline.log.stream.log import Log
+from strandline.log.stream.spec import StreamSpec
+from strandline.operators.operator import Definition, OnError
+from strandline.recovery.stream_definition import continued, output_spec
+from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.since import SinceOption, since_of
+from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.describe.reprs import stage_html, stage_text
+from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, Upstream
+from strandline.spark.query.query import Query
+from strandline.spark.query.trigger import Trigger, plain_trigger
+from strandline.spark.session.place import Place
+from strandline.spark.session.time_zone import session_zone
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from strandline.spark.describe.operator_description import OperatorDescription
+
+
+@dataclass(frozen=True, slots=True)
+class OutputOptions:
+    """The options that say how an operator takes its input in, and how it keeps its output."""
+
+    since: SinceOption = None
+    """The place in the inputs where a new output begins."""
+    tuples_max: int = TUPLES_MAX
+    on_error: OnError = "stop"
+    retention_us: int | None = None
+    compaction: str = "auto"
+
+
+class Stage(OperatorInput):
+    """An operator with the place of its output. Its results can be the input of other operators before it has run."""
+
+    def __init__(self, operator: OperatorDescription[Any], place: Place, options: OutputOptions) -> None:
+        self._operator = operator
+        self._place = place
+        self._options = options
+        inputs = operator.inputs
+        self._spec = output_spec(operator.definition, inputs[0]._input_spec, options.retention_us)
+
+    def __repr__(self) -> str:
+        return stage_text(self._operator, self._place.url)
+
+    def _repr_html_(self) -> str:
+        return stage_html(self._operator, self._place.url)
+
+    def start(
+        self,
+        spark: SparkSession,
+        *,
+        trigger: Trigger = None,
+        name: str | None = None,
+        spark_checkpoint_dir: str | None = None,
+        final: bool = False,
+    ) -> Query:
+        """Starts the operator, or goes on where it stood; see `Aggregation.start`.
+
+        Other stages among its inputs have to be started before; `sl.pipeline` does that.
+        """
+        query = QueryOptions(plain_trigger(trigger), name, spark_checkpoint_dir, final=final)
+        return self.processing_element(spark, query).start(spark)
+
+    def processing_element(
+        self,
+        spark: SparkSession,
+        query: QueryOptions,
+        inputs: Sequence[Upstream] | None = None,
+        operator: OperatorDescription[Any] | None = None,
+    ) -> ProcessingElement:
+        """Returns the operator between its inputs and its output, ready to start.
+
+        A pipeline passes other `inputs` for those that it starts itself, and the `operator` with its share of a bound.
+        """
+        asked, options = operator or self._operator, self._options
+        inputs = asked.inputs if inputs is None else inputs
+        definition: Definition = continued(asked.definition, self._place.storage())
+        element = Element(
+            definition,
+            asked.policy,
+            options.on_error,
+            options.tuples_max,
+            self._place.durability,
+            asked.replicated,
+        )
+        begins = since_of(options.since, [i._input_spec for i in inputs], session_zone(spark), element)
+        spec = output_spec(definition, inputs[0]._input_spec, options.retention_us)
+        query = replace(query, compaction=options.compaction, promise=asked.promise)
+        return ProcessingElement(element, inputs, self._place, spec, query, begins)
+
+    @property
+    def operator(self) -> OperatorDescription[Any]:
+        """The operator that writes the output."""
+        return self._operator
+
+    # ------------------------------------------------------------------ as an input of operators
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """The specification of the output, as it is or will be."""
+        return self._spec
+
+    @property
+    def _input_place(self) -> Place:
+        """The address of the output."""
+        return self._place
+
+    def _opened_input(self, limit_s: float | None = None) -> Log:
+        """Opens the output; raises if the operator has not been started yet."""
+        with contextlib.suppress(StreamNotFoundError):
+            return super()._opened_input(limit_s)
+        raise StreamNotFoundError(
+            "this input is the output of an operator that has not been started yet",
+            stream=self._place.url,
+            todo="start it first: .start(spark), or start all together: sl.pipeline(…).start(spark)",
+        )

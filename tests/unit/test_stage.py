@@ -1,0 +1,83 @@
+"""`operator.into(path)` as a user writes it, without Spark: the input that it is, and the mistakes that it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import strandline as sl
+from strandline.errors import OptionError, SchemaError, StreamMismatchError, StreamNotFoundError
+
+ITEMS = "id long, at timestamp, price double"
+
+
+def feed(**options: Any) -> Any:
+    return sl.testing.stream(ITEMS, **{"key": "id", "time": "at", "lateness": "5 s", **options})
+
+
+def minute(folder: Path, *, of: Any = None) -> sl.Stage:
+    window = (feed() if of is None else of).window(sl.time_window("1 min"))
+    return window.aggregate(n=sl.count_all(), total=sl.sum("price")).into(str(folder / "minute"))  # type: ignore[no-any-return]
+
+
+def test_a_stage_has_the_columns_and_the_key_of_its_results_before_it_runs(tmp_path: Path) -> None:
+    stage = minute(tmp_path)
+    assert stage.select("id", "window_end", "n").schema.names == ["id", "window_end", "n"]
+    hour = stage.where(pc.field("n") > 1).window(sl.time_window("1 h")).aggregate(n=sl.sum("n"))
+    assert "minute" in repr(hour)
+    pairs = feed().join(stage, within="1 min").into(str(tmp_path / "pairs"))
+    most = pairs.window(sl.time_window("1 h")).aggregate(most=sl.max("total"))
+    assert most.into(str(tmp_path / "most")).select("id", "window_end", "most").schema.names == [
+        "id",
+        "window_end",
+        "most",
+    ]
+
+
+def test_a_column_that_a_stage_does_not_have_is_an_error_where_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="price"):
+        minute(tmp_path).window(sl.time_window("1 h")).aggregate(total=sl.sum("price"))
+    with pytest.raises(SchemaError, match="price"):
+        minute(tmp_path).where(pc.field("price") > 1.0)
+
+
+def test_streams_that_cannot_be_read_together_are_refused_where_they_are_written(tmp_path: Path) -> None:
+    with pytest.raises(StreamMismatchError, match="partitions"):
+        feed(partitions=3).join(minute(tmp_path), within="1 min")
+    counted = feed().window(sl.count_window(10)).aggregate(n=sl.count_all()).into(str(tmp_path / "counted"))
+    with pytest.raises(OptionError, match="count windows"):
+        sl.union(counted, minute(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"max_tuples_per_batch": 0}, "max_tuples_per_batch=0"),
+        ({"durability": "maybe"}, "durability='maybe'"),
+        ({"on_error": "ignore"}, "on_error='ignore'"),
+        ({"compaction": "sometimes"}, "compaction='sometimes'"),
+        ({"retention": "soon"}, "retention"),
+    ],
+)
+def test_options_of_the_output_are_checked_where_they_are_written(
+    tmp_path: Path, options: dict[str, Any], what: str
+) -> None:
+    operator = feed().window(sl.time_window("1 min")).aggregate(n=sl.count_all())
+    with pytest.raises(OptionError, match=what):
+        operator.into(str(tmp_path / "out"), **options)
+
+
+def test_a_stage_that_was_not_started_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(StreamNotFoundError, match=r"not been started[^§]*sl\.pipeline"):
+        minute(tmp_path)._opened_input()
+
+
+def test_a_stage_shows_its_operator_and_its_output(tmp_path: Path) -> None:
+    stage = minute(tmp_path)
+    assert repr(stage).startswith("Aggregation(")
+    assert repr(stage).endswith("minute")
+    assert "Aggregation" in stage._repr_html_()
+    assert "minute" in stage._repr_html_()
