@@ -1,17 +1,48 @@
-"""The tuples of a piece in one table, for operators over inputs that have the same columns."""
+"""Operators over inputs that have the same columns: their definition, and the tuples of a piece in one table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from strandline.control_columns import OFFSET
-from strandline.operators.defaults import OneTableDefinition
-from strandline.operators.operator import OnError
+from strandline.operators.expressions.input_shapes import InputShapes
+from strandline.operators.operator import Definition, OnError
 
 INPUT_NAME = "_input"
+
+
+class OneTableDefinition(Definition, Protocol):
+    """A definition over inputs that have the same columns, but for the names of their time columns."""
+
+    time: tuple[str, str]
+    """Name and type of the time column of the first input."""
+    more_times: tuple[str, ...]
+    """The time columns of the other inputs."""
+    before: InputShapes
+    """The work on the tuples of each input before the operator takes them in."""
+
+    @property
+    def taken(self) -> Sequence[str]:
+        """The columns that the operator takes of the first input."""
+
+    @property
+    def shapes(self) -> InputShapes:
+        """The shape of each input."""
+        return self.before
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The time column of each input."""
+        return (self.time[0], *self.more_times)
+
+    @property
+    def takes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that the operator takes of each input when it has its shape."""
+        return tuple(tuple(time if name == self.time[0] else name for name in self.taken) for time in self.times)
 
 
 def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) -> pa.Table:

@@ -25,25 +25,32 @@ The order of calls
 What a new operator writes
 --------------------------
 
-- `Definition`: `kind`, `key`, `times`, `result_columns`, `result_time`, `control_columns`, `takes` and `shapes` (see
-  `defaults.py`), `text`, `to_json`, `in_small`, `continuing`, `fresh`, `revived`, and a line in `registry.py`. All
-  others have a default in `DefinitionDefaults`; over inputs with the same columns `OneTableDefinition` has `times` and
-  `takes`, too.
-- `Operator`: `on_error`, `input_end`, `definition`, `aside`, `opened`, `open_windows`, `rows_at_once`, `due`, `begin`,
-  `feed`, `replay`, `save`, `save_all`, `save_nothing`, `extent`, `load`, `windows`, `image`. The others have a default
-  in `OperatorDefaults`; state in records of windows has most of these in `open_windows.windows_at_work`.
+- A dataclass derived from `Definition`: `kind`, `key`, `times`, `result_columns`, `result_time`, `control_columns`,
+  `takes`, `shapes`, `text`, `to_json`, `in_small`, `continuing`, `fresh`, `revived`, and a line in `registry.py`. Over
+  inputs with the same columns `OneTableDefinition` has `times`, `takes` and `shapes`.
+- A class derived from `Operator`: `on_error`, `input_end`, `definition`, `aside`, `opened`, `open_windows`,
+  `rows_at_once`, `due`, `begin`, `feed`, `replay`, `save`, `save_all`, `save_nothing`, `extent`, `load`, `windows`,
+  `image`. State in records of windows has most of these in `open_windows.windows_at_work`.
+
+All other members have a default here. mypy refuses a class that lacks one of those without.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from strandline.operators.kernels.key_codec import KeyCodec
+
+if TYPE_CHECKING:
+    from strandline.operators.expressions.input_shapes import InputShapes
 
 TAKEN_IN = "_input"
 """The column of footprints with a place: they hold the input tuples before it. Every operator has it."""
@@ -156,25 +163,30 @@ class Definition(Protocol):
 
     # ------------------------------------------------------------------ to be written
 
-    @property
-    def kind(self) -> str:
-        """The name of the kind in stream.json."""
+    kind: ClassVar[str]
+    """The name of the kind in stream.json."""
+    key: tuple[tuple[str, str], ...]
+    """Names and types of the key columns."""
+    result_time: str
+    """The result column with the time of a result."""
+
+    if TYPE_CHECKING:  # a dataclass would take a property for the default of its field
+
+        @property
+        def times(self) -> tuple[str, ...]:
+            """The time column of each input."""
 
     @property
-    def key(self) -> tuple[tuple[str, str], ...]:
-        """Names and types of the key columns."""
+    def takes(self) -> tuple[tuple[str, ...], ...]:
+        """The columns that the operator takes of each input when it has its shape."""
 
     @property
-    def times(self) -> tuple[str, ...]:
-        """The time column of each input."""
+    def shapes(self) -> InputShapes:
+        """The work on the tuples of each input before the operator takes them in."""
 
     @property
     def result_columns(self) -> list[tuple[str, Any]]:
         """Names and Spark types of the results' columns."""
-
-    @property
-    def result_time(self) -> str:
-        """The result column with the time of a result."""
 
     @property
     def control_columns(self) -> list[tuple[str, Any]]:
@@ -208,59 +220,79 @@ class Definition(Protocol):
 
     # ------------------------------------------------------------------ with a default
 
+    replays_windows: ClassVar[bool] = False
+    """True if windows without a footprint come back with the replay; else every open window has a footprint."""
+    replays_versions: ClassVar[bool] = True
+    """True if this version may replay tuples that an earlier version of the operator has taken in."""
+    lives_in_process: ClassVar[bool] = False
+    """True if a partition is an object that stays in its process between batches: no arrays, no kernels."""
+
     @property
     def reads(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that it reads, of each input."""
+        """The columns of each input that its shape needs."""
+        return self.shapes.reads(self.takes)
+
+    @cached_property
+    def shaping(self) -> InputShapes:
+        """The shapes of the inputs, without the columns that the operator does not take."""
+        return self.shapes.pruned(self.takes)
+
+    @cached_property
+    def key_codec(self) -> KeyCodec:
+        """Encodes keys as words or bytes."""
+        return KeyCodec([kind for _, kind in self.key])
 
     @property
     def has_times(self) -> bool:
         """True if the operator does anything when time passes."""
+        return True
 
     @property
     def hidden(self) -> frozenset[str]:
         """The result columns that are empty while a window is open."""
+        return frozenset()
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """The columns of the output that `Operator.load` reads."""
-
-    @property
-    def replays_windows(self) -> bool:
-        """True if windows without a footprint come back with the replay; else every open window has a footprint."""
+        """The columns of the output that `Operator.load` reads: all, if the definition does not know better."""
+        return tuple(name for name, _ in [*self.result_columns, *self.control_columns])
 
     @property
     def closes_early(self) -> bool:
         """True if tuples close windows, so that only results and closings tell which are over; else time tells it."""
-
-    @property
-    def replays_versions(self) -> bool:
-        """True if this version may replay tuples that an earlier version of the operator has taken in."""
-
-    @property
-    def lives_in_process(self) -> bool:
-        """True if a partition is an object that stays in its process between batches: no arrays, no kernels."""
+        return False
 
     @property
     def can_compute(self) -> bool:
         """True if tuples can be taken in; stream.json has only the text of a user's function."""
+        return True
 
     @property
     def needs_newer_format(self) -> bool:
-        """True if versions before streams of format 3 would misunderstand it."""
+        """True if versions before streams of format 3 would misunderstand it; they knew plain aggregates only."""
+        return True
 
     @property
     def revised(self) -> Mapping[str, Any]:
         """The fields of `to_json` that a later version of the operator has changed; empty for the first version."""
+        return {}
 
     @property
     def blocked_without_input(self) -> str | None:
         """Why there are no results while an input is missing, in words; None if there may be some."""
+        return None
 
     def result_boundary(self, boundary: int | None, input_end: int) -> int | None:
         """Returns a time before which no result will follow; None if there is none.
 
-        No tuple before `boundary` will follow; the input tuples before the place `input_end` were taken in.
+        No tuple before `boundary` will follow; the input tuples before the place `input_end` were taken in. That is the
+        boundary itself if a result is not older than the tuple with which it comes.
         """
+        return boundary
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Compiled and cached parts stay behind: the receiver of the definition has its own.
+        return {field.name: self.__dict__[field.name] for field in fields(self)}  # type: ignore[arg-type]
 
 
 class Operator(Protocol):
@@ -271,18 +303,12 @@ class Operator(Protocol):
     on_error: OnError
     input_end: int
     """The state holds the input tuples before this place."""
-
-    @property
-    def definition(self) -> Definition:
-        """The definition of this operator."""
-
-    @property
-    def aside(self) -> SetAside:
-        """The tuples and windows that this step has set aside."""
-
-    @property
-    def opened(self) -> int:
-        """The number of windows that were opened in this step."""
+    definition: Definition
+    """The definition of this operator."""
+    aside: SetAside
+    """The tuples and windows that this step has set aside."""
+    opened: int
+    """The number of windows that were opened in this step."""
 
     @property
     def open_windows(self) -> int:
@@ -328,24 +354,29 @@ class Operator(Protocol):
 
     # ------------------------------------------------------------------ with a default
 
-    @property
-    def must_save_all(self) -> bool:
-        """True if nothing that was saved before this step may be replayed into: another function made it."""
+    must_save_all: bool = False
+    """True if nothing that was saved before this step may be replayed into: another function made it."""
 
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Notes that no tuple before this time will follow; returns the columns of results that this completes."""
+        return None
 
     def repeat(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples as `feed` did before the state was lost: the same state, no results."""
+        for _ in self.feed(tuples):
+            pass
 
     def mark_unsaved(self, *, every: bool = False) -> None:
         """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
+        return  # a state that is saved whole, or not at all
 
     def end(self) -> None:
         """Ends a step: frees memory that no window refers to any more."""
+        return  # of a state that leaves none
 
     def oldest_footprint(self) -> tuple[int, int] | None:
         """Returns T and output offset of the oldest footprint that counts; None if there is none."""
+        return None
 
 
 def version_in(stored: Mapping[str, Any] | None) -> int:

@@ -31,13 +31,13 @@ from strandline.operators.aggregate.count_windows import (
 from strandline.operators.aggregate.session_windows import close_due_sessions, replaying_sessions, session_windows
 from strandline.operators.aggregate.time_windows import close_due, replaying_time_windows, time_windows
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.defaults import OneTableDefinition
 from strandline.operators.expressions.expressions import Formula
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel
 from strandline.operators.kernels.wide import means
+from strandline.operators.one_table import OneTableDefinition
 from strandline.operators.open_windows.record import BY_KEY, BY_LIST, BY_START, KEY_AT, OVERFLOWED, SESSION_WORDS, STATE
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError
@@ -56,7 +56,8 @@ class AggregateDefinition(OneTableDefinition):
     """One windowed aggregation over an input stream."""
 
     kind: ClassVar[str] = "aggregate"
-    result_time: ClassVar[str] = END
+    result_time = END
+
     window: Window
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
@@ -168,10 +169,6 @@ class AggregateDefinition(OneTableDefinition):
         types |= dict([*self.key, self.time, *((a.column, a.type) for a in self.accumulators if a.column is not None)])
         window = replace(self.window, size=4, advance=4 if self.window.advance == self.window.size else 2)
         return replace(self, window=window, shape=AS_IS, more_times=(), before=UNSHAPED), [types]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        own = (self.window, self.key, self.time, self.accumulators, self.shape, self.more_times, self.before)
-        return AggregateDefinition, own  # without compiled kernels, which every process has of its own
 
     # ------------------------------------------------------------------ columns
 

@@ -30,15 +30,14 @@ from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.barrier.definition import BarrierDefinition
 from strandline.operators.barrier.matching import AT, NONE, POS, SINCE, Incoming, Outgoing
 from strandline.operators.barrier.waiting_state import WaitingState
-from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.kernels.kernel_arrays import Int64s, sealed
-from strandline.operators.operator import Extent, Footprints, Limits, OnError, Saved, StateImage
+from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.units import END_OF_TIME
 
 _ROWS_MAX = 1 << 18
 
 
-class BarrierOperator(OperatorDefaults):
+class BarrierOperator(Operator):
     """A definition with the tuples that wait."""
 
     def __init__(self, definition: BarrierDefinition, state: WaitingState, on_error: OnError = "stop") -> None:

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
-from strandline.operators.defaults import DefinitionDefaults
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
-from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.operators.operator import TAKEN_IN, Definition, OnError
 
 if TYPE_CHECKING:
     from strandline.operators.barrier.barrier_operator import BarrierOperator
@@ -45,14 +44,15 @@ class BarrierInput:
 
 
 @dataclass(frozen=True)
-class BarrierDefinition(DefinitionDefaults):
+class BarrierDefinition(Definition):
     """Per key, the n-th tuples of all inputs. What is null in a key is a value of its own, as in aggregates."""
 
     kind: ClassVar[str] = "barrier"
-    result_time: ClassVar[str] = TIME
     replays_windows: ClassVar[bool] = True
     closes_early: ClassVar[bool] = True
     blocked_without_input: ClassVar[str | None] = "a barrier has nothing to say"
+    result_time = TIME
+
     key: tuple[tuple[str, str], ...]
     """Names and types of the key columns."""
     inputs: tuple[BarrierInput, ...]
@@ -179,7 +179,3 @@ class BarrierDefinition(DefinitionDefaults):
         from strandline.operators.barrier.waiting_state import WaitingState
 
         return BarrierOperator(self, WaitingState.revived(arrays, self.payload_schemas), on_error)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travels without what is made of it."""
-        return {name: self.__dict__[name] for name in ("key", "inputs", "at_most", "shapes")}

@@ -13,19 +13,19 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import join_text, version_text
-from strandline.operators.defaults import DefinitionDefaults
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.join.stored_types import stored_type, type_json, type_text
-from strandline.operators.operator import TAKEN_IN, OnError
+from strandline.operators.operator import TAKEN_IN, Definition, OnError
 from strandline.units import END_OF_TIME, earlier
 
 if TYPE_CHECKING:
     from strandline.operators.join.join_operator import JoinOperator
 
 RESULT_TIME: Final = "time"
+"""The column with the later of the two times, or the only one."""
 INPUT_COLUMN, OPEN_COLUMN, SIDE_COLUMN, ORDINAL_COLUMN = TAKEN_IN, "_open", "_side", "_ordinal"
 CONTROL: Final = ((INPUT_COLUMN, "long"), (OPEN_COLUMN, "long"), (SIDE_COLUMN, "byte"), (ORDINAL_COLUMN, "long"))
 """Columns of footprints: how far the input was taken in, N, and whose tuple it is: its side and place there."""
@@ -45,11 +45,12 @@ class JoinInput:
 
 
 @dataclass(frozen=True)
-class JoinDefinition(DefinitionDefaults):
+class JoinDefinition(Definition):
     """A join, equal by value; `columns` are those of each side without the key, its own time among them."""
 
     kind: ClassVar[str] = "join"
     replays_windows: ClassVar[bool] = True
+    result_time = RESULT_TIME
 
     key: tuple[tuple[str, str], ...]
     times: tuple[str, str]
@@ -138,11 +139,6 @@ class JoinDefinition(DefinitionDefaults):
     def time_type(self) -> str:
         """The type of the results' time."""
         return self.time_types[LEFT]
-
-    @property
-    def result_time(self) -> str:
-        """The result column that is the time of results: the later of the two times, or the only one."""
-        return RESULT_TIME
 
     def types_of(self, side: int) -> dict[str, str]:
         """Returns the types of all columns of a side, the key among them."""
@@ -262,11 +258,6 @@ class JoinDefinition(DefinitionDefaults):
         if all(set(before) <= set(now) for before, now in zip(known, self.columns, strict=True)):
             return replace(self, columns=(known[LEFT], known[RIGHT]), shapes=shapes)
         return replace(self, shapes=shapes)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Compiled and cached parts stay behind: the receiver of the definition has its own.
-        own = (self.key, self.times, self.columns, self.windows, self.where, self.group, self.shapes)
-        return JoinDefinition, own
 
     def fresh(self, on_error: OnError = "stop") -> JoinOperator:
         """Returns an operator that has seen nothing."""

@@ -12,20 +12,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.join.join_columns import footprints_of
 from strandline.operators.join.join_windows import LEFT, RIGHT
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
 from strandline.operators.join.tuple_record import HEAD, INPUT, LIVE, SAVED, TAIL
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.operator import Extent, Footprints, Limits
+from strandline.operators.operator import Extent, Footprints, Limits, Operator
 
 if TYPE_CHECKING:
     from strandline.operators.join.definition import JoinDefinition
     from strandline.operators.join.tuple_ring import TupleRing
 
 
-class JoinSaving(OperatorDefaults):
+class JoinSaving(Operator):
     """Footprints of a join."""
 
     definition: JoinDefinition

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import version_text
-from strandline.operators.defaults import OneTableDefinition
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.functions.function_identity import FunctionIdentity
 from strandline.operators.given_input import GivenInput
@@ -22,7 +21,7 @@ from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import Columns, stored_kind
 from strandline.operators.keyed.returned import EMIT
-from strandline.operators.one_table import INPUT_NAME
+from strandline.operators.one_table import INPUT_NAME, OneTableDefinition
 from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.operator import TAKEN_IN, OnError
@@ -49,7 +48,7 @@ class KeyedDefinition(OneTableDefinition):
     kind: ClassVar[str] = "keyed"
     closes_early: ClassVar[bool] = True
     replays_versions: ClassVar[bool] = False
-    result_time: ClassVar[str] = RESULT_TIME
+    result_time = RESULT_TIME
 
     function: KeyedFunction
     key: tuple[tuple[str, str], ...]
@@ -237,19 +236,6 @@ class KeyedDefinition(OneTableDefinition):
         """Returns a definition with a function of ours over the same key: the user's is compiled where it is used."""
         types = dict([*self.key, self.time])
         return replace(self, function=_in_small(), lateness=0, types=(), more_times=(), before=UNSHAPED), [types]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Compiled parts stay behind: the receiver of the definition has its own.
-        return KeyedDefinition, (
-            self.function,
-            self.key,
-            self.time,
-            self.lateness,
-            self.types,
-            self.more_times,
-            self.before,
-            self.rows_max,
-        )
 
     # ------------------------------------------------------------------ the record, and operators
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
 from strandline.operators.open_windows.slow_windows import SlowBounds, note_openings, save_slow
@@ -18,10 +17,10 @@ from strandline.operators.open_windows.window_footprints import (
     still_open,
 )
 from strandline.operators.open_windows.window_state import WindowState
-from strandline.operators.operator import Extent, Footprints, Limits, StateImage
+from strandline.operators.operator import Extent, Footprints, Limits, Operator, StateImage
 
 
-class OpenWindows(OperatorDefaults):
+class OpenWindows(Operator):
     """The open windows of a partition, for an operator that says how they are written as columns."""
 
     def __init__(self, state: WindowState) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy.typing as npt
@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import call_text, version_text
-from strandline.operators.defaults import OneTableDefinition
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.given_input import GivenInput
+from strandline.operators.one_table import OneTableDefinition
 from strandline.operators.operator import TAKEN_IN, OnError
 from strandline.operators.partition_wide.user_operator import UserClass, UserOperator, is_class
 from strandline.schema_text import columns_of
@@ -225,9 +225,6 @@ class PartitionWideDefinition(OneTableDefinition):
     ) -> tuple[PartitionWideDefinition, Sequence[Mapping[str, Any]]]:
         """Returns the definition itself: there are no kernels."""
         return self, columns
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {f.name: self.__dict__[f.name] for f in fields(self)}  # without what was computed of them
 
     # ------------------------------------------------------------------ operators
 

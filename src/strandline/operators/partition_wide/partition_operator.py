@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET
-from strandline.operators.defaults import OperatorDefaults
 from strandline.operators.one_table import as_one_table
-from strandline.operators.operator import Extent, Footprints, Limits, OnError, Saved, StateImage
+from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.failed_method import raised
 from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork
@@ -21,7 +20,7 @@ from strandline.operators.partition_wide.state_rows import NO_STATE, SavedState,
 _NEVER = 1 << 62
 
 
-class PartitionWideOperator(OperatorDefaults):
+class PartitionWideOperator(Operator):
     """A definition with an object of its class. The object is one window, open from its first tuple on."""
 
     def __init__(self, definition: PartitionWideDefinition, on_error: OnError = "stop") -> None:
