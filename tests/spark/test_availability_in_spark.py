@@ -169,9 +169,9 @@ def test_an_idle_operator_with_a_bound_seldom_looks_and_publishes_nothing(
     looks: list[float] = []
     turn = FollowingRun._turn
 
-    def counting(self: FollowingRun, *, is_woken: bool) -> None:
+    def counting(self: FollowingRun) -> None:
         looks.append(stopwatch_s())
-        turn(self, is_woken=is_woken)
+        turn(self)
 
     monkeypatch.setattr(FollowingRun, "_turn", counting)
     sensors, results = Sensors(tmp_path), tmp_path / "results"

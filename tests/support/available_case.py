@@ -112,8 +112,8 @@ class Case:
     def tick(self, seconds: float = 0.1) -> dict[str, Any]:
         """Some time later: a look, and what is to be done; the last report."""
         self.clock.advance(seconds)
-        if self.job.time_has_passed():
-            self.job.catch_up(Writer("query", "run", 0), lambda: True, self.reports.append)
+        if (tick := self.job.look()) is not None:
+            self.job.catch_up(Writer("query", "run", 0), lambda: True, self.reports.append, tick)
         return dict(self.reports[-1]) if self.reports else {}
 
     def told(self) -> list[str]:

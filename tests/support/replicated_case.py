@@ -88,7 +88,7 @@ def total(over: Any) -> Any:
     return over.apply(Running())
 
 
-def catch_up(job: Any) -> list[Any]:
+def catch_up(job: Any, tick: Any = None) -> list[Any]:
     reports: list[Any] = []
-    job.catch_up(Writer("query", "run", 0), lambda: True, reports.append)
+    job.catch_up(Writer("query", "run", 0), lambda: True, reports.append, tick)
     return reports

@@ -9,9 +9,11 @@ import pytest
 
 import strandline as sl
 from strandline.errors import CorruptBlockError, InputWentBackError, StorageError, StreamMismatchError
+from strandline.inputs.serialised_union import SerialisedUnion
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import block_slice
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
 from strandline.running.promise import Promise
 from strandline.running.state.live_operators import LIVE
@@ -51,7 +53,7 @@ def test_a_bound_runs_out_by_itself_and_an_input_that_is_back_corrects_what_was_
     report = case.tick()
     assert (report["state"], report["missing"], report["tentative"]) == ("STABLE", [], 0)
     assert case.told() == ["stable", "tentative", "tentative", "undo", "stable", "stable", "rec_done"]
-    assert not case.job.time_has_passed()
+    assert case.job.look() is None
 
 
 def test_an_input_whose_commits_cannot_be_read_is_missing(case: Case) -> None:
@@ -99,7 +101,7 @@ def test_an_input_that_is_gone_from_its_place_is_missing_and_nothing_is_left_in_
 def test_an_input_that_is_gone_when_its_tuples_are_wanted_is_missing_and_comes_back(case: Case) -> None:
     for number in (0, 1):
         case.write(number, 15, 35)
-    assert case.job.time_has_passed()
+    assert case.job.look() is not None
     move_away(case.folders[1])
     reports = len(case.reports)
     case.tick()
@@ -247,6 +249,31 @@ def test_a_job_without_a_bound_first_undoes_what_is_tentative(case: Case) -> Non
     case.write(1, 15, 35)
     case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append)
     assert case.told().count("stable") == 3
+
+
+def test_a_job_without_a_bound_looks_into_its_inputs_only_after_they_have_commits(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[LogState] = []
+    following = SerialisedUnion.next
+
+    def counting(self: SerialisedUnion, output: LogState, tuples_max: int) -> Any:
+        looks.append(output)
+        return following(self, output, tuples_max)
+
+    monkeypatch.setattr(SerialisedUnion, "next", counting)
+    case.job = case.started(None)
+    assert [case.job.look() for _ in range(3)] == [None] * 3
+    assert len(looks) == 1
+    case.write(0, 15, 25)
+    assert [case.job.look() for _ in range(3)] == [None] * 3  # they wait for the other input
+    assert len(looks) == 2
+    case.write(1, 15, 25)
+    assert case.job.look() is not None
+    assert case.job.look() is not None, "a tick that was not run is found again"
+    case.job.catch_up(Writer("query", "run", 1), lambda: True, case.reports.append, case.job.look())
+    assert case.told() == ["stable", "stable"]
+    assert case.job.look() is None
 
 
 @pytest.mark.parametrize("reconcile", ["redo", "undo"])

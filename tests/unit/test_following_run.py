@@ -11,17 +11,12 @@ from typing import Any
 import pytest
 
 from strandline.errors import StorageError, StrandlineError
-from strandline.log.stream.log import Log
-from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.query import pace
 from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.life import LifeState
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.query.silence import Silence
-from strandline.testing import MemoryStorage
-from tests.support.inputs_over import inputs_over
-from tests.support.items import append_items, item_spec
 from tests.support.machine import patience
 
 PLACE: Any = SimpleNamespace(url="memory://results")
@@ -37,7 +32,6 @@ class Inputs:
     problem: Exception | None = None
 
     def __init__(self) -> None:
-        self._seen = 0
         self.logs = [SimpleNamespace(spec=SimpleNamespace(id="an input"))]
 
     def refresh(self) -> None:
@@ -45,13 +39,6 @@ class Inputs:
         time.sleep(self.look_s)
         if self.problem is not None:
             raise self.problem
-
-    def have_grown(self) -> bool:
-        self.refresh()
-        return self.tuples != self._seen
-
-    def are_seen(self) -> None:
-        self._seen = self.tuples
 
 
 class Job:
@@ -76,13 +63,14 @@ class Job:
     def standing(self) -> dict[str, Any]:
         return {}
 
-    def time_has_passed(self) -> bool:
-        return self.time_passes
+    def look(self) -> Any:
+        self.inputs.refresh()
+        return object() if self.time_passes or self.inputs.tuples != self.taken else None
 
     def cancellable(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def catch_up(self, writer: Any, go_on: Any, tell: Any, *, no_more: bool = False) -> None:
+    def catch_up(self, writer: Any, go_on: Any, tell: Any, tick: Any = None, *, no_more: bool = False) -> None:
         self.taken_s.append(time.monotonic())
         assert self.may_end.wait(patience(30))
         if self.problem is not None:
@@ -260,33 +248,27 @@ def test_a_batch_is_shown_while_it_is_under_way(make: Any) -> None:
     assert setting.run.status["message"] == "Stopped"
 
 
-def test_a_look_that_fails_lets_a_batch_find_out_why(make: Any) -> None:
+def test_a_look_that_fails_once_is_made_again(make: Any) -> None:
     setting = make().begin()
-    setting.job.problem = StorageError("this input cannot be read")
-    setting.inputs.problem = StorageError("something")
-    assert soon(lambda: setting.is_over)
-    assert setting.run.exception() is setting.job.problem
-
-
-def test_commits_without_tuples_are_no_reason_for_a_batch_and_tuples_of_any_input_are(make: Any) -> None:
-    writers = [Log.create(MemoryStorage(), item_spec(2)) for _ in range(2)]
-    append_items(writers[0], {0: [(1, 1, 1)]})
-    setting = make()
-    setting.job.inputs = inputs = OperatorInputs((), inputs_over([Log.open(log.storage) for log in writers]))
-    setting.job.catch_up = lambda *_, **__: setting.job.taken_s.append(0.0)
-    setting.begin()
     assert soon(lambda: len(setting.job.taken_s) == 1)
-    setting.job.taken_s.clear()
-    append_items(writers[0], {})
-    assert soon(lambda: inputs.logs[0].state.seq == writers[0].state.seq)
-    time.sleep(0.1)
-    assert setting.job.taken_s == []
-    for log in writers:
-        append_items(log, {1: [(1, 2, 2)]})
-        assert soon(lambda: bool(setting.job.taken_s))
-        time.sleep(0.1)
-        assert len(setting.job.taken_s) == 1, "once for new tuples, and not for those that were there"
-        setting.job.taken_s.clear()
+    look, problems = setting.job.look, [StorageError("a request was lost")]
+
+    def failing() -> Any:
+        if problems:
+            raise problems.pop()
+        return look()
+
+    setting.job.look = failing
+    setting.inputs.tuples = 3
+    assert soon(lambda: len(setting.job.batches) == 1)
+    assert setting.run.exception() is None
+
+
+def test_a_look_that_fails_twice_ends_the_run(make: Any) -> None:
+    setting = make().begin()
+    setting.inputs.problem = StorageError("this input cannot be read")
+    assert soon(lambda: setting.is_over)
+    assert setting.run.exception() is setting.inputs.problem
 
 
 def test_time_is_taken_in_however_long_a_look_takes(make: Any) -> None:
@@ -294,7 +276,7 @@ def test_time_is_taken_in_however_long_a_look_takes(make: Any) -> None:
     setting.inputs.look_s, setting.job.time_passes = 0.4, True
     setting.begin()
     assert soon(lambda: len(setting.job.taken_s) >= 4, 10.0)
-    assert setting.inputs.looks <= len(setting.job.taken_s) + 2, "one look is enough for both"
+    assert setting.inputs.looks <= len(setting.job.taken_s) + 1, "one look is enough for a batch"
 
 
 def test_with_a_long_interval_inputs_are_looked_at_no_more_often(make: Any) -> None:
@@ -340,13 +322,16 @@ def test_a_publication_in_this_program_is_taken_in_at_once_without_polling(
     assert setting.inputs.looks - looks <= 5 * 2, "a look or two a publication"
 
 
-def test_a_boundary_that_is_published_in_this_program_is_taken_in_at_once(make: Any, written_here: None) -> None:
+def test_a_boundary_that_is_published_in_this_program_is_taken_in_at_once(
+    make: Any, written_here: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "_SELDOM_S", 3600.0)
     setting = make().begin()
-    assert soon(lambda: len(setting.job.taken_s) == 1)
-    setting.run._timed_s = time.monotonic() + 3600  # so that only a publication makes it ask for the time
+    assert soon(lambda: setting.run._due_s > time.monotonic() + 1800), "the next poll is planned"
+    assert len(setting.job.taken_s) == 1
     setting.job.time_passes = True
     PUBLICATIONS.published("an input")
-    assert soon(lambda: len(setting.job.taken_s) == 2)
+    assert soon(lambda: len(setting.job.taken_s) >= 2)
 
 
 def test_a_publication_does_not_hurry_an_operator_with_an_interval(make: Any, written_here: None) -> None:

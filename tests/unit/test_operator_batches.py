@@ -9,6 +9,7 @@ from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import CorruptBlockError, SecondWriterError
 from strandline.inputs.one_stream import OneStream
+from strandline.log.index import index
 from strandline.log.stream import quiet
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
@@ -156,6 +157,33 @@ def test_commits_of_the_input_that_bring_no_tuples_are_passed_over(make: Any) ->
     assert [(d.tuples, d.blocks) for d in done] == [(0, ())]
     assert streams.output.state.standings[0].commit == streams.input.state.seq
     assert streams.batch() == []
+
+
+@pytest.mark.parametrize("has_times", [False, True])
+def test_commits_without_tuples_are_news_if_time_matters_and_passes_or_if_there_are_many(
+    make: Any, has_times: bool
+) -> None:
+    streams: Streams = make("tumbling time" if has_times else "tumbling count", 1)
+    input_ = OneStream(streams.plan, streams.input)
+    streams.append(rows(3))
+    assert input_.has_news(streams.output.state)
+    streams.drain()
+    assert not input_.has_news(streams.output.state)
+    quiet.pass_time(streams.input, 1_000, "run")
+    assert input_.has_news(streams.output.state) is has_times
+    streams.drain()
+    for _ in range(index.FOLD_EVERY - 1):
+        streams.input.append(Append())
+        assert not input_.has_news(streams.output.state)
+    streams.input.append(Append())
+    assert input_.has_news(streams.output.state) is not has_times
+    streams.append(rows(1, time=2_000))
+    assert input_.has_news(streams.output.state)
+    streams.drain()
+    quiet.finish(streams.input, "run")
+    assert input_.has_news(streams.output.state)
+    streams.drain()
+    assert not input_.has_news(streams.output.state)
 
 
 def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:

@@ -166,10 +166,7 @@ class Input(Protocol):
         """Returns a batch that takes in nothing: its steps only save."""
 
     def has_news(self, output: LogState) -> bool:
-        """Returns whether there is something to take in that is no new tuple: time that has passed, or the end.
-
-        Of several streams, also tuples that have waited for that.
-        """
+        """Returns False if `next` would return nothing, or only a batch that changes nothing. Costs little."""
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks of each stream that hold the tuples of a slice."""

@@ -9,7 +9,7 @@ and results do not depend on where it is cut.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -46,7 +46,6 @@ class OneStream:
     log: Log
     begins: Beginning | None = None
     """Where the operator began: what came later with a time before that is left out, too."""
-    _looked_seq: int = field(default=-1, init=False, compare=False)
 
     offsets_are_places: ClassVar[bool] = True
     """An output can begin at offsets that a user gives."""
@@ -99,20 +98,14 @@ class OneStream:
         return NoCommits(tuple(slices), output.standings)
 
     def has_news(self, output: LogState) -> bool:
-        """Returns whether there is something to take in that is no new tuple: a later boundary, or the end."""
+        """Returns whether there are new tuples, a later boundary, the end, or many commits without any of these."""
         now = self.log.state
-        if now.ends[: self._partitions] != self._taken(output):
-            return False
-        if now.finished != output.finished:
+        if now.ends[: self._partitions] != self._taken(output) or now.finished != output.finished:
             return True
         if self.definition.has_times:
             return now.boundaries != output.boundaries
         # Windows that go by count do not care; but commits that no step has taken in are looked through later.
-        looked = max([self._looked_seq, *(s.commit for s in output.standings)])
-        if now.seq - looked < index.FOLD_EVERY:
-            return False
-        self._looked_seq = now.seq
-        return True
+        return now.seq - max((s.commit for s in output.standings), default=-1) >= index.FOLD_EVERY
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks that hold the tuples of a slice."""

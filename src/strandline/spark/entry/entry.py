@@ -226,9 +226,8 @@ class Entry(OperatorInput):
             run.operators.append(self._following(operator))
         try:
             for following in run.operators:
-                if log.state.writer is not None or following.has_news:
-                    # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
-                    following.catch_up(writer.last_writer)
+                # Published, but not taken in before the last run ended: Spark may see no reason to call for it.
+                following.catch_up(writer.last_writer)
             if mended:
                 writer.progress = {**writer.progress, "checkpoint": mended}
             stream = self._df.writeStream.foreachBatch(run).trigger(**arguments)

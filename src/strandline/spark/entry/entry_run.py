@@ -226,11 +226,10 @@ class EntryRun:
     def _idle(self) -> None:
         """Sends a heartbeat, which operators take in, if none of them is at work; then saves what must be saved."""
         operators = list(self.operators)
-        if not any(operator.is_busy for operator in operators) and self.writer.beat(lambda: self.life.goes_on):
-            for operator in operators:
-                operator.notice_time(self.writer.last_writer)
+        is_busy = any(operator.is_busy for operator in operators)
+        is_new = not is_busy and self.writer.beat(lambda: self.life.goes_on)
         for operator in operators:
-            operator.save_in_time(self.writer.last_writer)
+            operator.idle(self.writer.last_writer, is_new=is_new)
 
     # ------------------------------------------------------------------ those who hold it
 

@@ -14,7 +14,6 @@ from strandline.log.operator_state.input_lag import input_lags, taken_in_until, 
 from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
-from strandline.log.stream.log_state import LogState
 from strandline.log.stream.spec import KEY
 from strandline.log.upkeep import consumer_registry
 from strandline.running.step import Step
@@ -46,7 +45,6 @@ class OperatorInputs:
         self._replicas = dict(replicas or {})
         self._bears_failures = bears_failures
         self._warned: set[str] = set()
-        self._seen = self._ends()
 
     @property
     def logs(self) -> tuple[Log, ...]:
@@ -96,24 +94,9 @@ class OperatorInputs:
                 with contextlib.suppress(*((StorageError,) if self._bears_failures else ())):
                     log.refresh()
 
-    def have_grown(self) -> bool:
-        """Refreshes the logs; returns whether there are readable tuples that were not there at the last `are_seen`."""
-        self.refresh()
-        return self._ends() != self._seen and self.are_there
-
-    def are_seen(self) -> None:
-        """Notes that Spark knows all tuples which the logs have now."""
-        self._seen = self._ends()
-
-    def _ends(self) -> list[Sequence[int]]:
-        return [log.state.ends[: log.spec.partitions] for log in self.logs]
-
-    def time_has_passed(self, output: LogState) -> bool:
-        """Returns whether there is progress to take in that Spark, which counts tuples, does not see.
-
-        Uses the logs as of the last `refresh`.
-        """
-        return self.are_there and self.input.has_news(output)
+    def commits(self) -> list[tuple[str, int]]:
+        """Returns the id of each stream and its last commit, as of the last `refresh`."""
+        return [(log.spec.id, log.state.seq) for log in self.logs]
 
     def blocks(self, step: Step) -> list[list[Block]]:
         """Returns the blocks of each stream that a step takes in."""

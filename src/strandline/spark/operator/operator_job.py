@@ -109,9 +109,8 @@ class OperatorJob:
         self._promise = promise
         self._seen = self._resumed()
         self._lost = LostInputs(inputs, unopened, self._require_same)
-        self._tick: Tick | None = None
-        """The tick that the last look has found, until it is run."""
-        self._forked: Sequence[Forked | None] = ()
+        self._idle: object = None
+        """The commits of which the last look has found that there is nothing to do; None if there was."""
         self._kernels = kernels
         self._has_kernels = False
         self._target = RecoveryTarget(element.policy, self._output_place.url)
@@ -168,73 +167,74 @@ class OperatorJob:
         writer: Writer,
         go_on: Callable[[], bool],
         tell: Callable[[Mapping[str, Any]], None],
+        tick: Tick | None = None,
         *,
         no_more: bool = False,
     ) -> None:
         """Takes in the tuples of the inputs, tick by tick, and passes the report of each tick to `tell`.
 
-        With `no_more`, it takes in only the tuples of the last look. With a bound every tick looks, and this ends when
-        all tuples of one look are taken in: inputs that grow all the time would keep it here for ever.
+        It begins with the `tick` that a look has found, or else with a look. With `no_more`, it takes in only the
+        tuples of earlier looks. With a bound every tick looks, and this ends when all tuples of one look are taken in:
+        inputs that grow all the time would keep it here for ever.
         """
-        no_more = no_more or self._promise is not None
-        if not no_more:
-            self.inputs.refresh()
         if self._promise is None and self.output.state.outage is not None:
             end_outage(self.output, self._work.element.durability)  # it had a bound before
-        while go_on():
-            began_s = stopwatch_s()
+        began_s = stopwatch_s()
+        tick = tick or self.look(refreshes=not no_more)
+        no_more = no_more or self._promise is not None
+        while tick is not None and go_on():
             before = self.output.state.seq
-            done = self._take_in(writer)
+            try:
+                tick.run(self._run_all)
+                done, forked = tick.publish(writer)
+            except MISSING as problem:
+                tick = self.look() if self._bear(problem) else None
+                continue
+            self._seen = tick.watch
             if not done:
                 break
-            tell(self._report(done, stopwatch_s() - began_s))
-            self._look_aside(done)
-            warn_of_older(done, self._output_place.url)
-            warn_of_losses(done, self._output_place.url)
-            self._target.look(d.standing for d in done)
+            tell(self._report(done, forked, stopwatch_s() - began_s))
+            self._warn(done)
             if not no_more:
                 self._keep_registered()
             self.housekeeping.after_batch(self.output, before)
             if self._promise is not None and (self._seen.unreachable or not self._is_behind):
                 break
+            began_s = stopwatch_s()
+            tick = self.look(refreshes=False)
         if no_more:
             self._keep_registered()  # this commits to the input, so the driver looks at the input once more
 
-    def look(self) -> Tick | None:
-        """Looks, with a bound also at the inputs, and returns the tick to run now; None if there is no work.
+    def look(self, *, refreshes: bool = True) -> Tick | None:
+        """Returns the tick to run now; None if there is nothing to do.
 
-        Raises one of `MISSING` if a stream cannot be read.
+        Refreshes the inputs before: without a bound only if it `refreshes`. If a replica cannot be read, this looks at
+        another one; with a bound, an input that cannot be read is missing, and the next look tries it again.
         """
-        if self._promise is None and not self.inputs.are_there:
-            return None
-        unreadable: frozenset[int] = frozenset()
-        if self._promise is not None:
-            self.inputs.choose()
-            unreadable = self._lost.now() | self.inputs.absent
-        element, logs = self._work.element, self.inputs.logs
-        seen, tick = Operation(element, self._promise, logs, self.output, SYSTEM_CLOCK, unreadable).next(self._seen)
-        if tick is None:  # else the watch of the tick is kept when the tick is published
-            self._seen = seen
-        return tick
-
-    def _take_in(self, writer: Writer) -> Sequence[Done]:
-        """Runs one tick and returns its outcomes; returns nothing if there is no work, or an input could not be read.
-
-        The next tick retries such an input. If one replica fails, this tick goes on with another replica at once.
-        """
+        element, output, unreadable = self._work.element, self.output, frozenset[int]()
         while True:
             try:
-                tick, self._tick = self._tick or self.look(), None
-                if tick is None:
-                    return ()
-                tick.run(self._run_all)
-                done, self._forked = tick.publish(writer)
+                if self._promise is not None:
+                    self.inputs.choose()
+                    unreadable = self._lost.now() | self.inputs.absent
+                else:
+                    if refreshes:
+                        self.inputs.refresh()
+                    known = [*self.inputs.commits(), output.state.seq]
+                    is_idle = known == self._idle or not self.inputs.input.has_news(output.state)
+                    if not self.inputs.are_there or (is_idle and not self.must_save):
+                        return None
+                operation = Operation(element, self._promise, self.inputs.logs, output, SYSTEM_CLOCK, unreadable)
+                seen, tick = operation.next(self._seen)
             except MISSING as problem:
                 if not self._bear(problem):
-                    return ()
-                continue  # the driver leaves that replica alone for a while, so the loop ends
-            self._seen = tick.watch
-            return done
+                    return None
+                refreshes = True  # the driver leaves that replica alone for a while, so the loop ends
+                continue
+            if tick is None:  # else the watch of the tick is kept when the tick is published
+                self._seen = seen
+            self._idle = known if tick is None and self._promise is None else None
+            return tick
 
     def _bear(self, problem: StrandlineError) -> bool:
         """Notes a stream that cannot be read. Returns True for a replica, as there may be another, False for an input.
@@ -242,8 +242,6 @@ class OperatorJob:
         The input is then missing. Raises the problem if it concerns neither, or the operator has no bound.
         """
         if self.inputs.bears(problem):
-            if self._promise is None:
-                self.inputs.refresh()
             return True
         if self._promise is None or not isinstance(problem, StorageError):
             raise problem
@@ -275,24 +273,13 @@ class OperatorJob:
             )
         require_same_input(log, number, marks_in(self.output.state.standings))
 
-    def _look_aside(self, done: Sequence[Done]) -> None:
-        """Reports tuples that could not be computed to the watch of the side log."""
+    def _warn(self, done: Sequence[Done]) -> None:
+        """Warns of tuples that could not be computed, of recoveries, and of a target that recoveries will miss."""
         if any(d.aside for d in done):
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
-
-    def time_has_passed(self) -> bool:
-        """Returns whether there is progress to take in that Spark does not see, or a state to save by now.
-
-        See `OperatorInputs.time_has_passed`. With a bound this is the look of the next tick, which `catch_up` runs.
-        """
-        if self._promise is None:
-            return self.must_save or self.inputs.time_has_passed(self.output.state)
-        self._tick = None
-        try:
-            self._tick = self.look()
-        except MISSING as problem:
-            self._bear(problem)
-        return self._tick is not None
+        warn_of_older(done, self._output_place.url)
+        warn_of_losses(done, self._output_place.url)
+        self._target.look(d.standing for d in done)
 
     @property
     def must_save(self) -> bool:
@@ -360,14 +347,14 @@ class OperatorJob:
             with contextlib.suppress(ConflictError, StorageError):
                 self.register()
 
-    def _report(self, done: Sequence[Done], seconds: float) -> dict[str, Any]:
+    def _report(self, done: Sequence[Done], forked: Sequence[Forked | None], seconds: float) -> dict[str, Any]:
         standings = [d.standing for d in done]
         recovered = {
             d.standing.attempt: {"partition": p, **d.recovery.to_json()}
             for p, d in enumerate(done)
             if d.recovery is not None
         }
-        tentative = [one.results for one in self._forked if one is not None]
+        tentative = [one.results for one in forked if one is not None]
         if recovered:
             self._recovery = {"last_recovery": list(recovered.values())}
         return {

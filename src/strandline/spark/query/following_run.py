@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.clock import stopwatch_s
 from strandline.failpoint import failpoint
 from strandline.log.stream.manifest import Writer
+from strandline.running.tick import Tick
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query.element_run import cannot_finish
 from strandline.spark.query.error_in_text import translated
@@ -24,8 +25,6 @@ from strandline.spark.session.place import Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TIME_EVERY_S = 0.15
-"""At most so often it is computed whether time has passed, unless a publication says that it has."""
 _CHECK_EVERY_S = 0.25
 """So often sources are asked whether they have failed, whatever the trigger's interval."""
 _SPARK_EVERY_S = 1.0
@@ -52,10 +51,11 @@ class FollowingRun(OperatorRun):
         self._follows = follows
         self._sources = sources or Sources()
         self._finishes = self._is_finished = False
-        self._due_s = self._timed_s = self._checked_s = self._spark_checked_s = 0.0
+        self._due_s = self._checked_s = self._spark_checked_s = 0.0
         self._silence = Silence(place.url)
         self._batch = 0
-        self._has_told = False
+        self._has_told = self._has_come = False
+        """Whether the batch under way has published something, and whether tuples have come since the last look."""
         if self._progress:
             last = job.output.state.writer
             self._progress = {"batch": -1 if last is None else last.batch, **self._progress}
@@ -96,7 +96,7 @@ class FollowingRun(OperatorRun):
 
     def _work(self) -> None:
         self._pace.begins()
-        self._take_in_now(no_more=not self._follows)
+        self._run_batch(no_more=not self._follows)
         if self._follows:
             self._follow()
         if self._finishes:
@@ -118,7 +118,7 @@ class FollowingRun(OperatorRun):
                 is_woken = self._wait()
                 self._check()
                 if self.life.goes_on and (is_woken or stopwatch_s() >= self._due_s):
-                    self._turn(is_woken=is_woken)
+                    self._turn()
         finally:
             PUBLICATIONS.unfollow(self._bell.set)
 
@@ -132,21 +132,16 @@ class FollowingRun(OperatorRun):
     def _inputs(self) -> list[str]:
         return [log.spec.id for log in self._job.inputs.logs]
 
-    def _turn(self, *, is_woken: bool) -> None:
-        """Looks once, and takes in what is new; for `process_all_available`, all of it."""
-        asked = self._asked
+    def _turn(self) -> None:
+        """Looks, and takes in what is new: for `process_all_available`, until a look finds nothing."""
+        asked, self._has_come = self._asked, False
         self._pace.begins()
-        is_new = self._has_grown()
-        self._pace.saw(is_new=is_new)
-        if is_new:
-            self._take_in_now()
-        if asked > self._answered:
-            if is_new:
-                self._job.inputs.refresh()
-            self._take_in_time()
-        elif not is_new and (is_woken or stopwatch_s() - self._timed_s >= _TIME_EVERY_S):
-            self._take_in_time()
-        self._plan(is_soon=is_new)
+        found = tick = self._look()
+        while tick is not None:
+            self._run_batch(tick)
+            tick = self._look() if asked > self._answered and self.life.goes_on else None
+        self._pace.saw(is_new=self._has_come)
+        self._plan(is_soon=found is not None)
         self._answer(asked)
 
     def _plan(self, *, is_soon: bool) -> None:
@@ -155,26 +150,17 @@ class FollowingRun(OperatorRun):
         if self._pace.has_interval or not is_soon:
             self._due_s += self._pace.pause_s(is_woken=PUBLICATIONS.writes_all(self._inputs()))
 
-    def _has_grown(self) -> bool:
-        """Returns whether inputs have new tuples. If a look fails, the batch will meet the error, and raise it."""
+    def _look(self) -> Tick | None:
+        """Returns what is to be done now. A look that fails is made once more: perhaps a single request has failed."""
         try:
-            if not self._job.inputs.have_grown():
-                return False
+            return self._job.look()
         except Exception:
-            return True
-        self._job.inputs.are_seen()
-        return True
+            return self._job.look()
 
-    def _take_in_time(self) -> None:
-        """Takes in that time has passed, or that the input is finished, as the last look has found it."""
-        self._timed_s = stopwatch_s()
-        if self._job.time_has_passed():
-            self._take_in_now()
-
-    def _take_in_now(self, *, no_more: bool = False) -> None:
-        """Runs one batch."""
+    def _run_batch(self, tick: Tick | None = None, *, no_more: bool = False) -> None:
+        """Runs one batch, from the tick that a look has found, or else from a look."""
         self._has_told = False
-        self._take_in(Writer(self._stream, self._run, self._batch), self._may_go_on, no_more=no_more)
+        self._take_in(Writer(self._stream, self._run, self._batch), self._may_go_on, tick, no_more=no_more)
         self._batch += self._has_told
         failpoint("before-spark-commit")
 
@@ -183,6 +169,7 @@ class FollowingRun(OperatorRun):
 
     def _tell(self, report: Mapping[str, Any]) -> None:
         self._has_told = True
+        self._has_come |= report["input_tuples"] > 0
         super()._tell({"batch": self._batch, **report})
 
     def _check(self) -> None:
@@ -205,7 +192,7 @@ class FollowingRun(OperatorRun):
 
     def _finish(self) -> None:
         self._sources.finish()
-        self._take_in_now()
+        self._run_batch()
         self._is_finished = True
 
     def _finish_late(self) -> None:

@@ -30,12 +30,6 @@ class FusedRun(OperatorRun):
         return self._answered < self._asked and not self.life.has_ended
 
     @property
-    def has_news(self) -> bool:
-        """True if the input has nothing new but the time: a later boundary, or its end."""
-        self._job.inputs.refresh()
-        return self._job.time_has_passed()
-
-    @property
     def is_at_risk(self) -> bool:
         """True if there is a time by which its state has to be saved, even if nothing comes."""
         return self._job.is_at_risk
@@ -59,14 +53,9 @@ class FusedRun(OperatorRun):
                 self._writer = writer
                 self._request()
 
-    def save_in_time(self, writer: Writer) -> None:
-        """Lets it save its state, if nothing has come for so long that it must, and it has nothing else to do."""
-        if not self.is_busy and self._job.must_save:
-            self.hand_over(writer)
-
-    def notice_time(self, writer: Writer) -> None:
-        """Lets it take in that time has passed, if it has nothing else to do."""
-        if not self.is_busy and self.has_news:
+    def idle(self, writer: Writer, *, is_new: bool) -> None:
+        """Lets it look at its input after a heartbeat, or when it must save its state, if it has nothing else to do."""
+        if not self.is_busy and (is_new or self._job.must_save):
             self.hand_over(writer)
 
     def rest(self, timeout_s: float | None) -> bool:

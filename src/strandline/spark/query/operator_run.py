@@ -10,6 +10,7 @@ from typing import Any
 
 from strandline.clock import stopwatch_s
 from strandline.log.stream.manifest import Writer
+from strandline.running.tick import Tick
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query.element_run import ElementRun
 from strandline.spark.query.error_in_text import translated
@@ -174,11 +175,13 @@ class OperatorRun(ElementRun):
         with self._requests:
             self._requests.notify_all()
 
-    def _take_in(self, writer: Writer, go_on: Callable[[], bool], *, no_more: bool = False) -> None:
+    def _take_in(
+        self, writer: Writer, go_on: Callable[[], bool], tick: Tick | None = None, *, no_more: bool = False
+    ) -> None:
         """Publishes the results of what has come, batch by batch."""
         self._began_s = stopwatch_s()
         try:
-            self._job.catch_up(writer, go_on, self._tell, no_more=no_more)
+            self._job.catch_up(writer, go_on, self._tell, tick, no_more=no_more)
         finally:
             self._began_s = None
 
