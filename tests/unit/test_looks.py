@@ -15,11 +15,11 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from examples.demo import recovery_demo as demo
+from examples.demo import recovery_picture
+from examples.demo.recovery_picture import CommitPoint
 from strandline import operator_texts, wording
 from strandline.cli.app import app
-from strandline.cli.demo import command as demo
-from strandline.cli.demo import recovery_picture
-from strandline.cli.demo.recovery_picture import CommitPoint
 from strandline.cli.inspect import _fitting
 from strandline.clock import ManualClock
 from strandline.errors import StreamMismatchError

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from strandline.cli.app import app
-from strandline.cli.demo.outage_sketch import LEGEND, sketch
-from strandline.cli.demo.outage_story import (
+from examples.demo.outage_sketch import LEGEND, sketch
+from examples.demo.outage_story import (
     InputCommit,
     OutageStory,
     OutputCommit,
@@ -19,7 +18,8 @@ from strandline.cli.demo.outage_story import (
     outage_story,
     told,
 )
-from strandline.cli.demo.outage_svg import svg
+from examples.demo.outage_svg import svg
+from strandline.cli.app import app
 from strandline.log.operator_state.outage import Outage
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log

@@ -8,21 +8,22 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from strandline.cli import bench
+from strandline.cli import shipped
 from strandline.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_wheel_installs_one_package_and_the_benchmarks_inside_of_it(tmp_path: Path) -> None:
+def test_the_wheel_installs_one_package_with_the_benchmarks_and_the_demo_inside_of_it(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"strandline"}
-    packed = {name.rpartition("/")[2] for name in names if name.startswith("strandline/_bench/benchmarks/")}
-    assert packed == {file.name for file in (ROOT / "benchmarks").glob("*.py")}
+    packed = {name.removeprefix("strandline/_shipped/") for name in names if name.startswith("strandline/_shipped/")}
+    folders = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "examples/demo").glob("*.py")]
+    assert packed == {str(file.relative_to(ROOT)) for file in folders} | {"examples/__init__.py"}
 
 
 def test_an_installed_workload_is_found_by_everybody_who_needs_it(
@@ -37,7 +38,7 @@ def test_an_installed_workload_is_found_by_everybody_who_needs_it(
         "    return {'file': subprocess.run(program, check=True, capture_output=True, text=True).stdout.strip()}\n"
     )
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(bench, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(shipped, "INSTALLED", tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "somewhere")
     for name in [name for name in sys.modules if name.split(".")[0] == "benchmarks"]:

@@ -15,7 +15,7 @@ from strandline.cli.bench import bench
 from strandline.cli.collect import collect
 from strandline.cli.compact import compact
 from strandline.cli.consumers import consumers
-from strandline.cli.demo.command import demo
+from strandline.cli.demo import demo
 from strandline.cli.inspect import inspect
 from strandline.cli.replay import replay
 from strandline.cli.restore import restore

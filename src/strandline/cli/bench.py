@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from strandline.cli.shipped import shipped
 from strandline.cli.terminal import aside, facts_table, out, panel
 from strandline.errors import OptionError
 
-_INSTALLED = Path(__file__).parents[1] / "_bench"
-"""Where the wheel has the folder `benchmarks`; in a checkout it is at the root, which an editable install knows."""
 WORKLOADS = (
     "persist",
     "replay",
@@ -48,7 +44,7 @@ def bench(
     """Measure, beside Spark's own ways, in one run."""
     if name not in WORKLOADS:
         raise OptionError(f"there is no benchmark {name!r}", todo=f"choose one of {', '.join(WORKLOADS)}")
-    workload = _workload(name)
+    workload = shipped(f"benchmarks.{name}")
     sizes = getattr(workload, "SIZES", None) or workload.COMMITS
     if size not in sizes:
         raise OptionError(f"there is no size {size!r} of {name}", todo=f"choose one of {', '.join(sizes)}")
@@ -75,16 +71,3 @@ def _draw(pictures: Mapping[str, str], folder: Path) -> None:
     for name, picture in pictures.items():
         (folder / name).write_text(picture)
     aside().print(f"{len(pictures)} figures are in {folder}")
-
-
-def _workload(name: str) -> Any:
-    """Loads the workload of that name from the checkout, or from the copy inside of an installed package.
-
-    That is no package of its own there: other programs may have benchmarks, too. Whatever a workload starts, Spark's
-    workers and processes of its own, has to find it as well.
-    """
-    if _INSTALLED.is_dir():
-        sys.path.insert(0, str(_INSTALLED))
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(_INSTALLED), *filter(None, paths)])
-    return importlib.import_module(f"benchmarks.{name}")

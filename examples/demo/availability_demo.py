@@ -13,10 +13,10 @@ from rich.console import Console, Group
 from rich.live import Live
 
 import strandline as sl
-from strandline.cli.demo import demo_sensors as sensors
-from strandline.cli.demo.outage_sketch import sketch
-from strandline.cli.demo.outage_story import OutageStory, Told, longest_waits, outage_story, told
-from strandline.cli.demo.outage_svg import svg
+from examples.demo import demo_sensors as sensors
+from examples.demo.outage_sketch import sketch
+from examples.demo.outage_story import OutageStory, Told, longest_waits, outage_story, told
+from examples.demo.outage_svg import svg
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import StrandlineError
 from strandline.log.operator_state.outage import Outage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
-from strandline.cli.demo.outage_story import OutageStory, Told
+from examples.demo.outage_story import OutageStory, Told
 
 _LEFT, _WIDTH, _LANE, _HEIGHT = 96, 640, 26, 300
 _STABLE, _TENTATIVE, _UNDO, _GREY = "#1b7f4b", "#c77700", "#a3278f", "#667"

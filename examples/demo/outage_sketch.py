@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from examples.demo.outage_story import OutageStory
 from strandline.cli.chart import bars
-from strandline.cli.demo.outage_story import OutageStory
 from strandline.cli.terminal import QUIET
 
 COLUMNS = 56

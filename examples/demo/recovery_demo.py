@@ -1,95 +1,34 @@
-"""`strandline demo`: an operator survives SIGKILL, or the silence of an input, for everybody to see."""
+"""`strandline demo`: an operator is killed with SIGKILL, starts again, and has the results of a run without a crash."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from strandline.cli.demo.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
-from strandline.cli.demo.recovery_picture import draw, history, sketch
+from examples.demo import demo_items
+from examples.demo.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
+from examples.demo.recovery_picture import draw, history, sketch
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import OptionError, StrandlineError, StreamNotFoundError
+from strandline.errors import StrandlineError, StreamNotFoundError
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
-from strandline.units import positive_us
 from strandline.wording import plural
 
-_PATHS = {"recovery": "streams/demo", "availability": "streams/demo-availability"}
-_TUPLES = 600_000
-_SILENCE = "8 s"
 _POLL_S = 0.02
 _HEADING = f"{'item_id':>7}  {'first':>7} … {'last':<7}  {'average':>8}"
 
 
-def demo(
-    what: Annotated[
-        str, typer.Argument(metavar="[WHAT]", help="recovery or availability.", show_default=False)
-    ] = "recovery",
-    path: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH", help="Where the streams go; if not said, streams/demo…, made anew.", show_default=False
-        ),
-    ] = None,
-    tuples: Annotated[
-        int, typer.Option(metavar="N", min=100_000, help="recovery: how many items stream in.")
-    ] = _TUPLES,
-    silence: Annotated[
-        str, typer.Option(metavar="TIME", help="availability: for how long a sensor is missing.")
-    ] = _SILENCE,
-    as_json: Annotated[
-        bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
-    ] = False,
-) -> None:
-    """Run a failure and what follows, and draw a picture of it.
-
-    recovery: average a stream of items, kill Spark with SIGKILL half-way, start it again: the results are the same.
-
-    availability: average what three sensors measure while one of them falls silent and comes back. Results go on as
-    tentative ones, are undone, and corrected.
-    """
-    if what not in _PATHS:
-        raise OptionError(f"there is no demo {what!r}", todo=f"choose one of {', '.join(_PATHS)}")
-    silence_us = 0 if silence.strip().isdigit() else positive_us(silence, "--silence")
-    if not silence_us:
-        raise OptionError(f"--silence={silence!r} has no unit", todo=f'write --silence "{silence} s"')
-    folder = _free_folder(path, _PATHS[what])
-    console = Console(stderr=as_json, highlight=False)
-    if what == "recovery":
-        result = _demo_recovery(folder, tuples, console)
-    else:
-        from strandline.cli.demo.availability_demo import demo_availability
-
-        result = demo_availability(folder, silence_us / 1e6, console)
-    if as_json:
-        print(json.dumps(result))
-    if not result["identical"]:
-        raise typer.Exit(1)
-
-
-def _free_folder(asked: str | None, default: str) -> Path:
-    """Returns a path without a folder; deletes what the last demo has left in its own."""
-    if asked is None:
-        shutil.rmtree(default, ignore_errors=True)
-    elif Path(asked).exists():
-        raise OptionError("there is something at this path already", where=asked, todo="choose a path that is free")
-    return Path(asked or default)
-
-
-def _demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any]:
+def demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any]:
     """Kills Spark half-way, goes on, compares; says what was seen."""
     path = str(folder)
     console.print(
@@ -129,7 +68,7 @@ def _run(folder: Path, tuples: int, stop_at: int | None, console: Console) -> in
     """Runs the Spark process to its end, or kills it at `stop_at`; returns how many items were averaged then."""
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(prefix="strandline-demo-") as state:
         child = subprocess.Popen(
-            [sys.executable, "-m", "strandline.cli.demo.demo_items", str(folder), str(tuples)],
+            [sys.executable, demo_items.__file__, str(folder), str(tuples)],
             stdout=errors,
             stderr=errors,
             start_new_session=True,  # a process group of its own, so that the kill takes the JVM along
