@@ -134,6 +134,11 @@ _DURATION_TODO = (
 )
 
 
+def latest(*times: int | None) -> int | None:
+    """Returns the last of the times that are known; None if none is."""
+    return max((time for time in times if time is not None), default=None)
+
+
 def earlier(time: int, duration: int) -> int:
     """Returns the time that much before another, or the first that 64 bits can hold."""
     return max(time - duration, -(1 << 63))

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from strandline.log.operator_state.outage import Outage
-from strandline.log.reading.tentative_results import changes, with_tentative
+from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -26,6 +26,7 @@ from tests.crash.conftest import finish, kill, processes
 from tests.crash.lives import RETRYING, Life, Program, results
 from tests.support.machine import patience
 from tests.support.sensors import PARTITIONS, Sensors
+from tests.support.with_tentative import with_tentative
 
 PROGRAM = Path(__file__).with_name("available_program.py")
 PATIENCE_S = patience(90)

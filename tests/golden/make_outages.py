@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from strandline.checkpoint.policy import cec
 from strandline.clock import ManualClock
 from strandline.log.operator_state.upstream import Origin, upstream_of
-from strandline.log.reading.tentative_results import changes, with_tentative
+from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
@@ -40,6 +40,7 @@ from strandline.running.tick import Operation, Work, Worked
 from strandline.running.watch import Watch
 from tests.golden.make_several import CLOCK_US, COLUMNS, rows
 from tests.support.operator_streams import append_rows, published_results
+from tests.support.with_tentative import with_tentative
 
 FOLDER = Path(__file__).parent / "outages"
 PARTITIONS = 2

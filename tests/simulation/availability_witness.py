@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.log.operator_state.outage import ForkStanding, Outage
-from strandline.log.reading.tentative_results import changes, with_tentative
+from strandline.log.reading.tentative_results import changes
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.running.decision import Decision
@@ -22,6 +22,7 @@ from tests.simulation.failing_inputs import Place
 from tests.simulation.operator_world import require
 from tests.specification.plain_availability import Entry, counted
 from tests.support.operator_streams import bits, published_results
+from tests.support.with_tentative import with_tentative
 
 if TYPE_CHECKING:
     from tests.simulation.availability_world import World

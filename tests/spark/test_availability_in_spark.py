@@ -8,13 +8,14 @@ import pytest
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import StorageError
-from strandline.log.reading.tentative_results import changes, with_tentative
+from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.spark.query.following_run import FollowingRun
 from tests.support.machine import patience
 from tests.support.operator_streams import bits, published_results
 from tests.support.sensors import PARTITIONS, Sensors
+from tests.support.with_tentative import with_tentative
 
 BOUND_S = 1.0
 

@@ -12,7 +12,7 @@ from strandline.log.operator_state.outage import ForkStanding, Outage
 from strandline.log.operator_state.standing import Standing
 from strandline.log.reading.bounds import Bounds
 from strandline.log.reading.results import Results
-from strandline.log.reading.tentative_results import changes, with_tentative
+from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
@@ -22,6 +22,7 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.testing import MemoryStorage
 from tests.support.operator_streams import PLANS, output_spec
+from tests.support.with_tentative import with_tentative
 
 STABLE = Outage("STABLE", 5)
 Story = Sequence[tuple[Kind, int]]

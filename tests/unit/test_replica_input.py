@@ -84,7 +84,7 @@ def test_a_replica_is_read_that_is_complete_up_to_where_the_operator_stands(both
     both.one.cut_off()
     assert both.chosen(at(2, 25)) == "other"
     assert both.chosen(at(3, 35)) is None  # up to there it may have results that are still to come
-    assert isinstance(both.input.nobody(), StorageError)
+    assert isinstance(both.input.none_readable(), StorageError)
     both.other.append([(R, 40)], boundary=41)
     assert both.chosen(at(3, 35)) == "other"
     assert both.chosen(at(4, END_OF_TIME)) is None

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from strandline.errors import StrandlineError
-from strandline.inputs.replicas.replica_check import require_result, require_still_there, result_checksum
+from strandline.inputs.replicas.replica_check import require_result, result_checksum
 from strandline.inputs.replicas.replica_choice import choose
 from strandline.inputs.replicas.replica_place import ReplicaPlace, ResultPlace
-from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
+from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.inputs.replicas.replica_watch import results_of
 from strandline.inputs.replicas.result_span import Held, ResultSpan
 from strandline.log.index.seek import offsets_at
@@ -68,7 +67,7 @@ class NumberedResults:
 
         place = self._asked((0,) * self._set.spec.partitions, None, found)
         if place is None:
-            raise self._set.nobody()
+            raise self._set.none_readable()
         return place
 
     def after(self, place: ReplicaPlace, taken: Callable[[Sequence[int]], Sequence[int]]) -> ReplicaPlace:
@@ -131,24 +130,18 @@ class NumberedResults:
     # ------------------------------------------------------------------ a consumer
 
     def register(self, name: str, place: ReplicaPlace) -> None:
-        """Keeps the results from a place on, at every replica that can be read and written; raises if there is none.
+        """Registers a consumer of the results from a place on at all replicas that can be reached; raises if none can.
 
-        A replica that comes back later is told with the next call.
+        At a replica that comes back later the next call registers it.
         """
-        problem: StrandlineError = self._set.nobody()
-        is_told = False
-        for log in self._set.logs:
-            if log is None:
-                continue
-            try:
-                require_still_there(log)
-                offsets = [offset_of_result(log, p, number) for p, number in enumerate(place.results)]
-                consumer_registry.register(log, name, offsets)
-                is_told = True
-            except MISSING as refused:
-                problem = refused
-        if not is_told:
-            raise problem
+
+        def keep(log: Log) -> None:
+            offsets = [offset_of_result(log, p, number) for p, number in enumerate(place.results)]
+            consumer_registry.register(log, name, offsets)
+
+        reached, problems = self._set.at_each(keep)
+        if not reached:
+            raise problems[-1] if problems else self._set.none_readable()
 
 
 def _moved(log: Log, partition: int, place: ResultPlace, many: int) -> ResultPlace:

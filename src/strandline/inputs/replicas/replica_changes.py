@@ -49,7 +49,7 @@ class ReplicaChanges:
         self._repeated_until: ReplicaPlace | None = None
         """The end of a batch that was repeated."""
         self.is_all_told = False
-        """Whether the last look was taken in to its end."""
+        """True if the last look was taken in to its end."""
 
     def after(self, place: ReplicaPlace, rows_max: int = ROWS_MAX) -> ReplicaPlace:
         """Looks what has happened since a place, and returns the one behind it, or behind `rows_max` rows of it.

@@ -15,9 +15,11 @@ from strandline.log.operator_state.upstream import origins_of
 from strandline.log.reading.result_ordinals import offset_of_result
 from strandline.log.stream import spec as spec_
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_errors import uncounted
 from strandline.log.stream.spec import StreamSpec
 
 _TODO = "give replicas only: the same operator, started over the same inputs with other outputs"
+BEGIN_ANEW = "one may have begun when its inputs were truncated already; begin it anew while they are whole"
 
 
 def require_replica(log: Log, other: Log) -> None:
@@ -48,11 +50,7 @@ def require_replicable(log: Log) -> None:
     """Raises unless the results of this stream depend on nothing but its operator and its inputs."""
     for partition, standing in enumerate(log.state.standings):
         if standing.results is None:
-            raise StreamMismatchError(
-                "the results of this stream are not counted: an earlier version began it",
-                stream=log.storage.url,
-                todo="let the operator begin anew with a new output stream, if it is to have replicas",
-            )
+            raise uncounted(log.storage.url)
         if standing.losses is not None:
             raise StreamMismatchError(
                 f"a failure has cost the operator part of its input, in partition {partition}: its results are its own",
@@ -114,8 +112,7 @@ def require_result(log: Log, partition: int, results: int, last: str) -> None:
         raise StreamMismatchError(
             f"result {results - 1:,} of partition {partition} is another one than in the replica that was read",
             stream=log.storage.url,
-            todo="it may have begun when its inputs were truncated already; begin it anew while they are whole, or "
-            "leave it out",
+            todo=f"{BEGIN_ANEW}, or leave it out",
         )
 
 
@@ -130,7 +127,7 @@ def _require_same_result(log: Log, other: Log, where: str) -> None:
             raise StreamMismatchError(
                 f"these streams are no replicas: result {common - 1:,} of partition {partition} is not the same",
                 where=where,
-                todo="one may have begun when its inputs were truncated already; begin it anew while they are whole",
+                todo=BEGIN_ANEW,
             )
         return
 

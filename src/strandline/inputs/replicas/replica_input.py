@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from strandline.errors import StorageError, StrandlineError, StreamMismatchError
 from strandline.inputs.input_marks import in_logs, needs_of_replica, require_same_input
 from strandline.inputs.left_alone import LeftAlone
-from strandline.inputs.replicas.replica_check import require_still_there
+from strandline.inputs.replicas.replica_check import BEGIN_ANEW
 from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
 from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
 from strandline.log.index.seek import offset_at
@@ -83,7 +83,7 @@ class ReplicaInput:
         return ids.index(noted.stream) if noted is not None and noted.stream in ids else None
 
     def bears(self, problem: StrandlineError) -> bool:
-        """Leaves the replica that is read alone for a while, if the problem of a step lies there; whether it does."""
+        """Returns whether a step's problem lies in the replica that is read; if so, leaves that alone for a while."""
         if self._log is None or self._current is None or not isinstance(problem, MISSING):
             return False
         if not problem.lies_in(self._log.storage.url):
@@ -93,40 +93,30 @@ class ReplicaInput:
         self._current = self._log = None
         return True
 
-    def nobody(self) -> StrandlineError:
+    def none_readable(self) -> StrandlineError:
         """Returns the error of a reader that finds no replica."""
-        return self._set.nobody()
+        return self._set.none_readable()
 
     def register(self, name: str, marks: Sequence[Marks], number: int, writes: str = "", label: str = "") -> None:
-        """Says at every replica that can be read and written what it has to keep; raises `StorageError` if none can.
+        """Registers the operator as a consumer at every replica that can be reached; raises `StorageError` if none can.
 
-        A replica that has dropped it already, or cannot be reached, is told nothing: if it is back, with the next call.
+        A replica that has dropped what the operator needs keeps all that it has.
         """
-        told, problem = 0, self._set.nobody()
-        for log in self._set.logs:
-            if log is None:
-                continue
-            try:
-                require_still_there(log)
-                starts = log.state.starts[: log.spec.partitions]
-                needed = needs_of_replica(log, marks, number) if marks else starts
-                kept = [max(first, start) for first, start in zip(needed, starts, strict=True)]
-                consumer_registry.register(log, name, kept, writes=writes, label=label)
-                told += 1
-            except MISSING as refused:
-                problem = refused if isinstance(refused, StorageError) else problem
-        if not told:
-            raise problem
+
+        def keep(log: Log) -> None:
+            starts = log.state.starts[: log.spec.partitions]
+            needed = needs_of_replica(log, marks, number) if marks else starts
+            kept = [max(first, start) for first, start in zip(needed, starts, strict=True)]
+            consumer_registry.register(log, name, kept, writes=writes, label=label)
+
+        reached, problems = self._set.at_each(keep)
+        if not reached:
+            refused = [problem for problem in problems if isinstance(problem, StorageError)]
+            raise refused[-1] if refused else self._set.none_readable()
 
     def unregister(self, name: str) -> None:
-        """Removes the registration at all replicas that can be reached."""
-        for log in self._set.logs:
-            try:
-                if log is not None:
-                    require_still_there(log)
-                    consumer_registry.unregister(log, name)
-            except MISSING:
-                continue  # its consumer stays: a user may forget it
+        """Removes the registration at all replicas that can be reached; a user may remove the others."""
+        self._set.at_each(lambda log: consumer_registry.unregister(log, name))
 
 
 def _require_same(log: Log, marks: Sequence[Marks]) -> None:
@@ -143,5 +133,5 @@ def _require_same(log: Log, marks: Sequence[Marks]) -> None:
             raise StreamMismatchError(
                 f"partition {p} has other results before {bound} than the replica that was read before",
                 stream=log.storage.url,
-                todo="one may have begun when its inputs were truncated already; begin it anew while they are whole",
+                todo=BEGIN_ANEW,
             )

@@ -24,7 +24,7 @@ class ResultPlace:
     floor: int | None = None
     """Tentative results before this time are left out: those that count are another replica's, up to there."""
     is_open: bool = False
-    """Whether anything tentative was shown since the last reconciliation."""
+    """True if anything tentative was shown since the last reconciliation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from strandline.log.stream.spec import StreamSpec
 
 PATIENCE_US = 3_000_000
 MISSING = (StorageError, CorruptionError, StreamError, ConflictError)
-"""What may happen to one replica and is no reason to stop: another has the same."""
+"""Problems of one replica that do not stop a reader: another has the same results."""
 
 
 class ReplicaSet:
@@ -68,7 +68,7 @@ class ReplicaSet:
             except (StorageError, CorruptionError, StreamNotFoundError) as problem:
                 self.problems[number] = problem
         if not any(self.logs):
-            raise self.nobody()
+            raise self.none_readable()
 
     def _opened(self, number: int) -> Log:
         log = self._openers[number]()
@@ -96,7 +96,7 @@ class ReplicaSet:
         assert self._spec is not None
         return self._spec
 
-    def nobody(self) -> StrandlineError:
+    def none_readable(self) -> StrandlineError:
         """Returns the error of a reader that finds no replica."""
         reasons = [f"replica {i + 1}: {p.what} ({p.where})" for i, p in enumerate(self.problems) if p is not None]
         return StorageError(
@@ -160,6 +160,19 @@ class ReplicaSet:
                 return
             yield Attempt(self, number, log)
             lost.add(number)
+
+    def at_each(self, act: Callable[[Log], None]) -> tuple[int, list[StrandlineError]]:
+        """Acts on every replica that can be reached; returns how many these were, and the problems of the others."""
+        reached, problems = 0, list[StrandlineError]()
+        for log in self.logs:
+            try:
+                if log is not None:
+                    require_still_there(log)
+                    act(log)
+                    reached += 1
+            except MISSING as problem:
+                problems.append(problem)
+        return reached, problems
 
     def lose(self, number: int, problem: StrandlineError) -> None:
         """Notes that a replica cannot be read; it is opened anew with the next look."""

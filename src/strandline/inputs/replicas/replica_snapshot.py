@@ -33,7 +33,7 @@ def snapshot(replicas: ReplicaSet, *, tentative: bool = False) -> Iterator[pa.Ta
             own.clear()
         own.append(_of_kind(table.slice(int(undone[-1]) + 1 if len(undone) else 0), Kind.TENTATIVE))
     if reader.current is None:
-        raise replicas.nobody()
+        raise replicas.none_readable()
     if tentative:
         found = (guess for own in guesses.values() for guess in own if len(guess))
         yield from (_shown(guess, tentative=True, is_guess=True) for guess in found)

@@ -35,7 +35,7 @@ class Heard:
     boundary: int | None
     """Tentative tuples before this time are corrected."""
     is_settled: bool
-    """Whether nothing tentative counts in it."""
+    """True if nothing tentative counts in it."""
 
     @classmethod
     def of(cls, state: LogState, partition: int, stable_from: int) -> Heard:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strandline.log.stream.log_state import LogState
+from strandline.units import latest
 
 Times = tuple[int | None, ...]
 
@@ -28,7 +29,7 @@ class Reach:
     def of(cls, state: LogState) -> Reach:
         """Returns the reach of a replica."""
         forks = state.outage.forks if state.outage else ()
-        guessed = (_later(b, forks[p].boundary if forks else None) for p, b in enumerate(state.boundaries))
+        guessed = (latest(b, forks[p].boundary if forks else None) for p, b in enumerate(state.boundaries))
         return cls(results_of(state), state.boundaries, tuple(guessed))
 
     def joined(self, other: Reach) -> Reach:
@@ -87,8 +88,4 @@ def results_of(state: LogState) -> tuple[int, ...]:
 
 
 def _latest(ours: Times, theirs: Times) -> Times:
-    return tuple(_later(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
-def _later(a: int | None, b: int | None) -> int | None:
-    return max((time for time in (a, b) if time is not None), default=None)
+    return tuple(latest(a, b) for a, b in zip(ours, theirs, strict=True))

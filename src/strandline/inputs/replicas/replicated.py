@@ -55,5 +55,5 @@ class Replicated(SerialisedUnion):
     @property
     def waits_for(self) -> str:
         """Which inputs cannot be read, and why; empty if all can."""
-        missing = [self.members[number].nobody() for number in sorted(self.absent)]
+        missing = [self.members[number].none_readable() for number in sorted(self.absent)]
         return "; ".join(f"{one.what}: {one.where}" for one in missing)

@@ -31,7 +31,7 @@ class Held:
     replica: int
     """Its number."""
     spec: bytes
-    """What its stream is."""
+    """Its `stream.json`."""
     first: int
     """Offsets."""
     end: int
@@ -77,7 +77,7 @@ class ResultSpan:
                 except MISSING as problem:
                     problems.append(problem)
             if clock.steady_us() >= until_us:
-                raise self._nobody(problems)
+                raise self._none_readable(problems)
             clock.sleep(_LOOK_EVERY_S)
 
     def _in_turn(self, storages: Sequence[Callable[[], Storage]]) -> Iterator[Callable[[], Storage]]:
@@ -85,7 +85,7 @@ class ResultSpan:
         first = self.held.replica if self.held else 0
         return (storages[(first + i) % len(storages)] for i in range(len(storages)))
 
-    def _nobody(self, problems: Sequence[StrandlineError]) -> StrandlineError:
+    def _none_readable(self, problems: Sequence[StrandlineError]) -> StrandlineError:
         return StorageError(
             f"none of the {len(problems)} replicas has the results {self.first:,} to {self.end - 1:,} of partition "
             f"{self.partition}, which one of them had",

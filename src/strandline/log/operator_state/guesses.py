@@ -13,6 +13,7 @@ from typing import NamedTuple
 from strandline.log.operator_state.outage import ForkStanding
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
+from strandline.units import latest
 
 
 class Passed(NamedTuple):
@@ -64,7 +65,7 @@ def guessed_until(state: LogState) -> int | None:
     if state.outage is None or not state.outage.forks:
         return None
     pairs = zip(state.boundaries, state.outage.forks, strict=True)
-    known = [_later(boundary, fork.boundary) for boundary, fork in pairs]
+    known = [latest(boundary, fork.boundary) for boundary, fork in pairs]
     until = min((one for one in known if one is not None), default=None)
     if until is None or None in known or (state.boundary is not None and until <= state.boundary):
         return None
@@ -78,7 +79,3 @@ def undone_until(state: LogState) -> tuple[int, ...]:
     These change whenever guesses are void, or others follow than the boundary has said.
     """
     return tuple(number for fork in state.outage.forks for number in (fork.first, fork.begun)) if state.outage else ()
-
-
-def _later(one: int | None, other: int | None) -> int | None:
-    return max((time for time in (one, other) if time is not None), default=None)

@@ -43,20 +43,8 @@ def loss_table(log: Log) -> pa.Table:
             hole = {"partition": partition, "tuples": found.tuples, "windows": found.windows, "reason": NOT_ON_RECORD}
             rows.append(hole)
         rows += map(_row, reversed(found.losses))
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)  # leaves out fields that are no columns
 
 
 def _row(loss: Loss) -> dict[str, Any]:
-    return {
-        "partition": loss.partition,
-        "from": loss.first,
-        "until": loss.until,
-        "tuples": loss.tuples,
-        "windows": loss.windows,
-        "incomplete": loss.incomplete,
-        "at": loss.at_us,
-        "commit": loss.commit,
-        "reason": loss.reason,
-        "time_from": loss.time_from,
-        "time_until": loss.time_until,
-    }
+    return {**loss.to_json(), "from": loss.first, "tuples": loss.tuples, "at": loss.at_us}

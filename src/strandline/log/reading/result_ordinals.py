@@ -6,10 +6,13 @@ Offsets differ from replica to replica, because footprints and tentative tuples 
 from __future__ import annotations
 
 from strandline.control_columns import OFFSET
-from strandline.errors import CorruptManifestError, KeyMissingError, StreamMismatchError
+from strandline.errors import CorruptManifestError, KeyMissingError
+from strandline.log.index.leaf import Ints
+from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import is_result
 from strandline.log.stream.listing import listed
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_errors import uncounted
 
 _SPAN = 64
 """Results are looked for among so many of the last tuples first: callers have usually read nearly all."""
@@ -39,9 +42,7 @@ def _found(log: Log, partition: int, ordinal: int, counted: int) -> int:
         for block in reversed(listed(log, partition, end - span)):
             before -= block.results
             if before <= ordinal:
-                table = log.read_block(block, [])
-                offsets = table.filter(is_result(table)).column(OFFSET).to_numpy()
-                found = int(offsets[ordinal - before])
+                found = int(_offsets_in(log, block)[ordinal - before])
                 log.require_kept(partition, found)
                 return found
         if end - span <= start:
@@ -55,14 +56,17 @@ def _found(log: Log, partition: int, ordinal: int, counted: int) -> int:
     )
 
 
+def _offsets_in(log: Log, block: Block) -> Ints:
+    """Returns the offsets of the results in a block."""
+    table = log.read_block(block, [])
+    found: Ints = table.filter(is_result(table)).column(OFFSET).to_numpy()
+    return found
+
+
 def _counted(log: Log, partition: int) -> int:
     counted = log.state.standings[partition].results if log.state.standings else 0
     if counted is None:
-        raise StreamMismatchError(
-            "the results of this stream are not counted: an earlier version began it",
-            stream=log.storage.url,
-            todo="let the operator begin anew with a new output stream, if it is to have replicas",
-        )
+        raise uncounted(log.storage.url)
     return counted
 
 
@@ -89,8 +93,7 @@ def _counted_between(log: Log, partition: int, first: int, end: int) -> int:
         if first <= block.first and block.end <= end:
             found += block.results
         elif block.results:
-            table = log.read_block(block, [])
-            offsets = table.filter(is_result(table)).column(OFFSET).to_numpy()
+            offsets = _offsets_in(log, block)
             found += int(((offsets >= first) & (offsets < end)).sum())
     return found
 
@@ -102,6 +105,5 @@ def results_before(log: Log, partition: int, offset: int) -> int:
         if block.first >= offset:
             behind += block.results
         elif block.results:  # the first one, of which some are before it
-            table = log.read_block(block, [])
-            behind += int((table.filter(is_result(table)).column(OFFSET).to_numpy() >= offset).sum())
+            behind += int((_offsets_in(log, block) >= offset).sum())
     return _counted(log, partition) - behind

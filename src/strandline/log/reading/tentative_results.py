@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.control_columns import KIND, OFFSET
-from strandline.log.operator_state.guesses import Guesses, guesses_of
-from strandline.log.reading.results import result_blocks
-from strandline.log.stream.kinds import Kind, is_result, is_tentative
+from strandline.log.operator_state.guesses import Guesses
+from strandline.log.stream.kinds import Kind, is_tentative
 from strandline.log.stream.log import END, Log
 
 TENTATIVE = "_tentative"
-"""The column that says whether a result is only tentative."""
+"""The column that is true for a result that is only tentative."""
 CHANGES = {
     Kind.RESULT: "stable",
     Kind.TENTATIVE: "tentative",
@@ -38,27 +37,6 @@ def is_counting(table: pa.Table, guesses: Guesses | None, time: str) -> pa.Chunk
     if guesses.since is None:
         return found
     return pc.and_(found, pc.greater_equal(table.column(time).cast(pa.int64()), guesses.since))
-
-
-def with_tentative(log: Log, partition: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Yields the results of a partition, and the tentative ones that count, in the order of their offsets.
-
-    The tables have the columns, then `_offset` and `_tentative`.
-    """
-    guesses = guesses_of(log, partition)
-    end = guesses.first if guesses else log.state.ends[partition]
-    for _, table in result_blocks(log, partition, columns, end=end):
-        yield table.append_column(TENTATIVE, pa.repeat(pa.scalar(False), len(table)))
-    if guesses is None:
-        return
-    wanted = list(dict.fromkeys([*columns, log.spec.time]))
-    for table in log.read(partition, guesses.first, guesses.end, wanted):
-        found = is_counting(table, guesses, log.spec.time)
-        yield (
-            table.append_column(TENTATIVE, found)
-            .filter(pc.or_(is_result(table), found))
-            .drop_columns([KIND, *(() if log.spec.time in columns else (log.spec.time,))])
-        )
 
 
 def changes(

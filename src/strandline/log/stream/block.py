@@ -219,16 +219,22 @@ def _integer(value: object) -> int:
 def verified(data: bytes, block: Block, url: str) -> bytes:
     """Returns the bytes of a block of this stream; raises `CorruptBlockError` if they are not those of the manifest."""
     if len(data) != block.size_bytes or checksum(data) != block.checksum:
-        problem = CorruptBlockError(
-            f"a published block has {plural(len(data), 'byte')} with {checksum(data)}, the manifest says "
-            f"{block.size_bytes:,} with {block.checksum}",
-            where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
-            stream=url,
-            todo="restore this file from a copy; everything else of the stream stays readable",
-        )
-        problem.offsets = block.first, block.end
-        raise problem
+        found = f"{plural(len(data), 'byte')} with {checksum(data)}"
+        wanted = f"{block.size_bytes:,} with {block.checksum}"
+        raise damaged(block, url, f"a published block has {found}, the manifest says {wanted}")
     return data
+
+
+def damaged(block: Block, url: str, what: str) -> CorruptBlockError:
+    """Returns the error of a reader that cannot use the file of a block."""
+    problem = CorruptBlockError(
+        what,
+        where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+        stream=url,
+        todo="restore this file from a copy; everything else of the stream stays readable",
+    )
+    problem.offsets = block.first, block.end
+    return problem
 
 
 def _lacking(source: pa.BufferReader, spec: StreamSpec, wanted: Sequence[str]) -> list[str]:

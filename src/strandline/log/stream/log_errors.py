@@ -15,12 +15,13 @@ from strandline.errors import (
     StorageError,
     StreamError,
     StreamFinishedError,
+    StreamMismatchError,
     StreamNotFoundError,
     TruncatedError,
 )
 from strandline.log.index.index import ROOT_KEY
 from strandline.log.stream import spec
-from strandline.log.stream.block import Block
+from strandline.log.stream.block import Block, damaged
 from strandline.log.stream.manifest import Writer
 
 
@@ -122,34 +123,26 @@ def gone(url: str) -> StorageError:
 
 def lost_block(block: Block, url: str) -> CorruptBlockError:
     """Returns the error of a reader that does not find the file of a published block."""
-    problem = CorruptBlockError(
-        "a published block is gone",
-        where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
-        stream=url,
-        todo="restore this file from a copy; everything else of the stream stays readable",
-    )
-    problem.offsets = block.first, block.end
-    return problem
+    return damaged(block, url, "a published block is gone")
 
 
 def rotten_part(block: Block, url: str, begin: int, end: int) -> CorruptBlockError:
-    """Returns the error of a reader that finds other bytes in a published block than those that it has verified
-    before."""
-    return CorruptBlockError(
-        f"bytes {begin:,} to {end - 1:,} of a published block are not what they were when this process verified it",
-        where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
-        stream=url,
-        todo="restore this file from a copy; everything else of the stream stays readable",
-    )
+    """Returns the error of a reader that finds other bytes in a block than those that it has verified before."""
+    rotten = f"bytes {begin:,} to {end - 1:,} of a published block"
+    return damaged(block, url, f"{rotten} are not what they were when this process verified it")
 
 
 def cut_block(block: Block, size_bytes: int, url: str) -> CorruptBlockError:
     """Returns the error of a reader that finds a published block longer or shorter than it was."""
-    return CorruptBlockError(
-        f"a published block has {size_bytes} bytes, the manifest says {block.size_bytes}",
-        where=f"{url}/{block.file}, partition {block.partition}, offsets {block.first} to {block.end - 1}",
+    return damaged(block, url, f"a published block has {size_bytes} bytes, the manifest says {block.size_bytes}")
+
+
+def uncounted(url: str) -> StreamMismatchError:
+    """Returns the error of a reader that needs the numbers of results, in a stream that has none."""
+    return StreamMismatchError(
+        "the results of this stream are not counted: an earlier version began it",
         stream=url,
-        todo="restore this file from a copy; everything else of the stream stays readable",
+        todo="let the operator begin anew with a new output stream, if it is to have replicas",
     )
 
 

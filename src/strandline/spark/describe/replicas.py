@@ -149,7 +149,7 @@ class Replicas(OperatorInput):
             raise OptionError("positions=True of replicas", todo="their offsets are not the same; read one of them")
         chosen = choose(self._set.look(), (0,) * self.partitions)
         if chosen is None:
-            raise self._set.nobody()
+            raise self._set.none_readable()
         place = self._places[chosen]
         return Stream(place.url, place.options).read(spark, since=since, until=until, tentative=tentative)
 

@@ -242,7 +242,7 @@ class ProcessingElement:
             return self._inputs[number]._opened_input(self._answer_s)
         found = member.input.choose(marks_in(standings), number)
         if found is None:
-            raise member.input.nobody()
+            raise member.input.none_readable()
         return found
 
     @property

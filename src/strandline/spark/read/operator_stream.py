@@ -31,21 +31,10 @@ def losses_of(log: Log) -> pa.Table:
 
 
 def recovery_forecast(log: Log) -> list[dict[str, Any]]:
-    """Returns for each partition what a recovery would read, and how long it would take."""
+    """Returns for each partition what a recovery would read, and how long it would take.
+
+    Everywhere else the two predictions have `recovery` in their names.
+    """
     definition_of(log.spec, log.storage.url)
-    return [
-        {
-            "partition": p,
-            "open_windows": s.open,
-            "extent": s.extent,
-            "replay": s.replay,
-            "read_again": s.read_again,
-            "input": s.input,
-            "oldest_input": s.oldest,
-            "mode": s.mode,
-            "predicted_s": round(s.predicted_s, 3),
-            "predicted_cold_s": round(s.predicted_cold_s, 3),
-            "measured": s.is_measured,
-        }
-        for p, s in enumerate(log.state.standings)
-    ]
+    rows = [{"partition": p, "mode": s.mode, **s.forecast()} for p, s in enumerate(log.state.standings)]
+    return [{name.replace("_recovery_s", "_s"): value for name, value in row.items()} for row in rows]
