@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
+import strandline as sl
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.errors import CorruptionError, InputError, StreamMismatchError
 from strandline.log.storage.local_storage import LocalStorage
@@ -260,3 +261,20 @@ def test_a_definition_travels_with_its_function() -> None:
     assert there.function.main.text == d.function.main.text
     rows = [_row(1, second) for second in range(3)]
     assert uninterrupted(there, rows, 99) == uninterrupted(d, rows, 99)
+
+
+@keyed(state="n long", output="n long")
+def numbered(state: Any, row: Any, out: Any) -> int:
+    state.n += 1
+    out.n = state.n
+    return EMIT
+
+
+def test_results_are_complete_as_far_as_the_input_also_if_no_key_expires() -> None:
+    feed = sl.testing.stream("k long, t long, v long", key="k", time="t", lateness=0, partitions=1)
+    run = sl.testing.run(feed.apply(numbered))
+    feed.add([(1, 1, 1), (1, 5, 1)])
+    run.step()
+    assert run.input_log.state.boundaries == (5,)
+    windows = sl.testing.run(run.window(sl.time_window(2)).aggregate(n=sl.count_all()))
+    assert windows.step().column("n").to_pylist() == [1], "the window before the boundary closes"

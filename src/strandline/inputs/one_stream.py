@@ -78,7 +78,7 @@ class OneStream:
         stands = self._taken(output)
         waiting = [max(0, end - stand) for end, stand in zip(taken.ends, stands, strict=True)]
         # Windows that go by count know no time: it is no reason to run a step, nor may it stand beside their offsets.
-        timed = self.definition.has_times
+        timed = self.definition.keeps_time
         return tuple(
             InputSlice(
                 begin=Position(stands[p], output.boundaries[p]),
@@ -102,7 +102,7 @@ class OneStream:
         now = self.log.state
         if now.ends[: self._partitions] != self._taken(output) or now.finished != output.finished:
             return True
-        if self.definition.has_times:
+        if self.definition.keeps_time:
             return now.boundaries != output.boundaries
         # Windows that go by count do not care; but commits that no step has taken in are looked through later.
         return now.seq - max((s.commit for s in output.standings), default=-1) >= index.FOLD_EVERY
@@ -248,7 +248,7 @@ def pieces(
     """
     if first >= end:
         return
-    is_timed = definition.has_times and boundary is not None
+    is_timed = definition.keeps_time and boundary is not None
     blocks = listed(log, partition, first, end) if is_timed or since is not None else []
     later = _Later(blocks) if is_timed else None
     columns = list(definition.reads[0])

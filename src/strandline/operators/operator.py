@@ -248,6 +248,11 @@ class Definition(Protocol):
         return True
 
     @property
+    def keeps_time(self) -> bool:
+        """True if results have times of the input, so that a boundary of the input moves that of the results."""
+        return True
+
+    @property
     def hidden(self) -> frozenset[str]:
         """The result columns that are empty while a window is open."""
         return frozenset()

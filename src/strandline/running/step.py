@@ -196,9 +196,9 @@ def _feed(
 
 def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
     """Closes windows up to the boundary, if it is later than the one before; returns the later of the two."""
-    if boundary is None or not operator.definition.has_times or (before is not None and boundary <= before):
+    if boundary is None or (before is not None and boundary <= before):
         return before
-    if due := operator.advance(boundary):
+    if operator.definition.has_times and (due := operator.advance(boundary)):
         output.add(Kind.RESULT, due)
     return boundary
 

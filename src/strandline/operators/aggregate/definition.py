@@ -199,6 +199,11 @@ class AggregateDefinition(OneTableDefinition):
         return self.window.has_times
 
     @property
+    def keeps_time(self) -> bool:
+        """True if windows end by time: else the times of results are places of the input."""
+        return self.has_times
+
+    @property
     def closes_early(self) -> bool:
         """True if tuples end windows."""
         return not self.has_times
