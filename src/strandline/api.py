@@ -59,6 +59,7 @@ from strandline.spark.describe.partition_wide import PartitionWide
 from strandline.spark.describe.replicas import Replicas, replicas
 from strandline.spark.describe.shaped import Shaped
 from strandline.spark.describe.stage import Stage
+from strandline.spark.describe.stateless import Stateless
 from strandline.spark.describe.union import Union, union
 from strandline.spark.entry.entry import Entry, persist, source
 from strandline.spark.query.query import Query
@@ -103,6 +104,7 @@ __all__ = [
     "Shaped",
     "SparkCheckpointError",
     "Stage",
+    "Stateless",
     "StorageError",
     "StrandlineError",
     "StrandlineWarning",

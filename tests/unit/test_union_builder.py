@@ -106,15 +106,9 @@ def test_what_is_only_half_built_says_what_it_lacks() -> None:
     one, two = feed(), feed()
     union, windows = sl.union(one, two), one.window(sl.count_window(2))
     for method in ("start", "checkpoint", "availability"):
-        for half_built, todo in (
-            (union, "union.window(…).aggregate(…)"),
-            (windows, ".aggregate(n=sl.count_all(), …)"),
-            (one.where(pc.field("price") > 0), ".window(…).aggregate(…)"),
-            (union.where(pc.field("price") > 0), ".window(…).aggregate(…)"),
-        ):
-            with pytest.raises(OptionError, match=re.escape(f"{method}() of")) as caught:
-                getattr(half_built, method)(None, "streams/x")
-            assert todo in caught.value.todo
+        with pytest.raises(OptionError, match=re.escape(f"{method}() of")) as caught:
+            getattr(windows, method)(None, "streams/x")
+        assert ".aggregate(n=sl.count_all(), …)" in caught.value.todo
     for method in ("read", "read_stream", "to_arrow"):
         with pytest.raises(OptionError, match="of a union"):
             getattr(union, method)()

@@ -2,7 +2,7 @@
 
 A `Definition` says what an operator is; it is part of the identity of the stream that the operator writes. An
 `Operator` is one partition of it at work: tuples in, results and footprints out, a function of its input. Aggregates,
-joins, barriers, keyed functions and partition-wide classes are peers behind it.
+joins, barriers, keyed functions, partition-wide classes and stateless operators are peers behind it.
 
 The input of an operator is one sequence of tuples a partition, in an order that is the same for every reader. Tuples
 come as one table for each input; the column `_offset` has the place of a tuple in the sequence. Over one stream that
@@ -224,6 +224,8 @@ class Definition(Protocol):
     """True if windows without a footprint come back with the replay; else every open window has a footprint."""
     replays_versions: ClassVar[bool] = True
     """True if this version may replay tuples that an earlier version of the operator has taken in."""
+    keeps_state: ClassVar[bool] = True
+    """False if a step needs nothing of the step before but its place in the input: no windows, no kernels."""
     lives_in_process: ClassVar[bool] = False
     """True if a partition is an object that stays in its process between batches: no arrays, no kernels."""
 
@@ -294,6 +296,10 @@ class Definition(Protocol):
         boundary itself if a result is not older than the tuple with which it comes.
         """
         return boundary
+
+    def result_lateness(self, lateness: int | None) -> int | None:
+        """Returns the lateness of the results' stream; `lateness` is that of the first input."""
+        return 0
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled and cached parts stay behind: the receiver of the definition has its own.

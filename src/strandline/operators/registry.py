@@ -1,4 +1,4 @@
-"""The five kinds of operators, by their names in stream.json."""
+"""The six kinds of operators, by their names in stream.json."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
+from strandline.operators.stateless.definition import StatelessDefinition
 
 AGGREGATE = AggregateDefinition.kind
 """The kind of operators for which stream.json has none: there was only one."""
@@ -36,6 +37,8 @@ def from_json(
         return KeyedDefinition.from_json(body, key, times)
     if kind == PartitionWideDefinition.kind:
         return PartitionWideDefinition.from_json(body, key, times)
+    if kind == StatelessDefinition.kind:
+        return StatelessDefinition.from_json(body, key, times)
     if kind != AGGREGATE:
         raise FormatVersionError(
             f"an operator of the kind {kind!r}, which is not known here", todo="upgrade Strandline"

@@ -62,7 +62,7 @@ def output_spec(definition: Definition, input_: StreamSpec, retention: int | Non
         key=input_.key,
         time=definition.result_time,
         partitions=input_.partitions,
-        lateness=0,
+        lateness=definition.result_lateness(input_.lateness),
         retention=retention,
         created_by=f"strandline {VERSION}",
         operator={**definition.to_json(), "footprints": [list(c) for c in definition.control_columns]},

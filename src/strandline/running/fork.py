@@ -130,6 +130,8 @@ class _AtWork(NamedTuple):
 
 def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
     """Leaves the fork to its next step, in this process or as arrays on disk; returns how many bytes it wrote."""
+    if not at_work.operator.definition.keeps_state:
+        return 0
     if at_work.operator.definition.lives_in_process:
         caches.fork.leave_operator(LiveOperator(attempt, at_work.operator, left_s=stopwatch_s()))
         return 0
@@ -145,11 +147,21 @@ def _in_process(before: ForkStanding, element: Element, caches: Caches) -> _AtWo
     return _AtWork(found.operator, Position(before.ordinal, before.bound), "")
 
 
+def _at_its_place(before: ForkStanding, definition: Definition) -> _AtWork:
+    """Returns the fork of an operator without state: its last step left nothing but a place in the input."""
+    operator = definition.fresh("set_aside")
+    operator.input_end = before.ordinal
+    operator.begin()
+    return _AtWork(operator, Position(before.ordinal, before.bound), "")
+
+
 def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     """Returns the fork as its last step left it; None if it is not here, or the stable lineage has overtaken it."""
     before = fork.before
     if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
         return None
+    if not element.definition.keeps_state:
+        return _at_its_place(before, element.definition)
     if element.definition.lives_in_process:
         return _in_process(before, element, caches)
     parent = before.attempt

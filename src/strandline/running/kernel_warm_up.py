@@ -69,7 +69,7 @@ class Kernels:
     @property
     def names(self) -> Sequence[str] | None:
         """The names under which this machine keeps the kernels; None if it lacks one of them."""
-        if self.definition.lives_in_process:
+        if self.definition.lives_in_process or not self.definition.keeps_state:
             return ()
         return kept_names(self._purpose)
 

@@ -157,6 +157,8 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
 
 def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlaces, *, whole: bool) -> int:
     """Leaves the operator to the next step, in this process or as arrays on disk; returns how many bytes it wrote."""
+    if not operator.definition.keeps_state:
+        return 0
     if operator.definition.lives_in_process:
         cache.leave_operator(LiveOperator(step.attempt, operator, places.kept(), stopwatch_s()))
         return 0
@@ -208,10 +210,12 @@ def operator_before(
 ) -> tuple[Operator, Recovery | None]:
     """Returns the operator as it stood before the step: new, from the local state, or recovered from the logs.
 
+    An operator without state is always new: its place in the input is all that the step before has left.
+
     Notes in `places` where a replay can begin.
     """
     before, definition = step.before, element.definition
-    if before is None:
+    if before is None or not definition.keeps_state:
         operator = definition.fresh(element.on_error)
         operator.input_end = step.slice.begin.ordinal
         places.begin(step.slice.begin)

@@ -26,6 +26,7 @@ from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
 from strandline.running.tick import run_batch
 from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.stateless import StatelessWork
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
 from strandline.testing.memory_storage import MemoryStorage
@@ -129,7 +130,7 @@ class Run(MemoryStream):
 
 
 def run(
-    operator: OperatorDescription[Any],
+    operator: OperatorDescription[Any] | StatelessWork,
     *,
     since: SinceOption = None,
     on_error: OnError = "stop",
@@ -139,10 +140,11 @@ def run(
 
     Times without a zone are UTC.
     """
-    sources = [source for source in operator.inputs if isinstance(source, Feed | Run)]
-    if len(sources) < len(operator.inputs):
+    described = operator._operator()
+    sources = [source for source in described.inputs if isinstance(source, Feed | Run)]
+    if len(sources) < len(described.inputs):
         raise OptionError(
             "this operator does not stand on a stream of sl.testing",
             todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
         )
-    return Run(operator, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX, since)
+    return Run(described, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX, since)

@@ -122,8 +122,7 @@ class StreamSpec:
     def is_written_in_order(self) -> bool:
         """True if the results of a batch are in the order of time.
 
-        An outer join writes tuples without a match later. The results of a user's function, which stream.json knows by
-        their `output`, come in the order of its tuples.
+        An outer join writes tuples without a match later. An operator with an `output` keeps the order of its input.
         """
         operator = self.operator or {}
         return "output" not in operator and operator.get("windows", {}).get("how", "inner") == "inner"
@@ -131,7 +130,8 @@ class StreamSpec:
     @property
     def time_is_offset(self) -> bool:
         """True if times are offsets of a partition's input, as with count windows: then no two partitions compare."""
-        return self.operator is not None and self.operator.get("window", {}).get("kind") == "count"
+        operator = self.operator or {}
+        return bool(operator.get("time_is_offset", operator.get("window", {}).get("kind") == "count"))
 
     @property
     def delta_encoded(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Windows and inputs on which an operator is still to be built; `start` and others say so."""
+"""Windows for which an operator is still to be built; `start` and others say so."""
 
 from __future__ import annotations
 

@@ -41,6 +41,10 @@ class OperatorDescription(Generic[D]):
         self._policy = policy or cec()
         self._promise = promise
 
+    def _operator(self) -> Self:
+        """Returns itself: other elements make an operator of themselves here."""
+        return self
+
     @property
     def inputs(self) -> tuple[Upstream, ...]:
         """The operator's inputs."""

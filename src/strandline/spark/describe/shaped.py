@@ -17,9 +17,9 @@ from strandline.operator_texts import shape_text
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.spark.describe.aggregation import Windowed
-from strandline.spark.describe.half_built import HalfBuilt
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import rekeyed
+from strandline.spark.describe.stateless import Stateless, StatelessWork, stateless
 from strandline.spark.operator.processing_element import Upstream
 from strandline.spark.session.place import Place
 
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from strandline.spark.entry.entry import Entry
 
 
-class Shaped(HalfBuilt, OperatorInput):
-    """A stream, or a DataFrame on its way into one, with stateless work behind it. Nothing of it is stored."""
-
-    _is = "where(…) or select(…)"
-    _needs = "build an operator on it: .window(…).aggregate(…), .apply(f), .join(…); or .rekey(…) to keep what is left"
+class Shaped(StatelessWork, OperatorInput):
+    """A stream, or a DataFrame on its way into one, with stateless work behind it. `start` stores what is left."""
 
     def __init__(self, input_: Upstream, shape: Shape) -> None:
         self._input = input_
@@ -78,6 +75,10 @@ class Shaped(HalfBuilt, OperatorInput):
         return self._input._opened_input(limit_s)
 
     # ------------------------------------------------------------------ building on it
+
+    def _operator(self) -> Stateless:
+        """Returns the operator that writes what is left."""
+        return stateless(self._input, self._shape)
 
     def where(self, condition: Any) -> Shaped:
         """Keeps the tuples for which a pyarrow expression is true."""

@@ -6,19 +6,17 @@ from typing import Any, NoReturn
 
 from strandline.errors import OptionError
 from strandline.log.stream.spec import StreamSpec
-from strandline.spark.describe.half_built import HalfBuilt
+from strandline.operators.expressions.shape import AS_IS
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import union_html
 from strandline.spark.describe.several import require_several
+from strandline.spark.describe.stateless import Stateless, StatelessWork, stateless
 from strandline.spark.operator.processing_element import Upstream
 from strandline.spark.session.place import Place
 
 
-class Union(HalfBuilt, OperatorInput):
-    """Streams, or DataFrames on their way into some, that an operator takes in as one sequence of tuples."""
-
-    _is = "a union"
-    _needs = "build an operator on it: union.window(…).aggregate(…), union.apply(f)"
+class Union(StatelessWork, OperatorInput):
+    """Streams, or DataFrames on their way into some, as one sequence of tuples: for an operator, or as a stream."""
 
     def __init__(self, members: tuple[Upstream, ...]) -> None:
         self._members = members
@@ -44,11 +42,13 @@ class Union(HalfBuilt, OperatorInput):
         """Where the first of them is."""
         return self._members[0]._input_place
 
+    def _operator(self) -> Stateless:
+        """Returns the operator that writes the tuples of all streams as one stream."""
+        return stateless(self, AS_IS)
+
     def read(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises: a union is written nowhere."""
-        raise OptionError(
-            "read() of a union", todo="read its streams one by one, or the results of an operator over it"
-        )
+        """Raises: a union is written nowhere until it is started."""
+        raise OptionError("read() of a union", todo="start it: union.start(spark, path), then read sl.stream(path)")
 
     read_stream = to_arrow = read
 
@@ -58,6 +58,6 @@ def union(*inputs: Any) -> Union:
 
     The streams, or sources, have the same key columns and partitions, and `lateness` set. A tuple is taken in when
     nothing before it can follow in any of them; what is not yet waits in its stream. Tuples of one time come in the
-    order in which the streams are given here.
+    order in which the streams are given here. `start` makes a stream of the union, which is an input like any other.
     """
     return Union(require_several({f"input {number + 1}": input_ for number, input_ in enumerate(inputs)}, "the union"))
