@@ -62,6 +62,8 @@ from strandline.spark.describe.stage import Stage
 from strandline.spark.describe.stateless import Stateless
 from strandline.spark.describe.union import Union, union
 from strandline.spark.entry.entry import Entry, persist, source
+from strandline.spark.pipeline.pipeline import Pipeline, pipeline
+from strandline.spark.pipeline.pipeline_run import PipelineRun
 from strandline.spark.query.query import Query
 from strandline.spark.read.stream import Stream, stream
 from strandline.spark.session.session import register, session
@@ -96,6 +98,8 @@ __all__ = [
     "Operator",
     "OptionError",
     "PartitionWide",
+    "Pipeline",
+    "PipelineRun",
     "Policy",
     "Query",
     "Replicas",
@@ -136,6 +140,7 @@ __all__ = [
     "partial",
     "percentile",
     "persist",
+    "pipeline",
     "register",
     "replicas",
     "session",

@@ -264,6 +264,12 @@ class ProcessingElement:
         with contextlib.suppress(StreamNotFoundError):
             self._require_same(self.place.open().spec, self._spec_over(input_ids))
 
+    def require_known_fit(self) -> None:
+        """Raises if the output exists, and is not one of this operator over the inputs that exist; opens no others."""
+        with contextlib.suppress(StreamNotFoundError):
+            self.place.open()
+            self.require_fit([_known_id(input_) for input_ in self._inputs])
+
     def _require_same(self, found: StreamSpec, asked: StreamSpec) -> None:
         found.require_same(asked, self.place.url, words_of)
         require_same_beginning(self._since, found, self._inputs[0]._input_spec, self.place.url)
@@ -350,6 +356,11 @@ class ProcessingElement:
 
 def _places_of(input_: Upstream) -> tuple[Place, ...]:
     return input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
+
+
+def _known_id(input_: Upstream) -> str:
+    """Returns the id of a stream that exists; replicas are known by their group instead."""
+    return "" if isinstance(input_, ReplicatedInput) else input_._input_place.open().spec.id
 
 
 def _origin_of(input_: Upstream, stream: str) -> Origin:

@@ -1,0 +1,1 @@
+"""Pipelines: several elements that are described, started, stopped and finished together."""

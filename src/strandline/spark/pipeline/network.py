@@ -1,0 +1,136 @@
+"""The elements of a pipeline and the streams between them, in an order in which each follows its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.errors import OptionError
+from strandline.log.storage.redaction import redacted_url
+from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.stage import Stage
+from strandline.spark.entry.entry import Entry
+from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
+
+Element = Entry | Stage
+"""An element of a pipeline: it writes one stream."""
+
+
+def url_of(input_: Upstream) -> str:
+    """Returns the address of a stream, by which the elements of a pipeline are known."""
+    return input_._input_place.url
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The elements by the addresses of the streams that they write. Each comes behind the elements that it reads."""
+
+    elements: Mapping[str, Element]
+    reads: Mapping[str, tuple[str, ...]]
+    """The streams that each element reads, of this pipeline and others."""
+
+    @classmethod
+    def of(cls, wanted: Sequence[Any]) -> Network:
+        """Returns the elements and all that they are made of; raises if they cannot run together."""
+        found: dict[str, Element] = {}
+        for element in wanted:
+            _collect(_required(element), found)
+        reads = {url: tuple(_streams_read(element)) for url, element in found.items()}
+        order = _ordered(found, reads)
+        return cls({url: found[url] for url in order}, reads)
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """The operators, in order."""
+        return {url: element for url, element in self.elements.items() if isinstance(element, Stage)}
+
+    @property
+    def others(self) -> list[str]:
+        """The streams that elements read and that this pipeline does not write, in order."""
+        known = (url for element in self.elements for url in self.reads[element])
+        return [url for url in dict.fromkeys(known) if url not in self.elements]
+
+    def behind(self, url: str, but: Set[str] = frozenset()) -> list[str]:
+        """Returns the elements that need the results of this one, directly or not, in order.
+
+        Those of `but` do not need any of their inputs, nor does what only they stand between.
+        """
+        found = {url}
+        for other, inputs in ((one, self.reads[one]) for one in self.elements):
+            if other not in but and found.intersection(inputs):
+                found.add(other)
+        return [one for one in self.elements if one in found and one != url]
+
+    def longest_path(self, url: str) -> int:
+        """Returns how many operators the longest path through this one has."""
+        before, after = dict[str, int](), dict[str, int]()
+        for one in self.stages:
+            before[one] = 1 + max((before.get(read, 0) for read in self.reads[one]), default=0)
+        for one in reversed(self.stages):
+            behind = [other for other in self.stages if one in self.reads[other]]
+            after[one] = 1 + max((after[other] for other in behind), default=0)
+        return before[url] + after[url] - 1
+
+
+def _required(element: Any) -> Element:
+    if isinstance(element, Entry | Stage):
+        return element
+    if isinstance(element, OperatorDescription):
+        raise OptionError(
+            f"{element!r} has no output, so it cannot be part of a pipeline", todo='give it one: .into("streams/…")'
+        )
+    raise OptionError(
+        f"a pipeline is made of elements that write a stream, and {element!r} writes none",
+        todo="pass what sl.source(…), sl.persist(…) or .into(path) return",
+    )
+
+
+def _collect(element: Element, found: dict[str, Element]) -> None:
+    """Adds an element, and those that it is made of, to the elements by address."""
+    url = url_of(element)
+    if (known := found.get(url)) is not None:
+        if known is not element:
+            raise OptionError(
+                "two elements of the pipeline write into the same stream",
+                where=redacted_url(url),
+                todo="give each a path of its own; to use one element twice, keep it in a variable",
+            )
+        return
+    found[url] = element
+    for input_ in element.operator.inputs if isinstance(element, Stage) else ():
+        if isinstance(input_, Entry | Stage):
+            _collect(input_, found)
+
+
+def _streams_read(element: Element) -> Iterable[str]:
+    for input_ in element.operator.inputs if isinstance(element, Stage) else ():
+        if isinstance(input_, ReplicatedInput):
+            yield from (place.url for place in input_.places)
+        else:
+            yield url_of(input_)
+
+
+def _ordered(elements: Mapping[str, Element], reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns the addresses, sources first, else as given; raises if elements read each other's results in a circle."""
+    order: list[str] = []
+    left = sorted(elements, key=lambda url: isinstance(elements[url], Stage))
+    while left:
+        ready = [url for url in left if not any(read in left for read in reads[url])]
+        if not ready:
+            raise OptionError(
+                "the elements read each other's results in a circle",
+                where=" -> ".join(map(redacted_url, _circle(left, reads))),
+                todo="take one of these inputs out: no result could ever come first",
+            )
+        order += ready
+        left = [url for url in left if url not in ready]
+    return order
+
+
+def _circle(left: Sequence[str], reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns a circle among elements of which each reads another one, in the direction in which tuples go."""
+    walk = [left[0]]
+    while (before := next(read for read in reads[walk[-1]] if read in left)) not in walk:
+        walk.append(before)
+    return [*walk[walk.index(before) :], before][::-1]

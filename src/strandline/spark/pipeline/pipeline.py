@@ -1,0 +1,135 @@
+"""`sl.pipeline(a, b)`: elements and all that they are made of, started, stopped and finished together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import OptionError
+from strandline.log.storage.redaction import redacted_url
+from strandline.running.promise import Mode, Promise, Reconcile
+from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.stage import Stage
+from strandline.spark.entry.entry import Entry
+from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, Upstream
+from strandline.spark.pipeline.diagram import Diagram, diagram_of
+from strandline.spark.pipeline.network import Network
+from strandline.spark.pipeline.pipeline_run import PipelineRun
+from strandline.spark.pipeline.written_input import WrittenInput
+from strandline.spark.query.query import Query
+from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
+from strandline.spark.session.preconditions import require_ready
+from strandline.units import Duration
+from strandline.wording import plural
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Pipeline:
+    """Sources, operators with outputs, and the streams between them; `start` sets all of them going."""
+
+    def __init__(self, network: Network, bounded: Mapping[str, OperatorDescription[Any]] | None = None) -> None:
+        """Takes the operators that have a share of the pipeline's bound, by the addresses of their outputs."""
+        self._network = network
+        self._bounded = dict(bounded or {})
+
+    def __repr__(self) -> str:
+        urls = ", ".join(map(redacted_url, self._network.elements))
+        return f"Pipeline({plural(len(self._network.elements), 'element')}: {urls})"
+
+    def _repr_markdown_(self) -> str:
+        return self.graph()._repr_markdown_()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The addresses of the streams that the elements write, each behind those that it is made of."""
+        return tuple(self._network.elements)
+
+    def graph(self) -> Diagram:
+        """Returns the elements and the streams between them as Mermaid text, which a notebook draws."""
+        return diagram_of(self._network)
+
+    def availability(
+        self,
+        within: Duration,
+        *,
+        failing: Mode = "process",
+        stabilizing: Mode | None = None,
+        reconcile: Reconcile = "redo",
+    ) -> Pipeline:
+        """Returns this pipeline with a bound from end to end: `flow.availability(within="9 s")`.
+
+        Every operator gets an equal share of it, by the longest path through that operator: three operators in a row
+        get three seconds each. The other options are those of `Aggregation.availability`. Raises OptionError for an
+        operator that has a bound of its own, or whose policy loses tuples.
+        """
+        whole = Promise.of(within, failing, stabilizing, reconcile)
+        bounded = {}
+        for url, stage in self._network.stages.items():
+            if stage.operator.promise is not None:
+                raise OptionError(
+                    "availability: this operator has a bound of its own, and the pipeline would give it another",
+                    where=redacted_url(url),
+                    todo="leave out its .availability(…), or that of the pipeline",
+                )
+            share_us = whole.bound_us // self._network.longest_path(url)
+            options: dict[str, Any] = {"failing": failing, "stabilizing": stabilizing, "reconcile": reconcile}
+            bounded[url] = stage.operator.availability(f"{share_us} us", **options)
+        return Pipeline(self._network, bounded)
+
+    def start(self, spark: SparkSession, *, trigger: Trigger = None, final: bool = False) -> PipelineRun:
+        """Starts all elements, sources first, each behind those whose results it takes in; returns the handle on them.
+
+        `trigger` is that of every element: an interval ("200 ms"), None for as fast as it goes, or "available-now":
+        then each element takes in the tuples that are there when those before it have come to their end. With `final`, for
+        "available-now" alone, the sources then finish their streams, and so do the operators behind them.
+        What is wrong with any of the elements is raised before the first one starts, as far as that can be known.
+        """
+        plain = plain_trigger(trigger)
+        trigger_arguments(plain)
+        if final and plain != AVAILABLE_NOW:
+            raise OptionError(
+                f"final=True with trigger={plain!r}: such a pipeline never knows that all is there",
+                todo='use trigger="available-now", or call run.finish() when you know it',
+            )
+        options = QueryOptions(plain, final=final)
+        require_ready(spark, list(self._network.elements), None)
+        prepared = {url: self._prepared(spark, stage, options) for url, stage in self._network.stages.items()}
+        self._require_fit(prepared, interval_s(plain))
+
+        def begin(url: str) -> Query:
+            element = self._network.elements[url]
+            return element.persist_with(spark, options) if isinstance(element, Entry) else prepared[url].start(spark)
+
+        run = PipelineRun(self._network, begin, {url for url in prepared if prepared[url].query.promise is not None})
+        run.start(one_by_one=plain == AVAILABLE_NOW)
+        return run
+
+    def _prepared(self, spark: SparkSession, stage: Stage, options: QueryOptions) -> ProcessingElement:
+        """Returns a stage between the streams of its inputs and its output."""
+        url = stage._input_place.url
+        operator = self._bounded.get(url, stage.operator)
+        inputs: list[Upstream] = [WrittenInput(i) if isinstance(i, Entry) else i for i in operator.inputs]
+        own = QueryOptions(options.trigger)
+        return stage.processing_element(spark, own, inputs, operator)
+
+    def _require_fit(self, prepared: Mapping[str, ProcessingElement], every_s: float) -> None:
+        """Raises for an output that is another operator's, and for a bound that the trigger is too slow for."""
+        for url, element in prepared.items():
+            if (promise := element.query.promise) is not None:
+                promise.require_longer_than(every_s, url)
+            element.require_known_fit()
+
+
+def pipeline(*elements: Any) -> Pipeline:
+    """Returns the elements, and all that they are made of, as one: `sl.pipeline(minute, pairs).start(spark)`.
+
+    An element is what `.into(path)`, `sl.source(…)` or `sl.persist(…)` returns. Elements among the inputs of others
+    come along. A stream that exists, `sl.stream(path)`, is read and not written, unless an element of the pipeline
+    writes it. Raises OptionError for elements that write into one stream, or that read each other's results in a
+    circle.
+    """
+    if not elements:
+        raise OptionError("a pipeline of no elements", todo="pass what .into(path) or sl.source(…) returns")
+    return Pipeline(Network.of(elements))

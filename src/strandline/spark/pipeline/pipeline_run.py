@@ -1,0 +1,244 @@
+"""The run of a pipeline: the queries of its elements, from the first start to the last end."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from types import TracebackType
+from typing import Any
+
+from strandline.errors import OptionError, StrandlineWarning
+from strandline.log.storage.redaction import redacted_url
+from strandline.spark.entry.entry import Entry
+from strandline.spark.pipeline.network import Network
+from strandline.spark.query.element_run import cannot_finish
+from strandline.spark.query.query import Query
+from strandline.spark.query.waiting import wait_for
+from strandline.spark.session.place import Place
+from strandline.units import Duration, seconds
+from strandline.user_warning import warn
+from strandline.wording import plural
+
+_CHECK_EVERY_S = 0.1
+_PATIENCE_S = 60.0
+
+
+class PipelineRun:
+    """Handle on a pipeline at work. `run[path]` is the query of one element.
+
+    `with run:` stops all elements at the end of the block.
+    """
+
+    def __init__(self, network: Network, begin: Callable[[str], Query], bounded: Set[str]) -> None:
+        """Takes the function that starts the element of an address, and the addresses of operators with a bound."""
+        self._network = network
+        self._begin = begin
+        self._bounded = bounded
+        self._queries: dict[str, Query] = {}
+        self._failures: dict[str, BaseException] = {}
+        self._lock = threading.Lock()
+        """Held while an element starts, so that a stop does not miss it."""
+        self._stops = False
+        self._change = threading.Condition()
+        """Tells those who wait that an element has failed, or that none is at work any more."""
+        self._has_ended = False
+        self._has_told = False
+
+    # ------------------------------------------------------------------ starting
+
+    def start(self, *, one_by_one: bool) -> None:
+        """Starts the elements in order, and looks after them in a thread.
+
+        `one_by_one`: that thread starts each element when those before it have come to their end.
+        """
+        from pyspark import InheritableThread
+
+        if not one_by_one:
+            self._start_all()
+        work = self._go_through if one_by_one else self._watch
+        InheritableThread(self._until_the_end, args=(work,), name="strandline-pipeline", daemon=True).start()
+
+    def _start_all(self) -> None:
+        """Starts all elements; if one cannot start, stops those before it and raises its error."""
+        try:
+            for url in self._network.elements:
+                self._queries[url] = self._begin(url)
+        except BaseException:
+            self._stop_queries(self._queries)
+            raise
+
+    def _go_through(self) -> None:
+        """Starts one element after the other, each when the one before has ended."""
+        for url in self._network.elements:
+            with self._lock:
+                if self._stops or not threading.main_thread().is_alive():
+                    return
+                self._queries[url] = self._begin(url)
+            while not self._queries[url].await_termination(_CHECK_EVERY_S):
+                pass
+
+    def _watch(self) -> None:
+        """Stops what depends on an element that has failed, until no element is at work."""
+        while any(query.is_active for query in self._queries.values()):
+            self._look_for_failures()
+            threading.Event().wait(_CHECK_EVERY_S)
+        self._look_for_failures()
+
+    def _until_the_end(self, work: Callable[[], None]) -> None:
+        """Does the work of the thread. An error in it is that of the element which started last."""
+        try:
+            work()
+        except Exception as problem:
+            self._note(next(reversed(self._queries), ""), problem)
+        finally:
+            with self._change:
+                self._has_ended = True
+                self._change.notify_all()
+
+    # ------------------------------------------------------------------ failures
+
+    def _look_for_failures(self) -> None:
+        for url, query in list(self._queries.items()):
+            if url not in self._failures and not query.is_active and (problem := query.exception()) is not None:
+                self._bear(url, problem)
+
+    def _bear(self, url: str, problem: BaseException) -> None:
+        """Stops the elements that need the results of one that failed, but for those that bridge missing inputs."""
+        behind = [other for other in self._network.behind(url, but=self._bounded) if self._queries[other].is_active]
+        self._stop_queries({other: self._queries[other] for other in behind})
+        going_on = [other for other, query in self._queries.items() if query.is_active]
+        if going_on:
+            with contextlib.suppress(StrandlineWarning):  # made an error, it would end the thread
+                stopped = f", so {_listed(behind)} stopped" if behind else ""
+                warn(f"the element of {redacted_url(url)} has failed{stopped}; {_listed(going_on)} go on: {problem}")
+        self._note(url, problem)
+
+    def _note(self, url: str, problem: BaseException) -> None:
+        with self._change:
+            self._failures[url] = problem
+            self._change.notify_all()
+
+    # ------------------------------------------------------------------ as its user sees it
+
+    def __getitem__(self, path: str) -> Query:
+        """Returns the query of the element that writes the stream at this path."""
+        url = Place(str(path)).url
+        if url not in self._network.elements:
+            raise OptionError(
+                "no element of this pipeline writes there",
+                where=redacted_url(url),
+                todo=f"ask for one of {_listed(self._network.elements)}",
+            )
+        if url not in self._queries:
+            raise OptionError(
+                "this element has not begun yet: those before it are at work",
+                where=redacted_url(url),
+                todo='ask later; with trigger="available-now" elements run one after the other',
+            )
+        return self._queries[url]
+
+    def __iter__(self) -> Iterator[Query]:
+        """Yields the queries of the elements that have begun, each behind those that it depends on."""
+        return iter(list(self._queries.values()))
+
+    @property
+    def is_active(self) -> bool:
+        """True while any element is at work, or one is still to begin."""
+        return not self._has_ended
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """The state of the whole (running, stopped, failed), and the progress of each element by its address.
+
+        `failed` has the errors that have ended elements, in words; it is left out while there are none.
+        """
+        state = "failed" if self._failures else "stopped" if self._has_ended else "running"
+        failed = {url: str(problem) for url, problem in self._failures.items()}
+        elements = {url: query.progress for url, query in list(self._queries.items())}
+        return {"state": state, **({"failed": failed} if failed else {}), "elements": elements}
+
+    def exception(self) -> BaseException | None:
+        """Returns the first error that has ended an element; None if there is none."""
+        return next(iter(self._failures.values()), None)
+
+    def await_termination(self, timeout: float | Duration | None = None) -> bool:
+        """Waits until all elements have ended (True) or `timeout` has passed (False).
+
+        Raises the error of an element as soon as that has ended it. Elements that do not depend on it go on until
+        `stop`.
+        """
+        limit_s = None if timeout is None else seconds(timeout, "timeout")
+        if not wait_for(self._wait, limit_s):
+            return False
+        self._raise_failure()
+        return True
+
+    def stop(self) -> None:
+        """Stops all elements after the batches under way, the last of the pipeline first."""
+        with self._lock:
+            self._stops = True
+        self._stop_queries(self._queries)
+        wait_for(self._wait_for_the_end, _PATIENCE_S)
+
+    def finish(self) -> None:
+        """Ends the pipeline: finishes the streams of its sources, lets each operator take that in, then stops it.
+
+        All windows of time close, and all results are final. Raises, and finishes nothing, if an element has failed,
+        or if the pipeline reads a stream that others write and have not finished.
+        """
+        self._raise_failure()
+        for url in self._network.others:
+            if not Place(url).open().state.finished:
+                raise cannot_finish(Place(url))
+        for url, query in self._queries.items():
+            if isinstance(self._network.elements[url], Entry):
+                query.finish()
+            else:
+                query.process_all_available()
+                query.stop()
+        wait_for(self._wait_for_the_end, _PATIENCE_S)
+        self._raise_failure()
+
+    def process_all_available(self) -> None:
+        """Waits until each element has taken in all that the sources have now. For tests, as Spark's is."""
+        for query in self:
+            query.process_all_available()
+
+    def __enter__(self) -> PipelineRun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stops all elements; raises what had ended one, unless that was raised already or something else is."""
+        self.stop()
+        if problem is None and not self._has_told:
+            self._raise_failure()
+
+    def __repr__(self) -> str:
+        return f"PipelineRun({self.progress['state']}, {plural(len(self._network.elements), 'element')})"
+
+    def _wait(self, timeout_s: float) -> bool:
+        with self._change:
+            return self._change.wait_for(lambda: self._has_ended or bool(self._failures), timeout_s)
+
+    def _wait_for_the_end(self, timeout_s: float) -> bool:
+        with self._change:
+            return self._change.wait_for(lambda: self._has_ended, timeout_s)
+
+    def _raise_failure(self) -> None:
+        if (problem := self.exception()) is not None:
+            self._has_told = True
+            raise problem from None
+
+    @staticmethod
+    def _stop_queries(queries: Mapping[str, Query]) -> None:
+        """Stops them, the last one first; the first problem is raised when all of them have been asked to stop."""
+        with contextlib.ExitStack() as stopping:
+            for query in queries.values():
+                stopping.callback(query.stop)
+
+
+def _listed(urls: Iterable[str]) -> str:
+    return ", ".join(map(redacted_url, urls))
