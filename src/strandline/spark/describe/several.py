@@ -23,8 +23,8 @@ def require_several(inputs: Mapping[str, Any], what: str) -> tuple[Upstream, ...
         if not isinstance(input_, Upstream) or len(input_._input_members) > 1:
             raise OptionError(
                 f"{name} of {what} is {input_!r}, not a stream",
-                todo="give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); an operator or a "
-                "union needs an output: .into(path)",
+                todo="give it sl.stream(…) or sl.source(…), or one of them with where(…) and select(…); an operator or "
+                "a union needs an output: .into(path)",
             )
     urls: dict[str, str] = {}
     for name, input_ in inputs.items():

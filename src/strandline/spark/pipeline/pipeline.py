@@ -82,8 +82,8 @@ class Pipeline:
         """Starts all elements, sources first, each behind those whose results it takes in; returns the handle on them.
 
         `trigger` is that of every element: an interval ("200 ms"), None for as fast as it goes, or "available-now":
-        then each element takes in the tuples that are there when those before it have come to their end. With `final`, for
-        "available-now" alone, the sources then finish their streams, and so do the operators behind them.
+        then each element takes in the tuples that are there when those before it have come to their end. With `final`,
+        for "available-now" alone, the sources then finish their streams, and so do the operators behind them.
         What is wrong with any of the elements is raised before the first one starts, as far as that can be known.
         """
         plain = plain_trigger(trigger)
