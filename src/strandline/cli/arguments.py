@@ -1,9 +1,9 @@
-"""Arguments of the commands: the stream, and values with units."""
+"""Arguments of the commands: the stream, its partitions and columns, and values with units."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +32,7 @@ AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print JSON instead, for programs.", callback=_remember)
 ]
 
+_POLL_S = 0.2
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 
 
@@ -66,6 +67,15 @@ def chosen_partitions(log: Log, partition: int | None) -> list[int]:
             todo=f"choose one of 0 to {log.spec.partitions - 1}",
         )
     return [partition]
+
+
+def arrivals(log: Log, partitions: Sequence[int]) -> Iterator[dict[int, int]]:
+    """Yields, whenever commits have come, the offset of each partition from which on it has new tuples; never ends."""
+    while True:
+        seen = log.state.ends
+        while not log.refresh():
+            log.clock.sleep(_POLL_S)
+        yield {p: max(seen[p], log.state.starts[p]) for p in partitions}
 
 
 def chosen_columns(log: Log, asked: str, *, positions: Sequence[str] = ()) -> list[str]:

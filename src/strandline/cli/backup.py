@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath
-from strandline.cli.terminal import aside, count, facts_table, out, panel, print_json, size
+from strandline.cli.terminal import aside, count, facts_panel, out, print_json, size
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -58,18 +59,17 @@ def show(done: Copied, title: str, source: str, target: str, *, as_json: bool) -
     if as_json:
         print_json({"source": source, "target": target, **asdict(done)})
     else:
-        facts = facts_table()
-        facts.add_row("from", Text(source))
-        facts.add_row("to", Text(target))
-        facts.add_row("copied", f"{plural(done.files, 'file')}, {size(done.size_bytes)}")
-        if done.deleted:
-            facts.add_row("deleted", f"{plural(done.deleted, 'file')} that the stream no longer has")
-        facts.add_row("holds", f"{plural(done.commit + 1, 'commit')}, {plural(done.tuples, 'tuple')}")
+        facts: dict[str, RenderableType | None] = {
+            "from": Text(source),
+            "to": Text(target),
+            "copied": f"{plural(done.files, 'file')}, {size(done.size_bytes)}",
+            "deleted": f"{plural(done.deleted, 'file')} that the stream no longer has" if done.deleted else None,
+            "holds": f"{plural(done.commit + 1, 'commit')}, {plural(done.tuples, 'tuple')}",
+        }
         if done.damaged:
             lost = f"{plural(len(done.damaged), 'block')} lost or rotten: {done.damaged[0]}"
             more = f" and {count(len(done.damaged) - 1)} more" if len(done.damaged) > 1 else ""
-            facts.add_row("missing", Text(lost + more, style="red"))
-            facts.add_row("to do", Text(f"strandline verify {source}"))
-        out().print(panel(facts, title))
+            facts |= {"missing": Text(lost + more, style="red"), "to do": Text(f"strandline verify {source}")}
+        out().print(facts_panel(title, facts))
     if done.damaged:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from strandline.cli.shipped import shipped
-from strandline.cli.terminal import aside, facts_table, out, panel
+from strandline.cli.terminal import aside, facts_panel, out
 from strandline.errors import OptionError
 
 WORKLOADS = (
@@ -56,13 +56,15 @@ def bench(
     if as_json:
         print(json.dumps(result))
         return
-    facts, has_tables = facts_table(), hasattr(workload, "tables")
-    for field, value in result.items():
-        if not isinstance(value, list) and not (has_tables and isinstance(value, dict)):
-            facts.add_row(field, Text(json.dumps(value) if isinstance(value, dict) else f"{value}"))
+    has_tables = hasattr(workload, "tables")
     for table in workload.tables(result) if has_tables else ():
         out().print(table)
-    out().print(panel(facts, f"bench {name} ({size})"))
+    facts = {
+        field: Text(json.dumps(value) if isinstance(value, dict) else f"{value}")
+        for field, value in result.items()
+        if not isinstance(value, list) and not (has_tables and isinstance(value, dict))
+    }
+    out().print(facts_panel(f"bench {name} ({size})", facts))
 
 
 def _draw(pictures: Mapping[str, str], folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
-from strandline.cli.terminal import aside, facts_table, out, panel, print_json
+from strandline.cli.terminal import aside, facts_panel, out, print_json
 from strandline.log.upkeep.grace import GRACE
 from strandline.wording import exact_duration, plural
 
@@ -46,12 +46,12 @@ def collect(
     if as_json:
         print_json({"deleted": deleted, "announced": announced, "dropped_commits": dropped, "grace_us": grace_us})
         return
-    facts = facts_table()
     grace_text = exact_duration(grace_us)
-    facts.add_row("grace", f"{grace_text}: files are deleted that long after they were announced")
-    facts.add_row("deleted", plural(len(deleted), "file"))
-    facts.add_row("announced", plural(len(announced), "file"))
-    facts.add_row("dropped", plural(dropped, "commit"))
-    if announced:
-        facts.add_row("next", f"collect again {grace_text} after the announcement to delete them")
-    out().print(panel(facts, "collect"))
+    facts = {
+        "grace": f"{grace_text}: files are deleted that long after they were announced",
+        "deleted": plural(len(deleted), "file"),
+        "announced": plural(len(announced), "file"),
+        "dropped": plural(dropped, "commit"),
+        "next": f"collect again {grace_text} after the announcement to delete them" if announced else None,
+    }
+    out().print(facts_panel("collect", facts))

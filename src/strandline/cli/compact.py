@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log, size_value
-from strandline.cli.terminal import aside, facts_table, out, panel, print_json, size
+from strandline.cli.terminal import aside, facts_panel, out, print_json, size
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -43,11 +43,10 @@ def compact(
     if not done.blocks_before:
         out().print("Nothing to do: there are no 8 small blocks in a row.")
         return
-    facts = facts_table()
-    facts.add_row("blocks", f"{done.blocks_before:,} became {done.blocks_after:,}")
-    facts.add_row("tuples", f"{done.tuples:,}, each at its old offset")
-    facts.add_row("size", f"{size(done.bytes_before)} became {size(done.bytes_after)}")
-    facts.add_row(
-        "next", f"`strandline collect` deletes the {plural(done.blocks_before, 'old file')}, an hour from now"
-    )
-    out().print(panel(facts, "compact"))
+    facts = {
+        "blocks": f"{done.blocks_before:,} became {done.blocks_after:,}",
+        "tuples": f"{done.tuples:,}, each at its old offset",
+        "size": f"{size(done.bytes_before)} became {size(done.bytes_after)}",
+        "next": f"`strandline collect` deletes the {plural(done.blocks_before, 'old file')}, an hour from now",
+    }
+    out().print(facts_panel("compact", facts))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.arguments import AsJson, StreamPath, chosen_columns, chosen_partitions, open_log
+from strandline.cli.arguments import AsJson, StreamPath, arrivals, chosen_columns, chosen_partitions, open_log
 from strandline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from strandline.log.reading.merge import BlockRun
     from strandline.log.stream.log import Log
-
-_POLL_S = 0.2
 
 
 def tail(
@@ -74,12 +72,7 @@ def tail(
         _say("No tuples yet.")
     if names := left_out():
         _say(f"No room for {', '.join(names)}: --columns chooses, --json has all.")
-    while follow:
-        seen = log.state.ends
-        if not log.refresh():
-            log.clock.sleep(_POLL_S)
-            continue
-        firsts = {p: max(seen[p], log.state.starts[p]) for p in partitions}
+    for firsts in arrivals(log, partitions) if follow else ():
         for run in merged(log, partitions, firsts=firsts):
             show(run.table)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
+from strandline.cli.arguments import arrivals
 from strandline.cli.terminal import QUIET, moment
 from strandline.cli.tuple_lines import RowPrinter, json_lines
 from strandline.control_columns import KIND, OFFSET, PARTITION
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from strandline.log.stream.log import Log
 
 VOID = "void"
-"""What a tentative row is called that is undone, or corrected."""
-_POLL_S = 0.2
+"""The kind that is shown for a tentative row that is undone, or corrected."""
 _STYLES = {"tentative": "yellow", VOID: f"strike {QUIET}", "undo": "magenta", "rec_done": "green"}
 _KIND_WIDTH = max(map(len, _STYLES))
 
@@ -50,17 +50,12 @@ def show_changes(log: Log, chosen: Chosen, console: Console, *, follow: bool, as
     for p in chosen.partitions:
         printer.show(p, _newest(log, p, chosen))
     printer.end_of_commits(log)
-    seen = log.state.ends
-    while follow:
-        if not log.refresh():
-            log.clock.sleep(_POLL_S)
-            continue
+    for firsts in arrivals(log, chosen.partitions) if follow else ():
         printer.begin_of_commits(log)
-        for p in chosen.partitions:
-            for table in _all(log, p, max(seen[p], log.state.starts[p]), chosen, as_json=as_json):
+        for p, first in firsts.items():
+            for table in _all(log, p, first, chosen, as_json=as_json):
                 printer.show(p, table)
         printer.end_of_commits(log)
-        seen = log.state.ends
 
 
 class _JsonPrinter:

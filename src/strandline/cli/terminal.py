@@ -101,6 +101,15 @@ def facts_table() -> Table:
     return table
 
 
+def facts_panel(title: str, facts: Mapping[str, RenderableType | None]) -> RenderableType:
+    """Puts names and values into a frame with a title; leaves out values that are None."""
+    table = facts_table()
+    for name, value in facts.items():
+        if value is not None:
+            table.add_row(name, value)
+    return panel(table, title)
+
+
 def rows_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """Makes a table without a frame; `right` names the columns of numbers, which are never folded."""
     table = Table(box=None, header_style=QUIET, pad_edge=False, padding=(0, 2, 0, 0))

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath
-from strandline.cli.terminal import QUIET, aside, count, facts_table, out, panel, print_json, size
+from strandline.cli.terminal import QUIET, aside, count, facts_panel, out, print_json, size
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -68,25 +68,25 @@ def verify(path: StreamPath, as_json: AsJson = False) -> None:
 
 
 def _rendered(report: VerifyReport, audit: CheckpointAudit | None) -> RenderableType:
-    facts = facts_table()
-    facts.add_row("stream", Text(report.url))
-    facts.add_row(
-        "read",
-        f"{plural(report.commits, 'commit')}, {plural(report.blocks, 'block')} ({size(report.size_bytes)}), "
-        f"{plural(report.tuples, 'tuple')}, {count(report.late_tuples)} late, {plural(report.consumers, 'consumer')}",
-    )
-    if audit is not None:
-        replayed = (
-            "its input cannot be read from here" if audit.replayed is None else f"{count(audit.replayed)} replayed"
-        )
-        facts.add_row("recovery", f"{plural(audit.open_windows, 'open window')} rebuilt, {replayed}")
-    facts.add_row("took", f"{report.seconds:.1f} s")
-    facts.add_row("unreferenced", _unreferenced(report))
     if report.is_good:
-        facts.add_row("result", Text("✓ all good: every checksum and every invariant holds", style="bold green"))
+        result = Text("✓ all good: every checksum and every invariant holds", style="bold green")
     else:
-        facts.add_row("result", Text(f"✗ {plural(len(report.problems), 'problem')}", style="bold red"))
-    return Group(panel(facts, "verify"), *(_problem(number, p) for number, p in enumerate(report.problems, 1)))
+        result = Text(f"✗ {plural(len(report.problems), 'problem')}", style="bold red")
+    facts: dict[str, RenderableType | None] = {
+        "stream": Text(report.url),
+        "read": f"{plural(report.commits, 'commit')}, {plural(report.blocks, 'block')} ({size(report.size_bytes)}), "
+        f"{plural(report.tuples, 'tuple')}, {count(report.late_tuples)} late, {plural(report.consumers, 'consumer')}",
+        "recovery": None if audit is None else _recovery(audit),
+        "took": f"{report.seconds:.1f} s",
+        "unreferenced": _unreferenced(report),
+        "result": result,
+    }
+    return Group(facts_panel("verify", facts), *(_problem(number, p) for number, p in enumerate(report.problems, 1)))
+
+
+def _recovery(audit: CheckpointAudit) -> str:
+    replayed = "its input cannot be read from here" if audit.replayed is None else f"{count(audit.replayed)} replayed"
+    return f"{plural(audit.open_windows, 'open window')} rebuilt, {replayed}"
 
 
 def _unreferenced(report: VerifyReport) -> str:
@@ -99,17 +99,16 @@ def _unreferenced(report: VerifyReport) -> str:
 
 
 def _problem(number: int, problem: Problem) -> RenderableType:
-    facts = facts_table()
-    facts.add_row("what", Text(problem.what, style="red"))
-    facts.add_row("file", Text(problem.file))
     where = []
     if problem.partition is not None:
         where.append(f"partition {problem.partition}")
     if problem.first is not None and problem.end is not None:
         where.append(f"offsets {count(problem.first)} to {count(problem.end - 1)}")
-    if where:
-        facts.add_row("where", ", ".join(where))
-    for number_, follows in enumerate(problem.follows):
-        facts.add_row("" if number_ else "follows", Text(follows))
-    facts.add_row("to do", Text(problem.todo))
-    return panel(facts, f"{number} · {problem.part}")
+    facts: dict[str, RenderableType | None] = {
+        "what": Text(problem.what, style="red"),
+        "file": Text(problem.file),
+        "where": ", ".join(where) or None,
+        "follows": Text("\n".join(problem.follows)) if problem.follows else None,
+        "to do": Text(problem.todo),
+    }
+    return facts_panel(f"{number} · {problem.part}", facts)

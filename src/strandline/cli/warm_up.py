@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from strandline.cli.arguments import AsJson, open_log
-from strandline.cli.terminal import aside, facts_table, out, panel, print_json
+from strandline.cli.terminal import aside, facts_panel, out, print_json
 from strandline.wording import plural
 
 
@@ -40,7 +40,5 @@ def warm_up(
     if as_json:
         print_json({"compiled": TALLY.compiled, "seconds": seconds, "folder": str(folder)})
         return
-    facts = facts_table()
-    facts.add_row("compiled", f"{plural(TALLY.compiled, 'kernel')} in {seconds} s" if TALLY.compiled else "nothing new")
-    facts.add_row("kept in", str(folder))
-    out().print(panel(facts, "warm-up"))
+    compiled = f"{plural(TALLY.compiled, 'kernel')} in {seconds} s" if TALLY.compiled else "nothing new"
+    out().print(facts_panel("warm-up", {"compiled": compiled, "kept in": str(folder)}))

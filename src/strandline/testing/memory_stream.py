@@ -65,7 +65,7 @@ class MemoryStream(OperatorInput):
         self._log.refresh()
         names = list(self._log.spec.columns)
         tables = [
-            _results(self._log.read_block(block)).select(names)
+            only_results(self._log.read_block(block)).select(names)
             for m in self._log.after(seq)
             if isinstance(m, AppendCommit)
             for block in m.blocks
@@ -90,7 +90,3 @@ class MemoryStream(OperatorInput):
         ]
         empty = pa.schema([*(log.spec.block.field(n) for n in names), pa.field(REASON, pa.string())]).empty_table()
         return pa.concat_tables([empty, *tables]).combine_chunks()
-
-
-def _results(table: pa.Table) -> pa.Table:
-    return only_results(table)

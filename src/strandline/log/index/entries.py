@@ -167,15 +167,9 @@ def _live_leaves(log: Log) -> Iterator[Leaf]:
     """Yields the entries of the index, less those that later commits replaced, plus those that they added."""
     replacements = outermost(b for m in log.tail if isinstance(m, CompactCommit) for b in m.blocks)
     appended = Leaf.of(b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
-    for leaf in itertools.chain(_leaves(Index(log.storage), log.snapshot.children), [appended]):
+    index = Index(log.storage)
+    indexed = (index.leaf(child) for child in index.leaves(log.snapshot.children))
+    for leaf in itertools.chain(indexed, [appended]):
         drop = leaf.covered_by(replacements)
         yield leaf.edited(drop, ()) if drop.any() else leaf
     yield Leaf.of(replacements)
-
-
-def _leaves(index: Index, children: Sequence[Child]) -> Iterator[Leaf]:
-    for child in children:
-        if child.is_leaf:
-            yield index.leaf(child)
-        else:
-            yield from _leaves(index, index.node(child))

@@ -54,7 +54,7 @@ def result_blocks(
                     break
                 cut = max(0, first - block.first)
                 table = table.slice(cut, min(end, block.end) - block.first - cut)
-                yield block, _within(table, log.spec.time, since, until).select([*columns, OFFSET])
+                yield block, within(table, log.spec.time, since, until).select([*columns, OFFSET])
             first = block.end
         else:
             return
@@ -62,9 +62,11 @@ def result_blocks(
         log.require_kept(partition, first)
 
 
-def _within(table: pa.Table, time: str, since: int | None, until: int | None) -> pa.Table:
-    """Returns the results among the tuples, of these times."""
-    keep = is_result(table)
+def within(
+    table: pa.Table, time: str, since: int | None, until: int | None, counting: pa.ChunkedArray | None = None
+) -> pa.Table:
+    """Returns the results among the tuples, of these times, and with them those for which `counting` is true."""
+    keep = is_result(table) if counting is None else pc.or_(is_result(table), counting)
     for bound, compare in ((since, pc.greater_equal), (until, pc.less)):
         if bound is not None:
             keep = pc.and_(keep, compare(table.column(time).cast(pa.int64()), bound))

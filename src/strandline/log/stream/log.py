@@ -327,6 +327,10 @@ class Log:
         failpoint("after-manifest")
         return published
 
+    def stamp(self, state: LogState) -> tuple[int, str, int]:
+        """Returns the fields that all kinds of commits begin with, of the one behind `state`: number, stream, time."""
+        return state.seq + 1, self.spec.id, self.clock.now_us()
+
     def publish(self, make: Callable[[LogState, Sequence[Commit]], C], since: int) -> C:
         """Creates the next commit. `make` gets the newest state and the commits after `since`, and may refuse."""
         while True:

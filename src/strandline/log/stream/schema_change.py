@@ -51,7 +51,7 @@ def add_columns(log: Log, asked: StreamSpec) -> SchemaCommit | None:
             raise _OvertakenError("another writer has added columns in the meantime")
         if state.finished:
             raise log_errors.finished(log.storage.url)
-        return SchemaCommit(state.seq + 1, log.spec.id, log.clock.now_us(), columns=columns)
+        return SchemaCommit(*log.stamp(state), columns=columns)
 
     try:
         return log.publish(make, since=log.state.seq)

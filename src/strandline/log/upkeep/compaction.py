@@ -184,12 +184,7 @@ def publish(log: Log, joined: Sequence[Block], base_seq: int) -> list[Block]:
         kept[:] = [b for b in joined if not _is_superseded(b, state, seen)]
         if not kept:
             raise _CompactedMeanwhileError("compacted or dropped by another process")
-        return CompactCommit(
-            seq=state.seq + 1,
-            stream=log.spec.id,
-            published_us=log.clock.now_us(),
-            blocks=tuple(kept),
-        )
+        return CompactCommit(*log.stamp(state), blocks=tuple(kept))
 
     try:
         log.publish(make, since=base_seq)

@@ -99,13 +99,7 @@ def _publish(log: Log, name: str, needs: Sequence[int] | None) -> None:
     def make(state: LogState, _seen: Sequence[Commit]) -> ConsumerCommit:
         for partition, offset in enumerate(needs or ()):
             log.require_kept(partition, offset)
-        return ConsumerCommit(
-            seq=state.seq + 1,
-            stream=log.spec.id,
-            published_us=log.clock.now_us(),
-            consumer=name,
-            needs=None if needs is None else tuple(needs),
-        )
+        return ConsumerCommit(*log.stamp(state), consumer=name, needs=None if needs is None else tuple(needs))
 
     log.publish(make, since=log.state.seq)
 

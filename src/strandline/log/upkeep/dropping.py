@@ -108,12 +108,7 @@ def _make(log: Log, cutoff_us: int, keep_commits: int, unique: str) -> Milestone
     def make(state: LogState, seen: Sequence[Commit]) -> MilestoneCommit:
         if state.milestone != previous or written.names & announced(seen):
             raise _MilestoneMadeError("another milestone was made, or the files of this one were collected")
-        return MilestoneCommit(
-            seq=state.seq + 1,
-            stream=log.spec.id,
-            published_us=log.clock.now_us(),
-            milestone=milestone,
-        )
+        return MilestoneCommit(*log.stamp(state), milestone=milestone)
 
     log.publish(make, since=base_seq)
     return milestone

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -41,9 +39,9 @@ from strandline.errors import KeyMissingError, StreamMismatchError
 from strandline.log.index.seek import offset_at
 from strandline.log.operator_state.guesses import Guesses
 from strandline.log.reading.moment import Moment
+from strandline.log.reading.results import within
 from strandline.log.reading.tentative_results import TENTATIVE, changes_in, is_counting
 from strandline.log.stream.block import Block
-from strandline.log.stream.kinds import is_result
 from strandline.log.stream.log import END, Log
 from strandline.log.stream.reason import LATE
 from strandline.log.stream.spec import StreamSpec
@@ -301,7 +299,8 @@ def read_slice(part: Slice, options: ReadOptions, schema: StructType) -> Iterato
             table = changes_in(read)
         else:
             counting = is_counting(read, part.guesses, spec.time) if options.tentative else None
-            table = _within(read, spec, part.times, counting)
+            told = read if counting is None else read.append_column(TENTATIVE, counting)
+            table = within(told, spec.time, *part.times, counting)
         if options.positions or options.tells_changes:
             number = None if part.partition == spec.late else part.partition
             table = table.append_column(PARTITION, pa.repeat(pa.scalar(number, pa.int32()), len(table)))
@@ -333,23 +332,6 @@ def _reason(log: Log, partition: int, table: pa.Table) -> str:
         return LATE
     offset = table.column(OFFSET)[0].as_py()
     return next(log.blocks(partition, offset, offset + 1)).reason
-
-
-def _within(
-    table: pa.Table, spec: StreamSpec, bounds: tuple[int | None, int | None], counting: pa.ChunkedArray | None
-) -> pa.Table:
-    """Keeps the results in the time range; with tentative ones that count, if they are asked for."""
-    hits = [is_result(table)]
-    if counting is not None:
-        table = table.append_column(TENTATIVE, counting)
-        hits = [pc.or_(hits[0], counting)]
-    if bounds != (None, None):
-        times = table.column(spec.time).cast(pa.int64())
-        for bound, compare in zip(bounds, (pc.greater_equal, pc.less), strict=True):
-            if bound is not None:
-                hits.append(compare(times, bound))
-    keep = reduce(pc.and_, hits)
-    return table if pc.all(keep).as_py() else table.filter(keep)
 
 
 def _runs(blocks: Iterator[Block]) -> Iterator[list[Block]]:
