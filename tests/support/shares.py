@@ -8,13 +8,16 @@ always does. Tests of no group always run, in their tier. So do all tests of a f
 Tests of many plans (windows, types, aggregates) try some plans in each tier, the same ones in all files: every plan has
 kernels of its own, which take seconds to compile.
 
-The numbers are chosen by the time that tests take (docs/testing.md). What one commit must not go without has no group.
+The numbers are chosen by the time that tests take on the reference machine (docs/testing.md). A machine that is twice
+as slow draws half as many, so the drawn tests take it as long. Of each group at least one test runs in some tier. What
+one commit must not go without has no group, and runs on every machine.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -22,12 +25,25 @@ import pytest
 from tests.support.draw import generator
 from tests.support.operator_streams import PLANS
 
+SLOWEST = 2.5
+"""A machine that is slower than that draws no less: a run on a busy machine must not be much weaker than others."""
+
+
+def drawn_part(slowness: float) -> float:
+    """Returns the part of all shares that a machine draws which is so many times slower than the reference."""
+    return round(1 / min(max(slowness, 1.0), SLOWEST), 2)
+
 
 class Share(NamedTuple):
     """How many tests of a group run in each tier."""
 
     quick: int
     long: int
+
+    def part(self, part: float, rng: Random) -> Share:
+        """Returns a part of both numbers, and at least one test of one tier; the generator rounds up or down."""
+        quick, long = (int(number * part + rng.random()) for number in self)
+        return Share(quick, max(long, 1)) if self.long else Share(max(quick, min(self.quick, 1)), 0)
 
 
 SHARES = {
@@ -149,7 +165,7 @@ def plan_of(item: pytest.Item) -> tuple[str, str] | None:
     return None
 
 
-def tier_of_plans(items: Sequence[pytest.Item], text: str) -> dict[tuple[str, str], int]:
+def tier_of_plans(items: Sequence[pytest.Item], text: str, part: float) -> dict[tuple[str, str], int]:
     """Returns the tier that tries each plan: 0 for ordinary tests, 1 for long ones, 2 for neither."""
     files: dict[str, set[str]] = defaultdict(set)
     for item in items:
@@ -159,7 +175,7 @@ def tier_of_plans(items: Sequence[pytest.Item], text: str) -> dict[tuple[str, st
     for file, names in files.items():
         drawn = sorted(names.difference(PLANS_ALWAYS))
         generator(text, f"plans {file}").shuffle(drawn)
-        share = PLANS_SHARES[file]
+        share = PLANS_SHARES[file].part(part, generator(text, f"part of plans {file}"))
         for number, name in enumerate(drawn):
             tiers[file, name] = (number >= share.quick) + (number >= share.quick + share.long)
     return tiers
@@ -175,10 +191,10 @@ def group_of(item: pytest.Item) -> str | None:
     return own[0] if own else _GROUPS.get(file)
 
 
-def draw(items: Sequence[pytest.Item], text: str) -> set[pytest.Item]:
-    """Marks the tests as long that this draw puts into the long tier; returns those that no tier runs."""
+def draw(items: Sequence[pytest.Item], text: str, part: float) -> set[pytest.Item]:
+    """Marks the tests as long that a part of all shares puts into the long tier; returns those that no tier runs."""
     left_out: set[pytest.Item] = set()
-    tiers = tier_of_plans(items, text)
+    tiers = tier_of_plans(items, text, part)
     for item in items:
         tier = tiers.get(plan_of(item) or ("", ""), 0)
         if tier == 1:
@@ -191,11 +207,12 @@ def draw(items: Sequence[pytest.Item], text: str) -> set[pytest.Item]:
         if group is not None and item not in left_out and not item.get_closest_marker("slow"):
             groups[group].append(item)
     for group, members in groups.items():
-        rng, share = generator(text, group), SHARES[group]
+        rng = generator(text, group)
+        share = SHARES[group].part(part, generator(text, f"part of {group}"))
         ordinary = [item for item in members if not item.get_closest_marker("long")]
-        quick = set(rng.sample(ordinary, min(share.quick, len(ordinary))))
+        quick = set(rng.sample(ordinary, len(ordinary))[: share.quick])
         others = [item for item in members if item not in quick]
-        long = set(rng.sample(others, min(share.long, len(others))))
+        long = set(rng.sample(others, len(others))[: share.long])
         for item in long:
             item.add_marker(pytest.mark.long)
         left_out.update(item for item in others if item not in long)

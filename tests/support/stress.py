@@ -44,6 +44,7 @@ def run_tests(report: Path, draw: str, more: Sequence[str]) -> int:
     command += [
         "--run-long",
         "--no-reruns",
+        "--part=1",  # also of a busy machine
         "-m",
         CHOSEN,
         f"--junitxml={report}",

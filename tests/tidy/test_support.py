@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +18,9 @@ from tests.simulation.seeded_runs import run_for, run_seeds
 from tests.support import shares
 from tests.support.alone import Room
 from tests.support.draw import commit, first_seed, generator
-from tests.support.machine import patience, slowness
+from tests.support.machine import LARGEST, REFERENCE_S, VARIABLE, patience, slowness, slowness_by
 from tests.support.reruns import ALLOWED
-from tests.support.shares import draw
+from tests.support.shares import draw, drawn_part
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,10 +46,10 @@ class Item:
         self.marks[mark.name] = mark
 
 
-def drawn(names: str, text: str, *more: Item) -> tuple[str, str, str]:
+def drawn(names: str, text: str, *more: Item, part: float = 1.0) -> tuple[str, str, str]:
     """Returns which tests are in the ordinary tier, in the long one, in none; capital letters are long ones."""
     items: list[Any] = [Item(n, "drawn", *["long"] * n.isupper()) for n in names.split()] + list(more)
-    left_out = draw(items, text)
+    left_out = draw(items, text, part)
     tiers = (
         [i.nodeid for i in items if i not in left_out and "long" not in i.marks],
         [i.nodeid for i in items if i not in left_out and "long" in i.marks],
@@ -66,6 +67,50 @@ def test_of_the_tests_of_a_group_as_many_are_drawn_as_its_share_says(monkeypatch
     assert not set("FG") & set(quick)
     assert drawn("G F e d c b a", "some commit", Item("other"), Item("slow", "slow")) == (quick, long, none)
     assert len({drawn("a b c d e F G", str(n)) for n in range(100)}) > 50
+
+
+def test_a_machine_that_is_twice_as_slow_draws_half_of_each_group_and_the_tests_of_no_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(shares.SHARES, "group", shares.Share(5, 8))
+    names = "0 1 2 3 4 5 6 7 8 9 A B C D E F G H I J"
+    numbers = []
+    for commit_number in range(200):
+        whole = drawn(names, str(commit_number), Item("other"))
+        half = drawn(names, str(commit_number), Item("other"), part=drawn_part(2.0))
+        assert set("other") <= set(half[0]) <= set(whole[0]), "it leaves out some ordinary tests and puts none in"
+        assert len(half[1]) == 4
+        numbers.append(len(half[0]) - len("other"))
+    assert set(numbers) == {2, 3}
+    assert 2.3 < sum(numbers) / len(numbers) < 2.7
+    assert [drawn_part(slowness) for slowness in (0.5, 1.0, 1.25, 2.0, 2.5, 8.0)] == [1.0, 1.0, 0.8, 0.5, 0.4, 0.4]
+
+
+def test_of_a_group_that_has_a_share_the_slowest_machine_runs_at_least_one_test() -> None:
+    for share in (*shares.SHARES.values(), *shares.PLANS_SHARES.values()):
+        for seed in range(50):
+            slow = share.part(drawn_part(8.0), Random(seed))
+            assert sum(slow) >= 1
+            assert slow.quick <= share.quick
+            assert slow.long <= share.long
+            assert share.part(drawn_part(1.0), Random(seed)) == share
+
+
+def test_a_short_load_does_not_change_the_number_of_the_machine_but_a_lasting_one_does() -> None:
+    def number(*times_s: float) -> float:
+        return slowness_by(iter(times_s).__next__)
+
+    assert number(REFERENCE_S * 0.9) == 1.0, "the first is fast enough, and no second is made"
+    assert number(REFERENCE_S * 6, REFERENCE_S * 5, REFERENCE_S) == 1.0
+    assert number(*(REFERENCE_S * times for times in (3, 2, 2.5, 6, 4))) == 2.0
+    assert number(*(REFERENCE_S * times for times in (30, 20, 25, 60, 40))) == LARGEST
+
+
+def test_all_processes_of_a_run_inherit_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1.75")
+    program = "from tests.support.machine import slowness; print(slowness())"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert float(done.stdout) == 1.75
 
 
 def test_every_group_of_the_shares_has_tests() -> None:
