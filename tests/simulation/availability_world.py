@@ -40,9 +40,9 @@ from strandline.running import batch as batches
 from strandline.running import fork as forks
 from strandline.running import step as steps_
 from strandline.running import tick as ticks
+from strandline.running.batch import end_outage
 from strandline.running.decision import Decision, Situation, decide
 from strandline.running.element import Element
-from strandline.running.end_of_outage import end_outage
 from strandline.running.fork import Caches
 from strandline.running.promise import Promise
 from strandline.running.step import Done, Logs, Step

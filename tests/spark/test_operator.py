@@ -18,6 +18,7 @@ from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.log import Log
 from strandline.spark.operator import operator_job
 from strandline.spark.operator.affinity import on_hosts
+from strandline.spark.operator.kernel_shipping import KernelShipping
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query import query as query_
 from strandline.spark.query.fused_run import FusedRun
@@ -564,12 +565,12 @@ def test_an_operator_that_is_stopped_while_its_kernels_are_compiled_starts_no_jo
 ):
     """`stop` has returned by then: such a job would hold Spark's processors, and no caller could cancel it."""
     compiling, is_stopped, ended, started = threading.Event(), threading.Event(), threading.Event(), []
-    with_kernels, close = OperatorJob._with_kernels, FusedRun._close
+    ready, close = KernelShipping.ready, FusedRun._close
 
     def slowly(self):
         compiling.set()
         assert is_stopped.wait(patience(60))
-        return with_kernels(self)
+        return ready(self)
 
     def closing(self):
         close(self)
@@ -578,7 +579,7 @@ def test_an_operator_that_is_stopped_while_its_kernels_are_compiled_starts_no_jo
     source = sl.source(feed(items(20)).df, str(tmp_path / "s"), key="k", time="at")
     counting = source.window(sl.count_window(1)).aggregate(n=sl.count_all())
     with monkeypatch.context() as patched:
-        patched.setattr(OperatorJob, "_with_kernels", slowly)
+        patched.setattr(KernelShipping, "ready", slowly)
         patched.setattr(FusedRun, "_close", closing)
         patched.setattr(operator_job, "on_hosts", lambda *given: started.append(given) or on_hosts(*given))
         patched.setattr(query_, "_PATIENCE_S", 0.5)

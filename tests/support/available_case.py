@@ -34,7 +34,7 @@ BOUND_US = 1_000_000
 PATIENT_S = 60.0
 """How long stores are waited for that answer, however busy the machine is."""
 HOUSEKEEPING: Any = SimpleNamespace(after_batch=lambda *_: None, report={}, stop=lambda: None)
-CONTEXT: Any = SimpleNamespace(master="local[1]")
+CONTEXT: Any = SimpleNamespace(master="local[1]", getLocalProperty=lambda _: None, setJobDescription=lambda _: None)
 
 
 def counted(*streams: sl.Stream) -> Any:
@@ -56,7 +56,7 @@ class Case:
         self.clock = ManualClock(1_000_000)
         for module in (lost_inputs, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
-        monkeypatch.setattr(OperatorJob, "_run_tasks", self._run_tasks)
+        monkeypatch.setattr(operator_job, "on_hosts", self.on_hosts)
         self.folders = [folder / name for name in ("north", "south")]
         self.inputs = [
             Log.create(LocalStorage(one), item_spec(1, name=f"{one.name}{abs(hash(folder))}"), self.clock)
@@ -75,7 +75,7 @@ class Case:
         self.job = self.started(Promise(BOUND_US))
 
     @staticmethod
-    def _run_tasks(_job: Any, work: Any, tasks: Sequence[Any], *_: Any) -> list[Any]:
+    def on_hosts(_context: Any, tasks: Sequence[Any], _hosts: Any, work: Any) -> list[Any]:
         """What travels is pickled, both ways."""
         return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(task))))) for task in tasks]
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from strandline.checkpoint.policy import Policy, cec
 from strandline.clock import Clock, ManualClock
+from strandline.inputs.input import InputBatch
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
 from strandline.log.stream.append_commit import Append
@@ -20,6 +21,7 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.column_types import arrow_schema
 from strandline.log.stream.kinds import Kind, only_results
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate import aggregates as agg
@@ -225,6 +227,13 @@ def append_rows(log: Log, batch: Mapping[int, Sequence[Row]], boundary: int | No
         write_rows(log, p, base.ends[p], rows, f"commit{base.seq + 1}") for p, rows in sorted(batch.items()) if rows
     ]
     log.append(Append(blocks, boundaries=None if boundary is None else base.boundaries_until(boundary)), base=base)
+
+
+def steps_of(batch: InputBatch, output: LogState, attempt: str) -> list[Step]:
+    """Returns the steps of a batch, one a partition."""
+    pairs = enumerate(batch.slices)
+    before = [*output.standings] or [None] * len(batch.slices)
+    return [Step(p, before[p], output.ends[p], taken, f"{attempt}-{p}", 0) for p, taken in pairs]
 
 
 class Streams:

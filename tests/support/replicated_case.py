@@ -16,7 +16,7 @@ from strandline.log.stream import quiet
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
-from strandline.spark.operator.operator_job import OperatorJob
+from strandline.spark.operator import operator_job
 from strandline.spark.operator.processing_element import ProcessingElement
 from tests.support.available_case import CONTEXT, Case
 from tests.support.items import append_items, item_spec
@@ -50,7 +50,7 @@ class Replicated:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
-        monkeypatch.setattr(OperatorJob, "_run_tasks", Case._run_tasks)
+        monkeypatch.setattr(operator_job, "on_hosts", Case.on_hosts)
         monkeypatch.setattr(ProcessingElement, "start", lambda element, _spark: element)
         self.folder = folder
         self.input, self.beside = (

@@ -18,8 +18,8 @@ from strandline.log.stream import quiet
 from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import Definition
 from strandline.running import tick as ticks
+from strandline.running.batch import end_outage
 from strandline.running.element import TUPLES_MAX, Element
-from strandline.running.end_of_outage import end_outage
 from strandline.running.fork import Caches
 from strandline.running.promise import Promise
 from strandline.running.state.state_cache import StateCache

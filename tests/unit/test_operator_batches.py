@@ -22,7 +22,7 @@ from strandline.recovery import eventual_checkpoint
 from strandline.running import batch as batches_
 from strandline.running.state.state_cache import StateCache
 from strandline.units import END_OF_TIME
-from tests.support.operator_streams import PLANS, Row, Streams, plan, uninterrupted
+from tests.support.operator_streams import PLANS, Row, Streams, plan, steps_of, uninterrupted
 
 
 def rows(count: int, key: int = 1, time: int = 0) -> list[Row]:
@@ -195,7 +195,7 @@ def test_a_driver_that_comes_second_publishes_nothing(make: Any) -> None:
     streams.batch()
     taken = OneStream(streams.plan, streams.input).next(other.state, 1)
     assert taken is not None
-    done = streams.run_steps(batches_.steps_of(taken, other.state, 0, "late"), cec())
+    done = streams.run_steps(steps_of(taken, other.state, "late"), cec())
     with pytest.raises(SecondWriterError):
         batches_.publish(other, other.state, done, Append(writer=Writer("query", "other", 1)))
     assert [d.tuples for d in done] == [5]

@@ -22,7 +22,6 @@ from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows
-from strandline.running.batch import steps_of
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator, LiveOperators
 from strandline.running.state.state_cache import StateCache
@@ -32,6 +31,7 @@ from tests.support.operator_streams import (
     Tuples,
     output_spec,
     set_aside,
+    steps_of,
     uninterrupted,
     uninterrupted_and_aside,
 )
@@ -175,7 +175,7 @@ def test_an_object_that_an_attempt_touched_which_was_not_accepted_is_thrown_away
     element = Element(streams.plan, instant("1 hour"))
     batch = element.input((streams.input,)).next(streams.output.state, element.tuples_max)
     assert batch is not None
-    (lost,) = streams.run_steps(steps_of(batch, streams.output.state, 0), instant("1 hour"))  # nobody publishes it
+    (lost,) = streams.run_steps(steps_of(batch, streams.output.state, "lost"), instant("1 hour"))  # nobody publishes it
     assert lost.recovery is None
     ((done,),) = streams.drain(instant("1 hour"))
     assert done.recovery is not None

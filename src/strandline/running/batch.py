@@ -1,4 +1,4 @@
-"""Batches of an operator: one step per partition, one manifest."""
+"""The commits of an operator: that of a batch, with the outcomes of its steps, and that which ends an outage."""
 
 from __future__ import annotations
 
@@ -12,32 +12,18 @@ import pyarrow as pa
 from strandline.checkpoint.policy import Policy
 from strandline.control_columns import KIND, OFFSET
 from strandline.failpoint import failpoint
-from strandline.inputs.input import InputBatch
-from strandline.log.storage.storage import create_once
+from strandline.log.operator_state.outage import Outage
+from strandline.log.storage.storage import Durability, create_once
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.block import Block
 from strandline.log.stream.block_sequence import BlockSequence
+from strandline.log.stream.control_tuples import control_block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.spec import StreamSpec
-from strandline.running.step import Done, Step
-
-
-def steps_of(batch: InputBatch, output: LogState, elapsed_us: int, attempt: str = "") -> list[Step]:
-    """Returns the steps of a batch, one per partition."""
-    name, standings = attempt or uuid.uuid4().hex, output.standings
-    return [
-        Step(p, standings[p] if standings else None, output.ends[p], taken, f"{name}-{p}", elapsed_us)
-        for p, taken in enumerate(batch.slices)
-    ]
-
-
-def noted(batch: InputBatch, done: Sequence[Done]) -> list[Done]:
-    """Returns the outcomes of the steps; each standing also says how far into the input all steps came."""
-    standings = batch.noted([d.standing for d in done])
-    return [replace(d, standing=standing) for d, standing in zip(done, standings, strict=True)]
+from strandline.running.step import Done
 
 
 def overdue(policy: Policy, output: LogState, now_us: int) -> frozenset[int]:
@@ -71,6 +57,32 @@ def publish(output: Log, base: LogState, done: Sequence[Done], said: Append) -> 
         outage=said.outage or (base.outage if base.outage and base.outage.state == "STABLE" else None),
     )
     return output.append(batch, base)
+
+
+def end_outage(output: Log, durability: Durability = "fsync") -> AppendCommit | None:
+    """Publishes that the operator is STABLE and no tentative tuple counts; returns None if it is so already.
+
+    The append speaks for the batch before it. Corrections follow later, when the inputs are there.
+    """
+    state = output.state
+    if state.outage is None or state.outage.state == "STABLE":
+        return None
+    blocks, standings, name = [], list(state.standings), uuid.uuid4().hex
+    for p, fork in enumerate(state.outage.forks):
+        if fork.tuples:
+            blocks.append(control_block(output, p, state.ends[p], [Kind.UNDO], f"{name}-undo-{p}"))
+            standings[p] = standings[p].behind(1)
+    batch = Append(
+        blocks,
+        writer=state.writer,
+        source=state.source,
+        standings=standings,
+        boundaries=state.boundaries,
+        revised=state.revised,
+        outage=Outage("STABLE", output.clock.now_us()),
+        durability=durability,
+    )
+    return output.append(batch, state)
 
 
 _PADDED_ROWS = 1 << 14

@@ -131,10 +131,12 @@ class Operation:
 
     def next(self, watch: Watch) -> tuple[Watch, Tick | None]:
         """Looks and decides; returns the watch that the driver has to remember, and the tick, None without work."""
-        if self.promise is None:
-            return watch, self._without_bound(watch)
-        base, now_us, wall_us = self.output.state, self.clock.steady_us(), self.clock.now_us()
-        element = self.element
+        base, element, wall_us = self.output.state, self.element, self.clock.now_us()
+        if self.promise is None:  # all that has come is taken in, and nothing else has to be decided
+            due, input_ = overdue(element.policy, base, wall_us), element.input(self.inputs)
+            new = input_.next(base, element.tuples_max) or (input_.nothing(base, element.tuples_max) if due else None)
+            return watch, None if new is None else Tick(self, _STABLE, new, watch, must_save=due)
+        now_us = self.clock.steady_us()
         union = SerialisedUnion(element.definition, self.inputs, element.replicas, element.begins)
         marks = union.marks(base.standings, self.unreadable)
         taken = taken_in_until(base.standings)
@@ -151,14 +153,6 @@ class Operation:
         if base.finished or (batch is None and not is_news):
             return watch, None
         return watch, Tick(self, decision, batch, watch, marks)
-
-    def _without_bound(self, watch: Watch) -> Tick | None:
-        """Returns the tick in which the stable lineage takes in tuples, or saves its state; None without work."""
-        base, element = self.output.state, self.element
-        must_save = overdue(element.policy, base, self.clock.now_us())
-        input_, tuples_max = element.input(self.inputs), element.tuples_max
-        batch = input_.next(base, tuples_max) or (input_.nothing(base, tuples_max) if must_save else None)
-        return None if batch is None else Tick(self, _STABLE, batch, watch, must_save=must_save)
 
     def _goes_all_the_way(self, batch: TimeSlices) -> bool:
         """Returns whether a batch takes in all available tuples, if its steps do not stop before."""
@@ -209,25 +203,24 @@ class Tick:
             failpoint("after-undo")
         if self._decision.begins_anew:
             self._forks = [fork.begun_anew(fork.problem) for fork in self._forks]
-        steps = self._steps()
-        idle = [self._idle(p) if steps is None else self._resting(steps[p]) for p in range(len(self._blocks))]
-        every = [self._work(p, steps[p] if steps else None, idle[p]) for p in range(len(self._blocks))]
-        some = [work for work in every if work.stable is not None or work.fork is not None]
-        worked = {work.partition: done for work, done in zip(some, run_all(some) if some else (), strict=True)}
-        none = Worked(None, None)
-        pairs = [(idle[p], worked.get(p, none)) for p in range(len(self._blocks))]
-        done = [kept if kept is not None else own.stable for kept, own in pairs]
-        assert all(d is not None for d in done)
+        stable = self._steps()
+        works = [self._work(p, one) for p, one in enumerate(stable)]
+        due = [work for work in works if work.stable is not None or work.fork is not None]
+        worked = {work.partition: own for work, own in zip(due, run_all(due) if due else (), strict=True)}
+        every = [worked.get(p, Worked(None, None)) for p in range(len(works))]
+        done = [one if isinstance(one, Done) else own.stable for one, own in zip(stable, every, strict=True)]
         self.done = [d for d in done if d is not None]
-        if self._batch is not None and steps is not None:
-            self.done = batches_.noted(self._batch, self.done)
-        self.forked = tuple(own.fork for _, own in pairs)
-        for p, (d, forked) in enumerate(zip(self.done, self.forked, strict=True)):
-            self._blocks[p] += [*d.blocks, *(forked.blocks if forked else ())]
-            if forked:
-                self.done[p] = replace(d, standing=d.standing.behind(forked.results))
-        self._forks = [f.standing if f else own for f, own in zip(self.forked, self._forks, strict=True)]
-        for p, (_, own) in enumerate(pairs):
+        assert len(self.done) == len(works)
+        if self._batch is not None:
+            standings = self._batch.noted([d.standing for d in self.done])
+            self.done = [replace(d, standing=standing) for d, standing in zip(self.done, standings, strict=True)]
+        self.forked = tuple(own.fork for own in every)
+        for p, own in enumerate(every):
+            self._blocks[p] += self.done[p].blocks
+            if own.fork is not None:
+                self._blocks[p] += own.fork.blocks
+                self._forks[p] = own.fork.standing
+                self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(own.fork.results))
             if own.problem:
                 self._end_fork(p, own.problem)
 
@@ -251,36 +244,32 @@ class Tick:
                 self._standings[p] = self._standings[p].behind(1)
                 self._forks[p] = fork.undone(self._end(p))
 
-    def _steps(self) -> list[Step] | None:
-        """Returns the steps of the stable lineage, behind an undo if there is one; None if it stands still."""
-        if self._batch is None:
-            return None
-        elapsed_us = max(0, self._operation.clock.now_us() - self._base.published_us) if self._base.published_us else 0
-        steps = batches_.steps_of(self._batch, self._base, elapsed_us)
-        return [
-            replace(s, output_end=self._end(s.partition), before=self._standings[s.partition] if s.before else None)
-            for s in steps
-        ]
+    def _steps(self) -> list[Step | Done]:
+        """Returns the step of the stable lineage in each partition, behind an undo if there is one.
 
-    def _resting(self, step: Step) -> Done | None:
-        """Returns the outcome for a partition that has nothing to take in or save; None if its step has to run.
-
-        In the first step of a later version all partitions run: no partition goes back behind that version.
+        If a partition has nothing to take in or save, or the lineage stands still, returns the outcome instead.
         """
-        is_revision = version_in(self._element.definition.revised) != version_in(self._base.revised)
-        is_due = is_revision or step.partition in self._must_save
-        return None if is_due else unchanged(step, self._element)
+        base = self._base
+        if self._batch is None:
+            return [Done.idle(standing, None) for standing in self._standings]
+        name = uuid.uuid4().hex
+        elapsed_us = max(0, self._operation.clock.now_us() - base.published_us) if base.published_us else 0
+        # In the first step of a later version all partitions run: no partition goes back behind that version.
+        is_revision = version_in(self._element.definition.revised) != version_in(base.revised)
+        found: list[Step | Done] = []
+        for p, taken in enumerate(self._batch.slices):
+            before = self._standings[p] if base.standings else None
+            step = Step(p, before, self._end(p), taken, f"{name}-{p}", elapsed_us)
+            is_due = is_revision or p in self._must_save
+            found.append(step if is_due else unchanged(step, self._element) or step)
+        return found
 
-    def _idle(self, partition: int) -> Done:
-        """Returns the outcome of a stable lineage that stands still."""
-        return Done.idle(self._standings[partition], None)
-
-    def _work(self, partition: int, step: Step | None, idle: Done | None) -> Work:
-        fork = None
+    def _work(self, partition: int, stable: Step | Done) -> Work:
+        fork, step = None, stable if isinstance(stable, Step) else None
         if self._decision.fork_until is not None:
-            stands = self._marks[partition].stands if idle is None else idle.standing.stands
+            stands = stable.standing.stands if isinstance(stable, Done) else self._marks[partition].stands
             fork = self._fork_step(partition, stands.bound, self._decision.fork_until)
-        return Work(partition, self._end(partition), step if idle is None else None, fork)
+        return Work(partition, self._end(partition), step, fork)
 
     def _fork_step(self, p: int, silent: int | None, until: int) -> ForkStep | None:
         fork, promise = self._forks[p], self._operation.promise

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError, StrandlineError, StreamMismatchError
@@ -23,9 +23,8 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep import consumer_registry
-from strandline.running.batch import overdue
+from strandline.running.batch import end_outage, overdue
 from strandline.running.element import Element
-from strandline.running.end_of_outage import end_outage
 from strandline.running.fork import Forked
 from strandline.running.promise import Promise
 from strandline.running.step import Done
@@ -38,17 +37,13 @@ from strandline.spark.operator.kernel_shipping import KernelShipping
 from strandline.spark.operator.lost_inputs import LostInputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_task import OperatorTask, OperatorWork, Unread
-from strandline.spark.operator.recovery_target import RecoveryTarget
-from strandline.spark.operator.recovery_warnings import warn_of_losses, warn_of_older
+from strandline.spark.operator.recovery_warnings import RecoveryTarget, warn_of_losses, warn_of_older
 from strandline.spark.query.job_group import JobsCancelledError, job_group
 from strandline.spark.query.running_steps import RunningSteps
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-
-Task = TypeVar("Task")
-Outcome = TypeVar("Outcome")
 
 _REGISTER_EVERY_S = 5.0
 
@@ -107,14 +102,17 @@ class OperatorJob:
             has_bound=promise is not None,
         )
         self._promise = promise
-        self._seen = self._resumed()
+        self._seen = Watch.fresh(len(inputs.logs))
+        if promise is not None:  # the operator goes on with the outage of the driver before
+            states = [log.state for log in inputs.logs]
+            known, now_us = [state.boundary for state in states], SYSTEM_CLOCK.steady_us()
+            self._seen = Watch.resumed(known, self.output.state.outage, now_us, promise.bound_us, states)
         self._lost = LostInputs(inputs, unopened, self._require_same)
         self._idle: object = None
         """The commits of which the last look has found that there is nothing to do; None if there was."""
         self._kernels = kernels
-        self._has_kernels = False
         self._target = RecoveryTarget(element.policy, self._output_place.url)
-        self._target.look(self.output.state.standings)
+        self._target.compare(self.output.state.standings)
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self.housekeeping = housekeeping
         self._consumer = consumer_registry.operator_name(self.output.spec.id)
@@ -248,14 +246,6 @@ class OperatorJob:
         self._lost.bear(problem)
         return False
 
-    def _resumed(self) -> Watch:
-        """Returns the watch of the driver at a start: it goes on with the outage of the driver before."""
-        if self._promise is None:
-            return Watch.fresh(len(self.inputs.logs))
-        states = [log.state for log in self.inputs.logs]
-        known, now_us = [state.boundary for state in states], SYSTEM_CLOCK.steady_us()
-        return Watch.resumed(known, self.output.state.outage, now_us, self._promise.bound_us, states)
-
     @property
     def _is_behind(self) -> bool:
         """True if tuples that can be taken in were not taken in, as of the last look."""
@@ -279,7 +269,7 @@ class OperatorJob:
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
         warn_of_older(done, self._output_place.url)
         warn_of_losses(done, self._output_place.url)
-        self._target.look(d.standing for d in done)
+        self._target.compare(d.standing for d in done)
 
     @property
     def must_save(self) -> bool:
@@ -309,37 +299,29 @@ class OperatorJob:
             self._kernels.close()
 
     def _run_all(self, works: Sequence[Work]) -> list[Worked]:
-        """Does the work of all partitions as tasks of one job; raises the problem of a task that could not read."""
+        """Does the work of all partitions as tasks of one Spark job, each where its state is.
+
+        Raises the problem of a task that could not read.
+        """
         nothing: list[list[Block]] = [[] for _ in self.inputs.logs]
         tasks = [OperatorTask(w, self.inputs.blocks(w.stable) if w.stable else nothing) for w in works]
-        tuples = sum(task.tuples for task in tasks)
-        found = self._run_tasks(self._with_kernels(), tasks, [w.partition for w in works], tuples)
+        if self._kernels is not None and (kernels := self._kernels.ready()) is not self._work.kernels:
+            self._work = replace(self._work, kernels=kernels)
+        if self._work.element.replicas:  # the operator may read other replicas than before
+            specs = tuple(log.spec.to_json() for log in self.inputs.logs)
+            self._work = replace(self._work, inputs=self.inputs.places, input_specs=specs)
+        if self._is_cancelled:
+            raise JobsCancelledError(f"the operator of {self._output_place.url} was stopped")
+        # Balance over all partitions, also those without work: which of them work changes from batch to batch.
+        hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
+        wanted = [hosts[w.partition] if hosts else "" for w in works]
+        with self._steps.shown(len(tasks), sum(task.tuples for task in tasks)):
+            found = on_hosts(self._context, tasks, wanted, self._work)
         worked = [one for one in found if isinstance(one, Worked)]
         for one in found:
             if isinstance(one, Unread):
                 raise one.problem
         return worked
-
-    def _with_kernels(self) -> OperatorWork:
-        """Returns the common work of all tasks with its kernels, which are ready before the first task runs."""
-        if self._kernels is not None and not self._has_kernels:
-            self._has_kernels = True
-            self._work = replace(self._work, kernels=self._kernels.ready())
-        if self._work.element.replicas:  # the operator may read other replicas than before
-            specs = tuple(log.spec.to_json() for log in self.inputs.logs)
-            self._work = replace(self._work, inputs=self.inputs.places, input_specs=specs)
-        return self._work
-
-    def _run_tasks(
-        self, work: Callable[[Task], Outcome], tasks: Sequence[Task], partitions: Sequence[int], tuples: int
-    ) -> list[Outcome]:
-        """Runs the tasks in Spark, one per partition, each where its state is; returns their outcomes."""
-        if self._is_cancelled:
-            raise JobsCancelledError(f"the operator of {self._output_place.url} was stopped")
-        # Balance over all partitions, also those without work: which of them work changes from batch to batch.
-        hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
-        with self._steps.shown(len(tasks), tuples):
-            return on_hosts(self._context, tasks, [hosts[p] if hosts else "" for p in partitions], work)
 
     def _keep_registered(self) -> None:
         """Registers now and then which tuples of the inputs are still needed. An old registration does no harm."""

@@ -1,12 +1,32 @@
-"""Warnings of recoveries that users should know: from an older checkpoint than the newest, or with a loss."""
+"""Warnings of recoveries: from an older checkpoint than the newest, with a loss, or slower than `recover_within`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from strandline.checkpoint.policy import Policy
+from strandline.log.operator_state.standing import Standing
 from strandline.running.step import Done
 from strandline.user_warning import warn
 from strandline.wording import plural
+
+
+class RecoveryTarget:
+    """The target of one operator, compared with the measurements of its tasks."""
+
+    def __init__(self, policy: Policy, where: str) -> None:
+        self._policy = policy
+        self._where = where
+        self._has_warned = policy.recover_within_us is None
+
+    def compare(self, standings: Iterable[Standing]) -> None:
+        """Warns, once, if a recovery in a new process takes longer than the target even at best."""
+        if self._has_warned:
+            return
+        found = next(filter(None, map(self._policy.missed_target, standings)), None)
+        if found is not None:
+            self._has_warned = True
+            warn(f"{found} ({self._where})")
 
 
 def warn_of_older(done: Sequence[Done], where: str) -> None:
