@@ -14,5 +14,5 @@ from strandline.log.stream.log import Log
 
 def inputs_over(logs: Sequence[Log]) -> Input:
     """Returns one stream, or several that are read as one."""
-    operator: Any = SimpleNamespace(has_times=True)
+    operator: Any = SimpleNamespace(has_times=True, keeps_time=True)
     return OneStream(operator, logs[0]) if len(logs) == 1 else SerialisedUnion(operator, tuple(logs))
