@@ -12,6 +12,7 @@ from strandline.log.stream.block import Block, describe, encode_parts
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
+from strandline.schema_text import struct_json
 
 PARTITIONS = 2
 TYPES = {"item_id": "long", "item_price": "double", "item_time": "long"}
@@ -19,8 +20,7 @@ TYPES = {"item_id": "long", "item_price": "double", "item_time": "long"}
 
 def new_stream(storage: Storage, clock: Clock = SYSTEM_CLOCK) -> Log:
     """Creates a stream of items without tuples."""
-    fields = [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in TYPES.items()]
-    spec = StreamSpec("aging", {"fields": fields}, ("item_id",), "item_time", PARTITIONS, lateness=None)
+    spec = StreamSpec("aging", struct_json(TYPES.items()), ("item_id",), "item_time", PARTITIONS, lateness=None)
     return Log.create(storage, spec, clock)
 
 

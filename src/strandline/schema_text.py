@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -31,17 +31,18 @@ def schema_json(schema: Any) -> dict[str, Any]:
     ['long', 'decimal(10,2)']
     """
     if isinstance(schema, str):
-        return _struct(dict(columns_of(schema, "schema")))
+        return struct_json(dict(columns_of(schema, "schema")).items())
     if isinstance(schema, pa.Schema):
-        return _struct({f.name: _of_arrow(f.type, f.name) for f in schema})
+        return struct_json((f.name, _of_arrow(f.type, f.name)) for f in schema)
     if hasattr(schema, "jsonValue"):
         found: dict[str, Any] = schema.jsonValue()
         return found
     raise OptionError(f"schema={schema!r} is no schema", todo='write it like "id long, at timestamp, price double"')
 
 
-def _struct(types: Mapping[str, Any]) -> dict[str, Any]:
-    fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in types.items()]
+def struct_json(columns: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns Spark's JSON of a struct with these columns, names and types, all of which may be null."""
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns]
     return {"type": "struct", "fields": fields}
 
 
@@ -80,7 +81,7 @@ def _kind(text: str) -> str:
 
 def _of_arrow(kind: pa.DataType, column: str) -> Any:
     if pa.types.is_struct(kind):
-        return _struct({f.name: _of_arrow(f.type, column) for f in kind})
+        return struct_json((f.name, _of_arrow(f.type, column)) for f in kind)
     if pa.types.is_map(kind):
         key, value = _of_arrow(kind.key_type, column), _of_arrow(kind.item_type, column)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}

@@ -56,7 +56,7 @@ _SHORT_ZONES = {
     "SST": "Pacific/Guadalcanal",
     "VST": "Asia/Ho_Chi_Minh",
 }
-"""What Java, and so Spark, means by its short names of zones."""
+"""The meaning of Java's, and so Spark's, short names of zones."""
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 _TODO = 'pass a datetime, text like "2026-01-31 12:00:00", or an integer (microseconds, or the number itself)'
 

@@ -47,9 +47,9 @@ class Recovery:
     kernels_s: float = 0.0
     """Loading kernels, or compiling them; not part of the others."""
     losses: tuple[Loss, ...] = ()
-    """What was left out, by a recovery that does not replay."""
+    """The input that was left out, by a recovery that does not replay."""
     aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
-    """What came out of it and is no result, by reason."""
+    """Tuples and windows that are no results, by reason."""
 
     @property
     def costs(self) -> dict[str, float]:

@@ -15,6 +15,7 @@ from strandline.log.stream.column_types import fields_of, type_name
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.operators.operator import Definition
+from strandline.schema_text import struct_json
 from strandline.version import VERSION
 from strandline.wording import plural
 
@@ -55,10 +56,7 @@ def output_spec(definition: Definition, input_: StreamSpec, retention: int | Non
     """Returns the spec of the stream of a new operator."""
     return StreamSpec(
         id=str(uuid.uuid4()),
-        schema={
-            "type": "struct",
-            "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in definition.result_columns],
-        },
+        schema=struct_json(definition.result_columns),
         key=input_.key,
         time=definition.result_time,
         partitions=input_.partitions,

@@ -60,7 +60,7 @@ def never(key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """How often what goes wrong: probabilities a call, and one call to crash at, counted from 1."""
+    """The faults: probabilities a call, and one call to crash at, counted from 1."""
 
     crash_at_call: int | None = None
     crash_after: bool = False

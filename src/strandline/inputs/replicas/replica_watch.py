@@ -17,7 +17,7 @@ Times = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a replica, or the furthest of several, has come in each partition."""
+    """The place in each partition to which a replica, or the furthest of several, has come."""
 
     results: tuple[int, ...]
     stable: Times

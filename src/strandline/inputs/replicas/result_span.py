@@ -95,7 +95,7 @@ class ResultSpan:
 
 
 class _Reading:
-    """How far a span was read, from any replica."""
+    """The progress of reading a span, from any replica."""
 
     def __init__(self, span: ResultSpan) -> None:
         self._span = span

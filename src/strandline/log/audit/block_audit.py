@@ -28,7 +28,7 @@ class BlockAudit:
     block: Block
     spec: StreamSpec
     is_sorted: bool
-    """Whether its results must be in the order of time."""
+    """True if its results must be in the order of time."""
 
     def problem(self, what: str, todo: str = _RESTORE) -> Problem:
         """Returns a problem of this block."""

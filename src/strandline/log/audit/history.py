@@ -129,13 +129,13 @@ class History:
         self.compacted: set[str] = set()
         """Files of blocks that a compaction wrote: only inside others are tuples in the order of time."""
         self.is_whole = True
-        """Whether every manifest so far was used."""
+        """True if every manifest so far was used."""
         self.adopted_ends = self.state.ends
         """Of the blocks before these ends it is not known who wrote them."""
         self.holes: list[tuple[int, int, int]] = []
         """Partition, first and end offset of what lost manifests published, and no compaction after them holds."""
         self.is_certain = True
-        """Whether every manifest since the last snapshot was used: what follows another can only be followed."""
+        """True if every manifest since the last snapshot was used: what follows another can only be followed."""
         self._ends_in_doubt = self.state.ends
         self._announced: set[str] = set()
         self._is_behind = False

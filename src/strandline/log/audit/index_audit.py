@@ -81,7 +81,7 @@ class IndexAudit:
         and the one that begins earliest.
         """
         found: list[Problem] = []
-        for leaf in self._leaves(self.snapshot.children):
+        for leaf in map(self.index.leaf, self.index.leaves(self.snapshot.children)):
             for partition in np.unique(leaf.partition):
                 # No search looks for footprints by their time.
                 own = np.flatnonzero((leaf.partition == partition) & leaf.has_results)
@@ -101,13 +101,6 @@ class IndexAudit:
         if not any(hit.file == b.file for hit in by_time):
             what = f"a search in the index by time does not find the block {b.file}, times {b.time_min} to {b.time_max}"
             yield Problem("index", what, ROOT_KEY, b.partition, b.first, b.end, todo=_TODO)
-
-    def _leaves(self, children: Iterable[Child]) -> Iterator[Leaf]:
-        for child in children:
-            if child.is_leaf:
-                yield self.index.leaf(child)
-            else:
-                yield from self._leaves(self.index.node(child))
 
 
 class _Wrong:

@@ -20,4 +20,4 @@ class Problem:
     """The offset behind the last one."""
     todo: str = ""
     follows: tuple[str, ...] = ()
-    """What is missing, or cannot be judged, because of it: no problems of their own until it is mended."""
+    """Parts that are missing, or cannot be judged, because of it: no problems of their own until it is mended."""

@@ -30,7 +30,7 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.commit_kinds import CompactCommit, TruncateCommit
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import commit_key
+from strandline.log.stream.manifest import commit_key, seq_of
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
@@ -239,9 +239,8 @@ class _Verification:
 
     def _last_listed(self) -> int:
         """Returns the newest commit of a listing, which may lag, but shows commits behind a hole."""
-        keys = (listed.key for listed in self._storage.list("commits"))
-        numbers = (key.removeprefix("commits/").removesuffix(".json") for key in keys)
-        return max((int(number) for number in numbers if number.isdecimal()), default=-1)
+        seqs = (seq_of(listed.key) for listed in self._storage.list("commits"))
+        return max((seq for seq in seqs if seq is not None), default=-1)
 
     def _load_snapshot(self) -> Snapshot | None:
         where = f"{self._storage.url}/{ROOT_KEY}"
@@ -355,8 +354,8 @@ class _Verification:
         return {b.file for b in live}.__contains__
 
     def _is_live_commit(self, key: str) -> bool:
-        number = key.removeprefix("commits/").removesuffix(".json")
-        return not number.isdecimal() or int(number) == 0 or int(number) >= self._log.kept
+        seq = seq_of(key)
+        return not seq or seq >= self._log.kept  # the first one stays
 
 
 def _forgotten(storage: Storage, standings: Sequence[Standing]) -> Iterator[Problem]:

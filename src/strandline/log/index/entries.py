@@ -168,8 +168,7 @@ def _live_leaves(log: Log) -> Iterator[Leaf]:
     replacements = outermost(b for m in log.tail if isinstance(m, CompactCommit) for b in m.blocks)
     appended = Leaf.of(b for m in log.tail if isinstance(m, AppendCommit) for b in m.blocks)
     index = Index(log.storage)
-    indexed = (index.leaf(child) for child in index.leaves(log.snapshot.children))
-    for leaf in itertools.chain(indexed, [appended]):
+    for leaf in itertools.chain(map(index.leaf, index.leaves(log.snapshot.children)), [appended]):
         drop = leaf.covered_by(replacements)
         yield leaf.edited(drop, ()) if drop.any() else leaf
     yield Leaf.of(replacements)

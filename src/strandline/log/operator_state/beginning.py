@@ -13,7 +13,7 @@ from typing import Any, Literal
 from strandline.units import time_text
 
 Since = Literal["earliest", "latest"] | int | Mapping[int, int]
-"""What a user asks for, in the log's integers: a word, a time, or offsets by partition."""
+"""The beginning that a user asks for, in the log's integers: a word, a time, or offsets by partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Beginning:
     """The first tuples that an operator takes in, per partition."""
 
     since: Since
-    """What was asked for. A time is exact: no tuple before it is taken in, wherever it stands."""
+    """The beginning that was asked for. A time is exact: no tuple before it is taken in, wherever it stands."""
     offsets: tuple[tuple[int, ...] | None, ...]
     """Per input and partition: no tuple before this offset is taken in. None for replicas, which have other offsets."""
     times: tuple[int | None, ...] = ()

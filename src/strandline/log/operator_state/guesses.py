@@ -33,7 +33,7 @@ class Guesses:
     since: int | None
     """None before this time, up to which all results are there; None: there is no such time."""
     passed: tuple[Passed, ...] = ()
-    """What is known of them, so that a reader that has come far need not look through all."""
+    """Known places among them, so that a reader that has come far need not look through all."""
 
     def first_at(self, time: int | None) -> int:
         """Returns an offset before which no tuple of this time or a later one stands."""

@@ -25,7 +25,7 @@ class InputLag:
     """One input, as of the last refresh of its log."""
 
     name: str
-    """What people call it: its folder; its path, if two have the same."""
+    """The name of its folder; its path, if two have the same."""
     path: str
     boundary: int | None
     """Up to this time it is complete, in every partition; None as long as that cannot be said of one."""

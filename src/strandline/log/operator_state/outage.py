@@ -19,7 +19,7 @@ class ForkStanding:
     """Where the fork of one partition stands after a commit."""
 
     bound: int | None
-    """What was there before this time is in its state; None: it has not begun."""
+    """The input tuples before this time that were published are in its state; None: it has not begun."""
     ordinal: int
     """So many tuples are, counted on from those of the stable lineage."""
     boundary: int | None
@@ -68,7 +68,7 @@ class ForkStanding:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """How an operator with a bound is, over all partitions."""
+    """The state of an operator with a bound, over all partitions."""
 
     state: State = "STABLE"
     since_us: int = 0

@@ -10,10 +10,10 @@ from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.loss import Losses
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
-"""What a tuple of the extent and a replayed tuple cost, until it has been measured."""
+"""Nanoseconds for a tuple of the extent and for a replayed tuple, until they have been measured."""
 OPEN_S, START_S = 0.1, 1.0
-"""What a recovery takes before it has read anything, until it has been measured: opening the logs; and in a new process
-its start, its imports and the loading of kernels."""
+"""Seconds that a recovery takes before it has read anything, until they have been measured: opening the logs; and in a
+new process its start, its imports and the loading of kernels."""
 
 _WEIGHT, _OUTLIER = 0.3, 3.0
 
@@ -37,7 +37,7 @@ class Standing:
     replay: int
     """u: so many input tuples have to be replayed; partial: so many would be skipped."""
     mode: Mode = "eventual"
-    """How to recover: footprint by footprint, from the last whole checkpoint (partial: without a replay), or not."""
+    """The way to recover: by footprints, from the last whole checkpoint (partial: without a replay), or not at all."""
     saved: int = 0
     """instant, partial: windows in the last whole checkpoint, which holds the input before `oldest`."""
     saved_us: int = 0
@@ -46,15 +46,15 @@ class Standing:
     """Which attempt made this state, so that what it left on its machine can be told from what others left."""
     host: str = ""
     extent_ns: float = 0.0
-    """What one tuple of the extent costs to read, as measured."""
+    """Nanoseconds to read one tuple of the extent, as measured."""
     replay_ns: float = 0.0
-    """What one replayed tuple costs, as measured."""
+    """Nanoseconds to replay one tuple, as measured."""
     due: int | None = None
     """No window that is open ends before this time; None if that is not known."""
     open_s: float = 0.0
-    """What opening the two logs took in a recovery, as measured."""
+    """Seconds to open the two logs in a recovery, as measured."""
     start_s: float = 0.0
-    """What a new process took before its first step, as measured: its start, its imports, the loading of kernels."""
+    """Seconds of a new process before its first step, as measured: its start, its imports, the loading of kernels."""
 
     recovered: Mapping[str, float] | None = None
     """The last recovery: after which commit, extent read, tuples replayed, seconds of each."""
@@ -66,7 +66,7 @@ class Standing:
     """Over several inputs: where in each. Offsets of the input are places in the serialised order then, and `commit`
     and `seen` say nothing. None over one stream."""
     losses: Losses | None = None
-    """What failures have cost so far, under policies that do not replay; None if nothing."""
+    """The cost of failures so far, under policies that do not replay; None if nothing was lost."""
     times: tuple[int, ...] = ()
     """Where some steps ended, and at which time of the input, if the policy has to know how long windows are open."""
 

@@ -48,7 +48,7 @@ class ConsumerSummary:
 
     name: str
     label: str
-    """What people call it: of an operator the name of its query, or of the folder that it writes; else its name."""
+    """Its name for people: of an operator that of its query, or of the folder that it writes."""
     writes: str
     """Of an operator: the stream it writes, as far as it has said so."""
     needs: tuple[int, ...]
@@ -74,13 +74,13 @@ class OperatorSummary:
     windows: str
     """The same in words; of others, what they do."""
     shape: str
-    """What is done to the tuples before, in words."""
+    """The work on tuples before the operator takes them in, in words."""
     aggregates: Mapping[str, str]
     input: str
     since: str
     """Where it began in its inputs: "earliest", "latest", a time, or offsets by partition."""
     mode: str
-    """How a recovery goes: eventual (footprints), instant (whole checkpoints), partial (the same without a replay), or
+    """The way of a recovery: eventual (footprints), instant (whole checkpoints), partial (these without a replay), or
     none."""
     open_windows: int
     predicted_recovery_s: float
@@ -88,14 +88,14 @@ class OperatorSummary:
     predicted_cold_recovery_s: float
     """The same in a new process, from its start."""
     measured: bool
-    """Whether these predictions rest on measurements, and not on assumptions."""
+    """True if these predictions rest on measurements, and not on assumptions."""
     footprints: Mapping[str, int]
     """Written in the last batch, by kind."""
     partitions: tuple[Mapping[str, Any], ...]
     inputs: tuple[InputLag, ...]
     """Of an operator over several inputs: how far each has come."""
     losses: TotalLosses | None
-    """What failures have cost, under a policy that does not replay; None if nothing."""
+    """The cost of failures under a policy that does not replay; None if nothing was lost."""
     waits_for: str | None
     """Which of them the others wait for, in a sentence; of one input, that all that is new in it is tentative."""
     outage: Mapping[str, Any] | None
@@ -116,9 +116,9 @@ class Summary:
     """Times are microseconds since 1970 UTC if so, plain numbers if not."""
     lateness: int | None
     retention: int | None
-    """How long the present writer keeps tuples; None: nothing is dropped by itself."""
+    """The time for which the present writer keeps tuples; None: nothing is dropped by itself."""
     retention_is_writers: bool
-    """Whether the last writer chose that, and not the writer that created the stream."""
+    """True if the last writer chose that, and not the writer that created the stream."""
     created_us: int
     created_by: str
     commits: int

@@ -108,7 +108,7 @@ class _Call(Generic[Answer]):
         """Of a probe, for whose answer no thread waits: the time within which it has to come."""
         self.began_s = stopwatch_s()
         self.is_answered = False
-        """Whether the store has said something, if only that there is no such key."""
+        """True if the store has answered, if only that there is no such key."""
         self.is_over = False
 
     def run(self) -> tuple[Any, BaseException | None]:

@@ -21,7 +21,7 @@ class Kind(enum.IntEnum):
     CLOSED = 3
     """A window that closed and has no result: its footprints do not count any more."""
     TENTATIVE = 4
-    """What would be a result if nothing were missing."""
+    """A tuple that would be a result if no input were missing."""
     UNDO = 5
     """All tentative tuples of the partition before it are void."""
     REC_DONE = 6

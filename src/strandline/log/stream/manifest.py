@@ -44,6 +44,16 @@ def commit_key(seq: int) -> str:
     return f"commits/{seq:020d}.json"
 
 
+def seq_of(key: str) -> int | None:
+    """Returns the number of the commit whose manifest has this key; None for other keys.
+
+    >>> seq_of(commit_key(7)), seq_of("commits/.tmp-1")
+    (7, None)
+    """
+    number = key.removeprefix("commits/").removesuffix(".json")
+    return int(number) if number.isdecimal() else None
+
+
 def seal(body: Mapping[str, Any]) -> bytes:
     """Returns JSON with its own checksum in it, as one line."""
     text = json.dumps(body, separators=(",", ":"))

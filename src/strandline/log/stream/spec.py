@@ -33,6 +33,7 @@ from strandline.log.operator_state.upstream import origins_of
 from strandline.log.stream.column_types import arrow_schema, block_schema, fields_of, type_name
 from strandline.log.stream.reason import ending
 from strandline.log.stream.stream_id import checked_id
+from strandline.schema_text import struct_json
 from strandline.times import TimeKind
 from strandline.wording import exact_duration
 
@@ -74,7 +75,7 @@ class StreamSpec:
     created_us: int = 0
     upstream: Mapping[str, Any] | None = None
     operator: Mapping[str, Any] | None = None
-    """What computes this stream: window, aggregates, and the columns in which footprints keep their state."""
+    """The operator that computes this stream: window, aggregates, and the columns of its footprints."""
     begins: Beginning | None = None
     """Where its operator began in its inputs; None: with all that they held."""
     format: int = FORMAT
@@ -378,13 +379,7 @@ def _checksum(body: Mapping[str, Any]) -> str:
 
 def normalised(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the schema without nullability and metadata, neither of which changes what is stored."""
-    return {
-        "type": "struct",
-        "fields": [
-            {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}}
-            for f in fields_of(schema)
-        ],
-    }
+    return struct_json((f["name"], _nullable(f["type"])) for f in fields_of(schema))
 
 
 def _nullable(kind: Any) -> Any:

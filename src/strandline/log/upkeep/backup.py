@@ -43,7 +43,7 @@ class Copied:
     commit: int
     """The newest commit in the copy; -1 if the stream has none."""
     tuples: int
-    """What readers get: neither footprints nor the side log."""
+    """Results: neither footprints nor the side log."""
     files: int
     """Files that this run copied."""
     size_bytes: int

@@ -34,7 +34,7 @@ from strandline.log.stream.commit_kinds import MilestoneCommit, announced
 from strandline.log.stream.commits import write_mark
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import FORMAT_2, commit_key, seal
+from strandline.log.stream.manifest import FORMAT_2, commit_key, seal, seq_of
 from strandline.log.stream.milestone import FOLDER, Milestone, mark_key
 
 KEEP_COMMITS = 4_096
@@ -216,6 +216,5 @@ def _delete(log: Log, deletes_max: int | None) -> int:
 def _sweep(storage: Storage, kept: int) -> None:
     """Deletes what processes that stood still for long have created at the numbers of dropped commits."""
     for listed in storage.list("commits"):
-        number = listed.key.removeprefix("commits/").removesuffix(".json")
-        if number.isdecimal() and 0 < int(number) < kept:
+        if 0 < (seq_of(listed.key) or 0) < kept:
             storage.delete(listed.key)

@@ -20,7 +20,7 @@ from strandline.units import duration_us
 SECRET_OPTIONS = "storage_options_secret"
 """The same as `storage_options`, by a name whose value Spark leaves out of every plan that it shows."""
 MOMENT = "moment"
-"""What `Stream.read` has found published, so that its DataFrame stays what it is whenever Spark plans it."""
+"""The offsets that `Stream.read` has found published: its DataFrame stays the same whenever Spark plans it."""
 _OPTIONS = {
     "path",
     "replicas",
@@ -58,7 +58,7 @@ class ReadOptions:
     tentative: bool
     """Of a streaming read: all that happens to results. Of a moment: also those results that count then."""
     moment: Moment | None
-    """Of a batch read: what of the stream it gets; None for what is published when it is planned."""
+    """Of a batch read: the part of the stream that it gets; None for all that is published when it is planned."""
     start: str
     max_tuples_per_batch: int | None
     consumer: str | None
@@ -119,7 +119,7 @@ class ReadOptions:
 
     @property
     def address(self) -> dict[str, str]:
-        """The options that say where it is, as anybody would write them who is elsewhere."""
+        """The options with the address of the stream or the replicas, complete for any other program."""
         if not self.replicas:
             return {"path": self.place.url}
         return {"replicas": json.dumps([place.url for place in self.replicas])}

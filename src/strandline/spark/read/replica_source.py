@@ -143,7 +143,7 @@ class ReplicaChangesReader(ReplicaStreamReader):
         super().__init__(options, schema)
         self._changes = ReplicaChanges(self._set, self._results)
         self._ends = False
-        """Whether the query ends as soon as it has come to the end of one look."""
+        """True if the query ends as soon as it has come to the end of one look."""
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._ends, self._changes.is_all_told = True, False
