@@ -16,6 +16,7 @@ What may happen, as often as the seed says:
     somebody asks for the open windows, and has the checkpoint checked
     the checkpoint policy changes from life to life, to one that lets go and back, too
     the clock moves at every look at it; steps stop in the middle of a commit, and close windows there
+    what is measured is anything: nothing, a moment, a minute
 
 What must hold: the results of each partition, values to the bit and order, are those of an operator that nothing ever
 happened to, over several inputs of one that has them in one sequence; what cannot be computed is set aside once each;
@@ -38,6 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline import arrow_rows
+from strandline.checkpoint import footprint_cost
 from strandline.checkpoint.policy import Policy, cec, instant, none
 from strandline.clock import ManualClock
 from strandline.errors import (
@@ -168,6 +170,8 @@ def small_steps(rng: Random) -> Iterator[None]:
         mock.patch.object(block_slice, "BYTES_HELD_MAX", rng.choice([0, 1 << 23])),
         mock.patch.object(one_stream, "PIECE_BYTES_MAX", few_bytes()),
         mock.patch.object(step, "ROWS_MIN", rng.choice([1, 1 << 12])),
+        mock.patch.object(step, "_SAMPLE_MIN", 10),
+        mock.patch.object(footprint_cost, "FOOTPRINTS_MIN", 3),
         mock.patch.object(arrow_rows, "ARRAY_BYTES_MAX", few_bytes()),
         mock.patch.object(arrow_rows, "PORTION_BYTES_MAX", few_bytes()),
         mock.patch.object(payloads, "CHUNK_BYTES_MAX", few_bytes()),
@@ -232,6 +236,9 @@ class World:
         self.failpoint: tuple[str, int] | None = None
         self.process: FaultyStorage = self.faulty
         self.results: list[pa.Table] = []
+        self.measures = Random(rng.getstate()[1][0])
+        """The source of what is measured, and of policies that go by it; other choices do not depend on it."""
+        self.stopwatch_s = 0.0
 
     def _create(self, name: str, spec: StreamSpec) -> Log:
         return Log.create(Folder(self.faulty.other_process(), name), spec, self.clock)
@@ -241,6 +248,10 @@ class World:
         """Failpoints kill the process at hand; names of attempts are numbers."""
         with (
             mock.patch.object(step, "failpoint", self._pass),
+            mock.patch.object(step, "stopwatch_s", self._measure),
+            mock.patch.object(step_output, "stopwatch_s", self._measure),
+            mock.patch.object(recover, "stopwatch_s", self._measure),
+            mock.patch.object(step, "TALLY", mock.Mock(seconds=0.0)),
             mock.patch.object(step_output, "failpoint", self._pass),
             mock.patch.object(batches_, "failpoint", self._pass),
             mock.patch.object(batches_, "publish", self._publish),
@@ -256,6 +267,11 @@ class World:
             if self.failpoint[1] == 0:
                 self.process.crashed = True
                 raise Crash(name)
+
+    def _measure(self) -> float:
+        """A stopwatch that shows any seconds, though never fewer than before."""
+        self.stopwatch_s += self.measures.choice([0.0, 1e-7, 1e-5, 1e-3, 60.0])
+        return self.stopwatch_s
 
     def unique(self) -> str:
         self.names += 1
@@ -387,7 +403,21 @@ class World:
         ]
         if self.is_calm:
             choices += [none(), none()]
-        return rng.choice(choices)
+        chosen = rng.choice(choices)
+        return self._by_measures() if self.measures.random() < 0.2 and chosen.kind == "cec" else chosen
+
+    def _by_measures(self) -> Policy:
+        """Policies whose footprints depend on what is measured, and results do not."""
+        pick = self.measures.choice
+        return pick(
+            [
+                cec(extent=pick([0, 5]), interval=pick([1, 1_000, 100_000]), period=pick([100_000, 10_000_000])),
+                cec(replay=pick([0, 20]), slow=5, interval=pick([1, 3_000]), period=3_000),
+                cec(recover_within=pick(["1 us", "150 ms", "2 s", "1 min"])),
+                cec(failures_per_day=pick([1e-3, 1, 1e9]), balance=pick([1, 1e3])),
+                cec(extent="1x", failures_per_day=1e6, interval=2, period=1_000),
+            ]
+        )
 
     def _run_steps(self, steps: Sequence[Step], policy: Policy) -> list[Done]:
         done = [self._run_step(s, policy, self.output, self.inputs) for s in steps]
@@ -563,7 +593,13 @@ class World:
             self.rotten.discard(partition)  # everything was saved anew
         if done.seconds == 0.0 or now.mode != "eventual":  # nobody ran it, or it is bounded by time
             return
-        limits = policy.limits(now.open, 0, None)
+        is_saved_once = self.definition.replays_windows
+        limits = policy.asked(now.open, 0, None, tuples=0 if is_saved_once else done.tuples).limits
+        if policy.budget is not None:
+            require(
+                now.credit_us is not None and now.credit_us <= 10 * policy.budget.period_us, "credit", now.credit_us
+            )
+            require(now.credit_us >= -10 * policy.budget.interval_us, "more is owed than is forgiven", now.credit_us)
         if policy.recover_within_us is None and policy.interval_us is None:
             require(now.replay <= limits.replay, "replay", now.replay, "is above", limits.replay)
             if self.definition.kind == "barrier" and now.replay:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from strandline.checkpoint.policy import FOOTPRINT_NS, Policy, cec, instant, none, partial
+from strandline.checkpoint.policy import Policy, cec, instant, none, partial
 from strandline.errors import OptionError
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.standing import FOOTPRINT_NS, Standing
 
 STANDING = Standing(input=100, commit=3, open=10, oldest=40, extent=30, replay=60)
 
@@ -37,6 +37,13 @@ STANDING = Standing(input=100, commit=3, open=10, oldest=40, extent=30, replay=6
         ({"recover_within": "2 s", "replay": 7}, "sets extent and replay by itself"),
         ({"recover_within": "0 s"}, "is not a duration"),
         ({"recover_within": "soon"}, "recover_within"),
+        ({"failures_per_day": 0}, "failures_per_day=0 is not a number above 0"),
+        ({"failures_per_day": math.inf}, "failures_per_day=inf is not a number above 0"),
+        ({"failures_per_day": math.nan}, "failures_per_day=nan is not a number above 0"),
+        ({"failures_per_day": "daily"}, "failures_per_day='daily' is not a number above 0"),
+        ({"balance": -1, "failures_per_day": 1}, "balance=-1 is not a number above 0"),
+        ({"balance": True}, "balance=True is not a number above 0"),
+        ({"failures_per_day": 1, "recover_within": "2 s"}, "both say how long a recovery may take"),
     ],
 )
 def test_what_cec_cannot_do_is_refused_with_a_way_out(options: dict[str, Any], message: str) -> None:
@@ -67,21 +74,87 @@ def test_an_extent_may_follow_the_number_of_open_windows(text: str, ratio: float
     assert policy.limits(1000, 0, None).replay == math.inf
 
 
-def test_absolute_targets_are_what_they_are_however_many_windows_are_open() -> None:
-    for open_windows in (0, 7, 10**9):
+def test_absolute_targets_are_what_they_are_while_they_can_be_met() -> None:
+    for open_windows in (0, 7, 100):
         limits = cec(extent=100, replay=50).limits(open_windows, 5, STANDING)
         assert (limits.extent, limits.replay, limits.cost) == (100, 50, math.inf)
         assert limits.budget > 10**18
-    assert cec(extent=0, replay=0).limits(5, 0, None).extent == 0
+    assert cec(extent=0, replay=0).limits(0, 0, None).extent == 0
 
 
-def test_the_budget_is_a_share_of_the_time_since_the_last_step_and_at_least_of_a_period() -> None:
+def test_an_extent_below_the_open_windows_is_twice_their_number_and_said() -> None:
+    asked = cec(extent=100).asked(101, 5, STANDING)
+    assert asked.limits.extent == 202
+    (missed,) = asked.missed
+    assert missed.option == "extent"
+    assert "extent=100 cannot be met" in missed.text
+    assert "holds 202" in missed.text
+    assert cec(extent=100).asked(100, 5, STANDING).missed == ()
+
+
+def test_tuples_that_come_back_with_the_replay_need_no_room_in_the_extent() -> None:
+    asked = cec(extent=100).asked(10**6, 5, STANDING, footprints=100)
+    assert (asked.limits.extent, asked.missed) == (100, ())
+
+
+def test_a_replay_below_a_batch_is_the_batch_and_said() -> None:
+    asked = cec(replay=100).asked(5, 5, STANDING, tuples=101)
+    assert asked.limits.replay == 101
+    (missed,) = asked.missed
+    assert missed.option == "replay"
+    assert "replay=100 cannot be met by batches of 101 tuples" in missed.text
+    assert cec(replay=100).asked(5, 5, STANDING, tuples=100).missed == ()
+    nothing_was_open = replace(STANDING, open=0)
+    assert cec(replay=100).asked(5, 5, nothing_was_open, tuples=101).missed == ()
+
+
+def test_a_user_who_has_set_no_target_gets_no_warning_about_one() -> None:
+    asked = cec().asked(5, 5, STANDING, tuples=2_000_000)
+    assert (asked.limits.replay, asked.missed) == (2_000_000, ())
+
+
+def test_a_target_time_below_the_reading_of_the_windows_is_twice_that_and_said() -> None:
+    policy, measured = cec(recover_within="1 s"), replace(STANDING, extent_ns=1_000.0, replay_ns=100.0)
+    asked = policy.asked(10**7, 5, measured, tuples=1_000)
+    assert asked.limits.cost == 2 * 10**10 + 10**5
+    (missed,) = asked.missed
+    assert "to read the 10,000,000 footprints" in missed.text
+    assert policy.asked(10**7, 5, STANDING, tuples=1_000).missed == (), "said though nothing was measured"
+    assert policy.asked(10, 5, measured, tuples=1_000).limits.cost == policy.allowed_s(measured) * 1e9
+
+
+def test_the_budget_is_an_interval_of_every_period_at_the_measured_price() -> None:
     policy = cec(extent=1, interval="5 ms", period="100 ms")
     a_period = int(5_000 * 1_000 / FOOTPRINT_NS)
     assert policy.limits(9, 0, None).budget == a_period
     assert policy.limits(9, 100_000, None).budget == a_period
     assert policy.limits(9, 1_000_000, None).budget == 10 * a_period
+    dear = replace(STANDING, footprint_ns=20_000.0, credit_us=2_000.0)
+    assert policy.limits(9, 0, dear).budget == 100
+    assert policy.limits(9, 20_000, dear).budget == 150
+    assert policy.limits(9, 20_000, replace(dear, credit_us=-1_000.0)).budget == 0
+    assert policy.limits(9, 100_000, replace(dear, footprint_ns=1e9)).budget == 1
     assert cec(extent=1, interval=timedelta(seconds=1), period=timedelta(seconds=1)).limits(9, 0, None).budget > 10**5
+
+
+def test_a_balance_asks_for_the_recovery_at_which_both_costs_are_equal() -> None:
+    policy = cec(failures_per_day=24, balance=10)
+    measured = replace(STANDING, extent_ns=1_000.0, replay_ns=100.0, footprint_ns=2_000.0, growth=0.02)
+    limits = policy.limits(1_000, 5, measured)
+    assert (limits.extent, limits.replay, limits.extent_cost, limits.replay_cost) == (math.inf, math.inf, 1e3, 1e2)
+    beyond_s = limits.cost / 1e9 - 1_000 * 1e-6
+    age_s, failures_a_second = beyond_s / 0.02, 10 * 24 / 86_400
+    assert failures_a_second * age_s * beyond_s == pytest.approx(1_000 * 2e-6)
+    assert policy.limits(1_000, 5, replace(measured, growth=0.0)).cost > limits.cost, "more is saved before it is known"
+
+
+def test_a_balance_goes_with_targets_that_are_held_in_any_case() -> None:
+    assert cec(balance=2) == cec(failures_per_day=1, balance=2)
+    assert cec(failures_per_day=3).extent_ratio is None
+    limits = cec(extent="2x", replay=50, failures_per_day=1).limits(10, 0, STANDING)
+    assert (limits.extent, limits.replay) == (20, 50)
+    assert 0 < limits.cost < math.inf
+    assert repr(cec(replay=5, failures_per_day=1)) == "cec(replay=5, failures_per_day=1, balance=1)"
 
 
 def test_a_target_time_becomes_a_price_per_tuple_from_what_was_measured() -> None:
@@ -97,8 +170,8 @@ def test_a_target_time_becomes_a_price_per_tuple_from_what_was_measured() -> Non
     assert policy.limits(10, 0, None).budget > 10**18
 
 
-def test_a_target_time_that_cannot_be_met_asks_for_all_that_can_be_done() -> None:
-    assert cec(recover_within="1 ms").limits(10, 0, None).cost == 0
+def test_a_target_time_that_cannot_be_met_does_not_save_every_window_in_every_batch() -> None:
+    assert cec(recover_within="1 ms").limits(10, 0, None).cost == 2 * 10 * 900
 
 
 def test_a_target_time_may_have_a_budget() -> None:

@@ -13,16 +13,33 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.card import card
+from strandline.checkpoint.balance import Balance, checked_balance
+from strandline.checkpoint.footprint_budget import FootprintBudget
+from strandline.checkpoint.missed_target import MissedTarget, nearest_cost, nearest_extent, nearest_replay
 from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
-from strandline.log.operator_state.standing import EXTENT_NS, OPEN_S, REPLAY_NS, START_S, Mode, Standing
+from strandline.log.operator_state.standing import (
+    EXTENT_NS,
+    FOOTPRINT_NS,
+    OPEN_S,
+    REPLAY_NS,
+    START_S,
+    Mode,
+    Standing,
+)
 from strandline.operators.operator import Limits
 from strandline.units import Duration, positive_us
 from strandline.wording import exact_duration
 
 _RELATIVE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*x\s*", re.IGNORECASE)
-FOOTPRINT_NS = 1_000.0
-"""The cost of writing a footprint, for the budget of `interval` a `period`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The limits of a save, and the targets that they do not hold because nothing could."""
+
+    limits: Limits
+    missed: tuple[MissedTarget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,7 @@ class Policy:
     recover_within_us: int | None = None
     every_us: int | None = None
     slow: SlowWindows | None = None
+    balance: Balance | None = None
 
     def __repr__(self) -> str:
         """Returns the call that makes it."""
@@ -56,7 +74,7 @@ class Policy:
             },
         }
         parts = [f"{name}={value}" for name, value in given.items() if value is not None]
-        return f"cec({', '.join([*parts, *([] if self.slow is None else [str(self.slow)])])})"
+        return f"cec({', '.join([*parts, *(str(each) for each in (self.slow, self.balance) if each is not None)])})"
 
     def _repr_html_(self) -> str:
         return card(repr(self), {"a recovery": _RECOVERIES[self.mode]})
@@ -76,21 +94,71 @@ class Policy:
         """Both answers, as standings have them."""
         return _MODES[self.starts_from, self.replays]
 
+    @property
+    def budget(self) -> FootprintBudget | None:
+        """The time that may go into G-checks; None if it is not bounded."""
+        if self.interval_us is None or self.period_us is None:
+            return None
+        return FootprintBudget(self.interval_us, self.period_us)
+
     def limits(self, open_windows: int, elapsed_us: int, before: Standing | None, time: int | None = None) -> Limits:
-        """Returns when G-checks are due at the end of a step, `elapsed_us` after the last, at this input time."""
-        slow = None if self.slow is None else self.slow.limits(before, time)
-        extent = math.inf if self.extent is None else float(self.extent)
+        """Returns when G-checks are due at the end of a step, as `asked` does, without what cannot be met."""
+        return self.asked(open_windows, elapsed_us, before, time).limits
+
+    def asked(
+        self,
+        open_windows: int,
+        elapsed_us: int,
+        before: Standing | None,
+        time: int | None = None,
+        *,
+        tuples: int = 0,
+        footprints: int | None = None,
+    ) -> Asked:
+        """Returns when G-checks are due at the end of a step, `elapsed_us` after the last, at this input time.
+
+        The step has taken in so many `tuples`. A recovery needs so many `footprints` in any case: of all open windows
+        unless it is said.
+        """
+        least = open_windows if footprints is None else footprints
+        missed: list[MissedTarget | None] = []
+        extent, replay, cost = math.inf, math.inf, math.inf
+        unit_costs = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
+        footprint_ns = before.footprint_cost if before else FOOTPRINT_NS
+        if self.extent is not None:
+            extent, problem = nearest_extent(self.extent, least)
+            missed.append(problem)
         if self.extent_ratio is not None:
             extent = self.extent_ratio * open_windows
-        replay = math.inf if self.replay is None else float(self.replay)
-        budget = 1 << 62
-        if self.interval_us is not None and self.period_us is not None:
-            share = self.interval_us / self.period_us
-            budget = int(share * max(elapsed_us, self.period_us) * 1_000 / FOOTPRINT_NS)
-        if self.recover_within_us is None:
-            return Limits(extent, replay, budget=budget, slow=slow)
-        extent_ns, replay_ns = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
-        return Limits(extent, replay, self.allowed_s(before) * 1e9, extent_ns, replay_ns, budget, slow)
+        if self.replay is not None:
+            replay, problem = nearest_replay(self.replay, tuples)
+            missed.append(problem)
+        if self.recover_within_us is not None:
+            allowed_ns = self.allowed_s(before) * 1e9
+            cost, problem = nearest_cost(self.recover_within_us, allowed_ns, least, unit_costs, tuples)
+            missed.append(problem if before is not None and before.extent_ns else None)
+        if self.balance is not None:
+            growth = before.growth if before else 0.0
+            cost = least * unit_costs[0] + 1e9 * self.balance.allowed_s(open_windows, footprint_ns, growth)
+        many = 1 << 62
+        if self.budget is not None:
+            earned_us = self.budget.earned_us(before.credit_us if before else None, elapsed_us)
+            many = self.budget.footprints(earned_us, footprint_ns)
+        slow = None if self.slow is None else self.slow.limits(before, time)
+        weighed = (0.0, 0.0) if math.isinf(cost) else unit_costs
+        # A new window has its footprint anyway: what was open before has to be saved again and again.
+        is_told = before is not None and before.open > 0 and self != _DEFAULT
+        return Asked(
+            Limits(extent, replay, cost, *weighed, many, slow),
+            tuple(each for each in missed if each is not None) if is_told else (),
+        )
+
+    def may_ask_too_much(self, footprints: int, before: Standing | None) -> bool:
+        """Returns whether a target cannot be met if a recovery needs so many footprints in any case."""
+        if self.recover_within_us is not None:
+            extent_ns = before.unit_costs[0] if before else EXTENT_NS
+            return self.allowed_s(before) * 1e9 < footprints * extent_ns
+        return self.extent is not None and self.extent < footprints
 
     def allowed_s(self, costs: Standing | None) -> float:
         """Returns how long the reading and replaying of a recovery may take under recover_within.
@@ -134,6 +202,8 @@ class Policy:
         return is_at_risk and self.whole_is_due(standing, now_us)
 
 
+_DEFAULT = Policy("cec", None, 2.0, 1_000_000)
+"""A user who has set no target gets no warning about one."""
 _STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
     "cec": "footprints",
     "instant": "whole state",
@@ -168,15 +238,19 @@ def cec(
     slow: Duration | None = None,
     every: Duration | None = None,
     at_most: int | None = None,
+    failures_per_day: float | None = None,
+    balance: float | None = None,
 ) -> Policy:
     """Returns continuous eventual checkpointing: footprints between the results, oldest window first, as targets ask.
 
     `extent` (Q) bounds the output tuples and `replay` (U) the input tuples that a recovery reads; "2x" is twice the
-    number of open windows. `interval` of every `period` (CI, CP) bounds the time that goes into footprints.
-    `recover_within="2 s"` sets both targets by itself, from measured costs.
+    number of open windows. `interval` of every `period` (CI, CP) bounds the time, as measured, that goes into
+    G-checks. `recover_within="2 s"` sets both targets by itself, from measured costs.
     `slow` (H) gives G-checks to windows that have been open for longer, in the time of the input: each within `every`
     (T; by default H again), at most `at_most` (M; 100,000) a step. Beside the targets it only adds; alone, other
     windows get none, and a recovery replays them from their opening.
+    `failures_per_day` writes a G-check only while the recovery that it saves, times how likely a failure is, is worth
+    more than what it costs; with `balance`, a second of recovery weighs as much as so many seconds of footprints (1).
     Without any, extent="2x" and replay=1,000,000.
 
     >>> cec(extent="2x", replay=500_000).extent_ratio
@@ -192,16 +266,21 @@ def cec(
     period_us = None if period is None else positive_us(period, "cec: period")
     if interval_us is not None and period_us is not None and interval_us > period_us:
         raise OptionError("cec: interval= is longer than period=", todo='write interval="5 ms", period="100 ms"')
-    checked = slow_windows(slow, every, at_most)
+    checked, weighed = slow_windows(slow, every, at_most), checked_balance(failures_per_day, balance)
     if recover_within is not None:
+        if weighed is not None:
+            raise OptionError(
+                "cec: recover_within= and failures_per_day= both say how long a recovery may take",
+                todo="pass one of them",
+            )
         target = positive_us(recover_within, "cec: recover_within")
         return Policy("cec", interval_us=interval_us, period_us=period_us, recover_within_us=target, slow=checked)
-    if extent is None and replay is None and slow is None:
+    if extent is None and replay is None and slow is None and weighed is None:
         extent, replay = "2x", 1_000_000
     absolute, ratio = _extent(extent)
     if replay is not None and (isinstance(replay, bool) or not isinstance(replay, int) or replay < 0):
         raise OptionError(f"cec: replay={replay!r} is not a number of tuples", todo="use for example replay=500_000")
-    return Policy("cec", absolute, ratio, replay, interval_us, period_us, slow=checked)
+    return Policy("cec", absolute, ratio, replay, interval_us, period_us, slow=checked, balance=weighed)
 
 
 def instant(every: Duration) -> Policy:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from strandline.checkpoint.balance import growth_in
+from strandline.checkpoint.footprint_cost import FootprintCost
 from strandline.checkpoint.input_times import StepEnd
+from strandline.checkpoint.missed_target import MissedTarget
 from strandline.checkpoint.policy import Policy
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.standing import Standing, towards
 from strandline.operators.operator import Footprints, Operator
 
 
@@ -24,6 +27,8 @@ class Occasion:
     without a replay. What is lost must not be lost twice."""
     time: int | None = None
     """The largest time of the input so far; None if that is not known."""
+    tuples: int = 0
+    """The number of input tuples that the step has taken in."""
 
     @property
     def needs_all(self) -> bool:
@@ -41,6 +46,8 @@ class Checkpoint:
     """When the whole state was saved, if it was saved now."""
     time: int | None = None
     """Of the occasion."""
+    missed: tuple[MissedTarget, ...] = ()
+    """The targets of the policy that cannot be met."""
 
 
 def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) -> Checkpoint:
@@ -49,8 +56,13 @@ def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) 
     if policy.starts_from == "footprints":
         if before is not None and (needs_all or before.mode != policy.mode):
             operator.mark_unsaved(every=needs_all)
-        limits = policy.limits(operator.open_windows, occasion.elapsed_us, before, occasion.time)
-        return Checkpoint(operator.save(position, limits), time=occasion.time)
+        # A window that comes back with the replay is saved once, however few tuples may be replayed.
+        tuples = 0 if operator.definition.replays_windows else occasion.tuples
+        many = operator.open_windows
+        least = operator.in_footprints if policy.may_ask_too_much(many, before) else many
+        when = occasion.elapsed_us, before, occasion.time
+        asked = policy.asked(many, *when, tuples=tuples, footprints=least)
+        return Checkpoint(operator.save(position, asked.limits), time=occasion.time, missed=asked.missed)
     if policy.starts_from == "whole state" and (needs_all or policy.whole_is_due(before, occasion.now_us)):
         return Checkpoint(operator.save_all(position), occasion.now_us)
     return Checkpoint(operator.save_nothing())
@@ -81,6 +93,24 @@ def standing_after(
     if policy.starts_from == "nothing":
         return replace(standing, oldest=standing.input, extent=0, replay=0)
     return _since_the_last_whole(standing, before, end - began, saved)
+
+
+def with_costs(standing: Standing, policy: Policy, occasion: Occasion, cost: FootprintCost) -> Standing:
+    """Returns the standing with what footprints cost in this step, as far as the policy needs it the next time."""
+    before = occasion.before
+    known_ns = before.footprint_ns if before else 0.0
+    credit_us = None
+    if policy.budget is not None:
+        earned_us = policy.budget.earned_us(before.credit_us if before else None, occasion.elapsed_us)
+        credit_us = policy.budget.left_us(earned_us, cost.checked_s * 1e6)
+    growth = 0.0
+    if policy.balance is not None:
+        extent_ns, replay_ns = standing.unit_costs
+        seconds = (cost.rows * extent_ns + occasion.tuples * replay_ns) / 1e9
+        growth = before.growth if before else 0.0
+        if (sample := growth_in(seconds, occasion.elapsed_us)) is not None and before is not None:
+            growth = round(towards(growth or sample, sample), 9)
+    return replace(standing, footprint_ns=cost.footprint_ns(known_ns), credit_us=credit_us, growth=growth)
 
 
 def _since_the_last_whole(standing: Standing, before: Standing | None, written: int, saved: Checkpoint) -> Standing:

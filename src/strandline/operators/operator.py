@@ -368,6 +368,11 @@ class Operator(Protocol):
     must_save_all: bool = False
     """True if nothing that was saved before this step may be replayed into: another function made it."""
 
+    @property
+    def in_footprints(self) -> int:
+        """The number of open windows that have a footprint, or get one now: a recovery reads no fewer tuples."""
+        return self.open_windows
+
     def advance(self, boundary: int) -> list[pa.Array] | None:
         """Notes that no tuple before this time will follow; returns the columns of results that this completes."""
         return None

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from strandline.checkpoint.saving import Occasion, save, standing_after
+from strandline.checkpoint.footprint_cost import FootprintCost
+from strandline.checkpoint.missed_target import MissedTarget
+from strandline.checkpoint.saving import Occasion, save, standing_after, with_costs
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
@@ -22,6 +24,7 @@ from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standin
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
+from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.operators.operator import Operator, OtherVersionError
 from strandline.recovery.recover import Recovery, Stand, recover
 from strandline.recovery.without_replay import recover_without_replay
@@ -76,6 +79,10 @@ class Done:
     """The set-aside tuples, which could not be computed, by reason; columns that a table does not have are null."""
     taken: int = 0
     """The number of results among the input tuples: all tuples except the footprints of the upstream operator."""
+    footprint_s: float = 0.0
+    """The seconds that went into G-checks, writing them included."""
+    missed: tuple[MissedTarget, ...] = ()
+    """The targets of the policy that cannot be met."""
 
     @classmethod
     def idle(cls, standing: Standing, boundary: int | None) -> Done:
@@ -116,11 +123,12 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     for columns in operator.aside.closed:
         output.add(Kind.CLOSED, columns)
     fed_s, feed_s = stopwatch_s(), stopwatch_s() - recovered_s - output.write_s
+    tuples, kernels_s = operator.input_end - first, TALLY.seconds
     now_us, is_other = clock.now_us(), recovery is not None and recovery.is_other
-    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other, largest)
+    occasion = Occasion(step.before, now_us, step.elapsed_us, is_other, largest, tuples)
     saved = save(operator, element.policy, occasion, output.end)
     operator.end()
-    saved_s = stopwatch_s()
+    saved_s, kernels_s = stopwatch_s(), TALLY.seconds - kernels_s
     output.add(Kind.G_OPEN, saved.footprints.opened)
     output.add(Kind.G_CHECK, saved.footprints.checked)
     blocks = output.finish()
@@ -136,22 +144,25 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
     left = _leave(operator, step, cache, places, whole=recovery is not None or step.before is None)
     failpoint("after-state")
-    tuples = operator.input_end - first
     work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
+    checked, save_s = output.count(Kind.G_CHECK), max(0.0, saved_s - fed_s - kernels_s)
+    cost = FootprintCost(saved.footprints.rows, checked, output.rows, save_s, output.write_s, output.store_s)
     return Done(
         blocks,
-        work.priced(standing, step.before),
+        with_costs(work.priced(standing, step.before), element.policy, occasion, cost),
         element.definition.result_boundary(time, operator.input_end),
         tuples,
         output.count(Kind.RESULT),
         output.count(Kind.G_OPEN),
-        output.count(Kind.G_CHECK),
+        checked,
         left,
         stopwatch_s() - began_s,
         saved_s - fed_s,
         recovery,
         aside,
         taken,
+        cost.checked_s,
+        saved.missed,
     )
 
 

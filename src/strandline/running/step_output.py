@@ -7,7 +7,6 @@ no manifest names, like any other file that a dead attempt leaves.
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 
 import pyarrow as pa
 
@@ -25,11 +24,14 @@ class StepOutput:
 
     def __init__(self, output: Log, partition: int, first: int, attempt: str) -> None:
         self._first = first
-        self._sequence = BlockSequence(output.spec, partition, first, attempt, partial(create_once, output.storage))
+        self._sequence = BlockSequence(output.spec, partition, first, attempt, self._store)
+        self._storage = output.storage
         self._blocks: list[Block] = []
         self._counts: Counter[Kind] = Counter()
         self.write_s = 0.0
         """The time spent on writing blocks."""
+        self.store_s = 0.0
+        """The part of it that passed in the storage."""
 
     @property
     def rows(self) -> int:
@@ -55,6 +57,11 @@ class StepOutput:
             self._blocks += written
             self.write_s += stopwatch_s() - began_s
             failpoint("between-blocks")
+
+    def _store(self, key: str, data: bytes) -> None:
+        began_s = stopwatch_s()
+        create_once(self._storage, key, data)
+        self.store_s += stopwatch_s() - began_s
 
     def finish(self) -> tuple[Block, ...]:
         """Returns all blocks, durable, under names that no other attempt uses; none if there is nothing to write."""

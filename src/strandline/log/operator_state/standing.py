@@ -11,6 +11,8 @@ from strandline.log.operator_state.loss import Losses
 
 EXTENT_NS, REPLAY_NS = 900.0, 250.0
 """Nanoseconds for a tuple of the extent and for a replayed tuple, until they have been measured."""
+FOOTPRINT_NS = 1_000.0
+"""Nanoseconds to make a footprint, until they have been measured."""
 OPEN_S, START_S = 0.1, 1.0
 """Seconds that a recovery takes before it has read anything, until they have been measured: opening the logs; and in a
 new process its start, its imports and the loading of kernels."""
@@ -72,6 +74,12 @@ class Standing:
 
     results: int | None = None
     """The result ordinal: so many results were ever published. None if the stream began before they were counted."""
+    footprint_ns: float = 0.0
+    """The cost of making a footprint, as measured; 0 until then."""
+    credit_us: float | None = None
+    """The time that may still go into G-checks, if the policy bounds it; less than zero if they took too long."""
+    growth: float = 0.0
+    """The seconds that a second of running adds to a recovery, as measured, if the policy weighs them; 0 until then."""
 
     @property
     def stands(self) -> Position:
@@ -116,6 +124,11 @@ class Standing:
         return self.extent_ns or EXTENT_NS, self.replay_ns or REPLAY_NS
 
     @property
+    def footprint_cost(self) -> float:
+        """Nanoseconds to make a footprint, as measured or as assumed."""
+        return self.footprint_ns or FOOTPRINT_NS
+
+    @property
     def fixed_costs(self) -> tuple[float, float]:
         """Seconds to open the logs and to start a process, as measured or as assumed."""
         return self.open_s or OPEN_S, self.start_s or START_S
@@ -150,6 +163,7 @@ class Standing:
             "predicted_recovery_s": round(self.predicted_s, 3),
             "predicted_cold_recovery_s": round(self.predicted_cold_s, 3),
             "measured": self.is_measured,
+            "footprint_us": round(self.footprint_cost / 1e3, 3),
         }
 
     def behind(self, tuples: int) -> Standing:
@@ -174,6 +188,12 @@ class Standing:
             body["losses"] = asdict(self.losses)
         if self.times:
             body["times"] = list(self.times)
+        if self.footprint_ns:
+            body["footprint_ns"] = self.footprint_ns
+        if self.credit_us is not None:
+            body["credit_us"] = self.credit_us
+        if self.growth:
+            body["growth"] = self.growth
         return body
 
     @classmethod
@@ -194,7 +214,7 @@ def marks_in(standings: Sequence[Standing]) -> list[Marks]:
     return [standing.marks for standing in standings if standing.marks is not None]
 
 
-_PARTS = ("marks", "losses", "times")
+_PARTS = ("marks", "losses", "times", "footprint_ns", "credit_us", "growth")
 """Said only where there is something to say."""
 
 

@@ -219,6 +219,11 @@ class BarrierOperator(Operator):
         """Ends a step: drops memory that no tuple refers to any more."""
         self.state.drop_garbage()
 
+    @property
+    def in_footprints(self) -> int:
+        """The number of tuples that wait and have a footprint; all others come back with the replay."""
+        return int(np.count_nonzero(self.state.arrays.tuples[self.state.live(), POS] >= 0))
+
     def extent(self, position: int) -> Extent:
         """Returns where recovery would begin if the output ended at this offset."""
         w = self.state.arrays

@@ -46,6 +46,11 @@ class JoinSaving(Operator):
         """N: the tuples that are kept, of both sides."""
         return self.rings[LEFT][LIVE] + self.rings[RIGHT][LIVE]
 
+    @property
+    def in_footprints(self) -> int:
+        """The number of kept tuples that are in footprints; all others come back with the replay."""
+        return sum(len(ring.live(ring[HEAD], ring[SAVED])) for ring in self.rings)
+
     def save(self, position: int, limits: Limits) -> Footprints:
         """Returns footprints of the oldest tuples without one, and of groups whose own are too old, as limits ask."""
         written = _WrittenGroup()

@@ -63,6 +63,7 @@ def _standing(standings: Sequence[Standing]) -> dict[str, Any]:
         "replay": {p: s.replay for p, s in enumerate(standings)},
         "predicted_recovery_s": round(max(s.predicted_s for s in standings), 3),
         "predicted_cold_recovery_s": round(max(s.predicted_cold_s for s in standings), 3),
+        "footprint_us": round(max(s.footprint_cost for s in standings) / 1e3, 3),
         **({"losses": asdict(total)} if (total := total_losses(s.losses for s in standings)) else {}),
     }
 
@@ -264,12 +265,12 @@ class OperatorJob:
         require_same_input(log, number, marks_in(self.output.state.standings))
 
     def _warn(self, done: Sequence[Done]) -> None:
-        """Warns of tuples that could not be computed, of recoveries, and of a target that recoveries will miss."""
+        """Warns of tuples that could not be computed, of recoveries, and of targets that cannot be met."""
         if any(d.aside for d in done):
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
         warn_of_older(done, self._output_place.url)
         warn_of_losses(done, self._output_place.url)
-        self._target.compare(d.standing for d in done)
+        self._target.compare_steps(done)
 
     @property
     def must_save(self) -> bool:
@@ -352,6 +353,7 @@ class OperatorJob:
             "state_bytes": sum(d.state_bytes for d in done),
             "step_s": round(max(d.seconds for d in done), 4),
             "checkpoint_s": round(sum(d.checkpoint_s for d in done), 4),
+            "footprint_s": round(sum(d.footprint_s for d in done), 4),
             "operator_s": round(seconds, 4),
             **self._recovery,
             **self.housekeeping.report,

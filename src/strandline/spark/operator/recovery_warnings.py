@@ -1,4 +1,4 @@
-"""Warnings of recoveries: from an older checkpoint than the newest, with a loss, or slower than `recover_within`."""
+"""Warnings of recoveries: from an older checkpoint than the newest, with a loss, or beyond a target of the policy."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from strandline.running.step import Done
 from strandline.user_warning import warn
 from strandline.wording import plural
 
+_BATCHES = 2
+"""A target that is missed by one batch is no reason to warn: an operator that catches up has large ones."""
+
 
 class RecoveryTarget:
-    """The target of one operator, compared with the measurements of its tasks."""
+    """The targets of one operator, compared with the measurements of its tasks."""
 
     def __init__(self, policy: Policy, where: str) -> None:
         self._policy = policy
         self._where = where
         self._has_warned = policy.recover_within_us is None
+        self._missed: dict[str, int] = {}
+        """By the option of a target, how many batches in a row have missed it; `_BATCHES` for good after a warning."""
 
     def compare(self, standings: Iterable[Standing]) -> None:
         """Warns, once, if a recovery in a new process takes longer than the target even at best."""
@@ -27,6 +32,16 @@ class RecoveryTarget:
         if found is not None:
             self._has_warned = True
             warn(f"{found} ({self._where})")
+
+    def compare_steps(self, done: Sequence[Done]) -> None:
+        """Warns, once for each target, if several batches in a row miss it: nothing that is saved could meet it."""
+        self.compare(d.standing for d in done)
+        found = {missed.option: missed.text for d in done for missed in d.missed}
+        warned = {option: many for option, many in self._missed.items() if many >= _BATCHES}
+        self._missed = {option: self._missed.get(option, 0) + 1 for option in found} | warned
+        for option, text in found.items():
+            if option not in warned and self._missed[option] >= _BATCHES:
+                warn(f"{text} ({self._where})")
 
 
 def warn_of_older(done: Sequence[Done], where: str) -> None:
