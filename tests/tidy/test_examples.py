@@ -198,6 +198,16 @@ def test_an_as_of_join_that_was_killed_gives_what_sql_gives(tmp_path: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.spark
+@killed
+def test_a_pipeline_that_was_killed_gives_what_sql_gives(tmp_path: Path) -> None:
+    output = run(EXAMPLES / "14_pipeline.py", tmp_path)
+    assert output.startswith("flowchart LR\n")
+    assert "317 totals; just what SQL makes of it" in output
+    assert list(tmp_path.iterdir()) == [], "it leaves something behind"
+
+
+@pytest.mark.long
+@pytest.mark.spark
 @pytest.mark.drawn("examples")
 def test_three_sensors_are_taken_in_as_one(tmp_path: Path) -> None:
     assert "12 results of 180 readings of 3 sensors" in run(EXAMPLES / "08_three_sensors.py", tmp_path)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from strandline.log.storage.redaction import redacted_url
 from strandline.spark.describe.stage import Stage
@@ -27,12 +27,14 @@ class Diagram(str):
 
 def diagram_of(network: Network) -> Diagram:
     """Returns the elements of a pipeline and the streams that they read, from left to right."""
-    names = {url: f"s{number}" for number, url in enumerate([*network.others, *network.elements])}
+    urls = [*network.others, *network.elements]
+    names = {url: f"s{number}" for number, url in enumerate(urls)}
+    short = _short_names(urls)
     lines = ["flowchart LR"]
     for url, name in names.items():
         element = network.elements.get(url)
         kind = "stream" if element is None else "operator" if isinstance(element, Stage) else "source"
-        texts = [_short(url)]
+        texts = [short[url]]
         if isinstance(element, Stage):
             operator = element.operator
             is_timestamp = operator.inputs[0]._input_spec.time_is_timestamp
@@ -51,7 +53,8 @@ def _node(kind: str, texts: list[str]) -> str:
     return opened + "<br/>".join("".join(_ESCAPED.get(c, c) for c in text) for text in texts) + closed
 
 
-def _short(url: str) -> str:
-    """Returns an address below the working directory as the relative path that a program would write."""
-    shown, here = redacted_url(url), os.getcwd()
-    return os.path.relpath(shown, here) if shown.startswith(here + os.sep) else shown
+def _short_names(urls: Sequence[str]) -> dict[str, str]:
+    """Returns each address without the folder that all of them lie in."""
+    parts = [redacted_url(url).split("/") for url in urls]
+    shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*(p[:-1] for p in parts), strict=False)))
+    return {url: "/".join(p[shared:]) for url, p in zip(urls, parts, strict=True)}
