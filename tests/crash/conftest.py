@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,8 @@ PROGRAM = Path(__file__).with_name("program.py")
 BATCHES = 5
 ROWS = 2_000
 PATIENCE_S = patience(240)
+SHOWN = 3_000
+"""So many characters of what a program said are shown when it ends as it should not."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,8 +92,7 @@ def finish(child: subprocess.Popen[bytes], stream: Path, status: int = 0) -> Non
         child.wait(timeout=PATIENCE_S)
     finally:
         kill(child)  # a driver that was killed leaves its JVM behind for a moment
-    output = output_of(stream).read_text(errors="replace")
-    assert child.returncode == status, f"{child.returncode}:\n{output[-3000:]}"
+    assert child.returncode == status, f"{child.returncode}:\n{said_by(stream)}"
 
 
 def start(
@@ -103,13 +104,29 @@ def start(
             [sys.executable, str(PROGRAM), str(folder), str(stream), *options],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=environment,
+            env=with_spark_log(stream, environment),
             start_new_session=True,
         )
 
 
 def output_of(stream: Path) -> Path:
     return stream.with_name(f"{stream.name}-output.txt")
+
+
+def with_spark_log(stream: Path, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Returns the environment of a program whose Spark writes beside the program's output."""
+    return {**(os.environ if environment is None else environment), "STRANDLINE_SPARK_LOG": str(spark_log_of(stream))}
+
+
+def spark_log_of(stream: Path) -> Path:
+    return stream.with_name(f"{stream.name}-spark.log")
+
+
+def said_by(stream: Path) -> str:
+    """Returns the last lines of a program and of its Spark, in all of its lives."""
+    log = spark_log_of(stream)
+    told = log.read_text(errors="replace")[-SHOWN:] if log.exists() else "there is none"
+    return f"{output_of(stream).read_text(errors='replace')[-SHOWN:]}\nSpark's log:\n{told}"
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:

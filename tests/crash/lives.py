@@ -15,7 +15,7 @@ from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import only_results
 from strandline.log.stream.log import Log
-from tests.crash.conftest import finish, output_of
+from tests.crash.conftest import finish, output_of, with_spark_log
 
 RETRYING = "local[2,4]"
 SMALL_BLOCKS = Path(__file__).with_name("small_blocks")
@@ -80,7 +80,7 @@ class Program:
                 [sys.executable, str(self.file), *self.arguments, *life.operators.split(), *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=with_spark_log(self.output, environment),
                 start_new_session=True,
             )
 

@@ -22,7 +22,7 @@ from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from tests.crash.conftest import finish, kill, processes
+from tests.crash.conftest import finish, kill, processes, said_by
 from tests.crash.lives import RETRYING, Life, Program, results
 from tests.support.machine import patience
 from tests.support.sensors import PARTITIONS, Sensors
@@ -56,8 +56,7 @@ class Lives:
             finish(child, self.root / "program", 0 if (self.root / "enough").exists() else -signal.SIGKILL)
         except BaseException as problem:
             kill(child)
-            said = (self.root / "program-output.txt").read_text(errors="replace")[-2000:]
-            problem.add_note(f"{life}, {self.outage}\n{said}")
+            problem.add_note(f"{life}, {self.outage}\n{said_by(self.root / 'program')}")
             raise
         assert marker.exists() == life.retried, f"nobody came by {life.failpoint}"
 

@@ -24,7 +24,7 @@ from strandline.log.operator_state.standing import Standing
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
-from tests.crash.conftest import finish, kill, output_of, processes
+from tests.crash.conftest import finish, kill, output_of, processes, with_spark_log
 from tests.crash.lives import results
 from tests.support.items import append_items, item_spec
 from tests.support.machine import patience
@@ -136,7 +136,7 @@ def test_partitions_stay_with_their_state_and_move_when_its_host_dies(cluster: C
     output = tmp_path / "output"
     with output_of(output).open("ab") as text:
         command = [sys.executable, str(PROGRAM), cluster.url, str(tmp_path / "items"), str(output)]
-        child = subprocess.Popen(command, stdout=text, stderr=text, start_new_session=True)
+        child = subprocess.Popen(command, stdout=text, stderr=text, env=with_spark_log(output), start_new_session=True)
     try:
         while len(before := standings(output)) < KILLED_AT and child.poll() is None:
             time.sleep(0.2)

@@ -14,6 +14,7 @@ import strandline as sl
 from strandline.log.audit.stream_audit import verify
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.stream.log import Log
+from tests.support.jvm_end import end_of_jvm
 from tests.support.machine import patience
 from tests.unit.conftest import s3_endpoint, webhdfs_url  # noqa: F401 - fixtures
 
@@ -27,6 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Any:
+    """Adds to the report of a failed test how the JVM ended, if it is gone."""
+    report = yield
+    if report.failed and (end := end_of_jvm()):
+        report.sections.append(("the JVM of this test process", end))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
+from strandline.spark.query import spark_log
 from tests.simulation.catalogue import SIMULATIONS, Simulation
 from tests.simulation.seeded_runs import run_for, run_seeds
 from tests.support import shares
 from tests.support.alone import Room
 from tests.support.draw import commit, first_seed, generator
+from tests.support.jvm_end import end_of_jvm
 from tests.support.machine import LARGEST, REFERENCE_S, VARIABLE, patience, slowness, slowness_by
 from tests.support.reruns import ALLOWED
 from tests.support.shares import draw, drawn_part
@@ -153,6 +155,21 @@ def test_whoever_wants_the_machine_for_itself_waits_for_others_and_others_wait_f
     assert events == ["alone", "later"]
     for room in (first, alone, later):
         room.close()
+
+
+def test_the_report_of_a_failure_says_how_the_jvm_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("a fatal error has been detected")
+    monkeypatch.setattr(spark_log, "_current", log)
+    jvm = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+    spark = SimpleNamespace(SparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=jvm)))
+    monkeypatch.setitem(sys.modules, "pyspark", spark)
+    assert end_of_jvm() == ""
+    jvm.kill()
+    jvm.communicate()
+    assert end_of_jvm() == "it is gone, with exit status -9; Spark's log:\na fatal error has been detected"
+    spark.SparkContext._gateway = None
+    assert end_of_jvm() == ""
 
 
 CONFTEST = """
