@@ -101,6 +101,13 @@ def stopwatch(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def cpu_stopwatch(work: Callable[[], object]) -> float:
+    """Seconds that the processor works for it, in all threads of this process."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def batch_seconds(query: Any) -> float:
     """Seconds of the median batch as Spark reports them, the first (which compiles) left out."""
     taken = sorted(p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["batchId"] > 0)

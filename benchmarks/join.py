@@ -1,8 +1,8 @@
-"""Joins of two streams beside Spark's own: the operator alone, SPADE's windows, recovery; and a union of three streams.
+"""Joins of two streams beside Spark's own: the operator alone, SPADE's windows, a theta join, recovery; and a union.
 
 25,000 tuples a second and side, 100,000 keys: of the 100,000 tuples within two seconds before and after, a tuple meets
 one. What needs no Spark is measured without it. Each part is a file: `spark_joins.py`, `join_kernel.py`,
-`join_windows.py`, `join_recovery.py`, `union_cost.py`.
+`join_windows.py`, `join_theta.py`, `join_recovery.py`, `union_cost.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import strandline as sl
 from benchmarks.harness import CORES, KEYS, workspace
 from benchmarks.join_kernel import kernel
 from benchmarks.join_recovery import RecoverySize, recoveries
+from benchmarks.join_theta import theta
 from benchmarks.join_windows import WindowSize, per_group, single_window
 from benchmarks.spark_joins import JoinSize, joins
 from benchmarks.union_cost import union_cost
@@ -65,9 +66,10 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         alone = kernel(sizes.join.keys, sizes.join.batch, sizes.kernel_batches, repeat)
         windows = single_window(sizes.windows, repeat, folder)
         group = per_group(sizes.windows, repeat, folder)
+        any_keys = theta(sizes.windows.windows[0], sizes.windows.batch, 4, repeat)
         recovered = recoveries(sizes.recovery, repeat, folder)
         with_spark = _with_spark(sizes, repeat, folder) if sizes.union else {}
-    parts = [alone, windows, group, recovered, *with_spark.values()]
+    parts = [alone, windows, group, any_keys, recovered, *with_spark.values()]
     joined = with_spark.get("joins", {})
     return {
         "benchmark": "join",
@@ -82,6 +84,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         "results_per_tuple": alone["results_per_tuple"],
         **_figures(windows),
         "per_group": group,
+        "theta": any_keys,
         **_figures(recovered),
         **_figures(with_spark.get("union", {})),
         "spread": {**joined.get("spread", {}), "kernel": alone["spread"]},

@@ -37,16 +37,19 @@ def join_text(windows: Mapping[str, Any], *, is_timestamp: bool) -> str:
     'left join, right -5 s to 10 min after left'
     >>> join_text({"left": 1024, "right": 0, "per": "partition"}, is_timestamp=True)
     'join of the last 1,024 of left and the last 0 of right, of a partition'
+    >>> join_text({"within": [0, 5], "how": "inner", "match": "any"}, is_timestamp=False)
+    'inner join, right 0 to 5 after left, whatever the keys'
     """
+    any_key = ", whatever the keys" if windows.get("match") == "any" else ""
     if "within" not in windows:
         sizes = f"the last {windows['left']:,} of left and the last {windows['right']:,} of right"
-        return f"join of {sizes}, of a {windows['per']}"
+        return f"join of {sizes}, of a {windows['per']}{any_key}"
 
     def span(value: int) -> str:
         return f"{'-' if value < 0 else ''}{exact_duration(abs(value))}" if is_timestamp else f"{value:,}"
 
     low, high = map(span, windows["within"])
-    return f"{windows['how']} join, right {low} to {high} after left"
+    return f"{windows['how']} join, right {low} to {high} after left{any_key}"
 
 
 def version_text(version: int) -> str:

@@ -1,8 +1,9 @@
 """Makes the golden streams of operators over several inputs, format 4: a union, a join and a barrier.
 
 `python -m tests.golden.make_several` was run by the version that first had this format; what is there is never written
-again. Of each there are the inputs, what the operator had made of half of them, and what it made of all. The join has
-groups of footprints and a condition, the barrier has set tuples aside.
+again; "theta", a join of tuples with any keys, came later. Of each there are the inputs, what the operator had made of
+half of them, and what it made of all. The join has groups of footprints and a condition, the barrier has set tuples
+aside.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ def definitions() -> dict[str, Definition]:
         "union": replace(union, more_times=("t",)),
         "join": JoinDefinition.of(
             side, side, JoinWindows("band", -6, 6, how="full"), lambda left, right: left.v <= right.v, group=2
+        ),
+        "theta": JoinDefinition.of(
+            side,
+            side,
+            JoinWindows("band", -3, 4, how="left", match="any"),
+            lambda left, right: left.k != right.k and left.v + right.v > 9,
+            group=2,
         ),
         "barrier": BarrierDefinition((("k", "string"),), (BarrierInput("a", "t", own), BarrierInput("b", "t", own)), 3),
     }

@@ -24,7 +24,7 @@ from tests.support.operator_streams import set_aside
 Streams = tuple[list[Log], Log]
 
 
-@pytest.fixture(params=["union", "join", "barrier"])
+@pytest.fixture(params=["union", "join", "theta", "barrier"])
 def name(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found

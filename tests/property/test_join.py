@@ -76,12 +76,12 @@ def join(
     )
 
 
-def band(low: int, high: int, how: str = "inner") -> JoinWindows:
-    return JoinWindows("band", low, high, how=how)  # type: ignore[arg-type]
+def band(low: int, high: int, how: str = "inner", match: str = "key") -> JoinWindows:
+    return JoinWindows("band", low, high, how=how, match=match)  # type: ignore[arg-type]
 
 
-def last(left: int, right: int, per: str = "key") -> JoinWindows:
-    return JoinWindows(per, sizes=(left, right))  # type: ignore[arg-type]
+def last(left: int, right: int, per: str = "key", match: str = "key") -> JoinWindows:
+    return JoinWindows(per, sizes=(left, right), match=match)  # type: ignore[arg-type]
 
 
 JOINS = {
@@ -101,12 +101,26 @@ JOINS = {
     "per key, both 0": join(last(0, 0), ["long"], "long", ["string"], ["string"]),
     "per partition": join(last(7, 5, "partition"), ["long"], "long", ["string"], [MAP], group=3),
     "per partition, right 0": join(last(9, 0, "partition"), ["string"], "timestamp", ["string"], ["double"], group=4),
+    "any": join(last(5, 3, "partition", "any"), ["long"], "long", ["string"], [MAP], group=3),
+    "any, left 0": join(last(0, 4, "partition", "any"), ["string", "date"], "timestamp", [], [LIST], group=2),
+    "any, band": join(band(-2, 3, match="any"), ["string"], "timestamp", [POINT], ["decimal(30,4)"], group=3),
+    "any, band, later only": join(band(2, 4, match="any"), ["decimal(38,10)"], "long", ["string"], [], group=2),
+    "any, band, left": join(band(-1, 2, "left", "any"), ["binary"], "integer", ["string"], ["double"], group=3),
 }
 CONDITIONS = {
     "band, inner, where": (band(-4, 4), lambda left, right: left.l0 <= right.r0),
     "band, full, where": (band(-4, 4, "full"), lambda left, right: left.l0 <= right.r0 and right.both != "text"),
     "per key, where": (last(3, 2), lambda left, right: left.at + right.paid > 3 and left.k0 != "a"),
     "per partition, where": (last(6, 4, "partition"), lambda left, right: left.l1 == right.both),
+    "any, where": (
+        last(9, 6, "partition", "any"),
+        lambda left, right: left.k0 != right.k0 and (left.l0 > right.r0 or right.both == "text"),
+    ),
+    "any, band, full, where": (
+        band(-3, 4, "full", "any"),
+        lambda left, right: left.l0 <= right.r0 and left.at % 3 != right.paid % 3,
+    ),
+    "any, band, right, where": (band(0, 6, "right", "any"), lambda left, right: left.l1 == right.both),
 }
 JOINS |= {
     name: join(windows, ["string"], "long", ["double", "string"], ["double"], group=3, where=where)
@@ -439,7 +453,7 @@ def test_a_band_gives_what_sql_gives(name: str) -> None:
             (a["_offset"], b["_offset"])
             for a in lefts
             for b in rights
-            if all(a[c] is not None and a[c] == b[c] for c in keys)
+            if (windows.meets_any or all(a[c] is not None and a[c] == b[c] for c in keys))
             and windows.low <= b[""] - a[""] <= windows.high
             and (condition is None or condition(a, b))
         ]
@@ -459,8 +473,8 @@ def test_a_band_gives_what_sql_gives(name: str) -> None:
 def _joined(d: JoinDefinition, left: Row | None, right: Row | None) -> Row:
     there = [(row[""], side, row) for side, row in enumerate((left, right)) if row is not None]
     _, side, later = max(there, key=lambda found: found[:2])
-    result = {**{c: later[c] for c, _ in d.key}, "time": later[d.times[side]]}
+    result = {**{c: there[0][2][c] for c, _ in d.key}, "time": later[d.times[side]]}
     for side, row in enumerate((left, right)):
-        for name, (column, _) in zip(d.names[side], d.columns[side], strict=True):
+        for name, (column, _) in zip(d.names[side], d.side_columns[side], strict=True):
             result[name] = None if row is None else row[column]
     return result

@@ -190,4 +190,8 @@ def some_operator_over(rng: Random, upstream: SimulatedOperator) -> SimulatedOpe
     if kind == "barrier":
         return replace(some_barrier(rng), first=first, **key)
     condition = rng.choice([None, *CONDITIONS[:2]]) if is_like_tuples else None
-    return replace(some_join(rng), first=first, condition=condition, **key)
+    join = replace(some_join(rng), first=first, condition=condition, **key)
+    if isinstance(upstream, SimulatedJoin) and upstream.windows.meets_any:
+        # Both would have a column right_k; a user gives one of them another name.
+        return replace(join, windows=replace(join.windows, match="key"))
+    return join

@@ -20,6 +20,8 @@ FOUND_BY: dict[str, int] = {
     "a replica that lacks what was read is used": 1,
     "a short failure is taken for a long one": 2,
     "a step forgets the calls to repeat": 0,
+    "a theta join passes a pair over where its room ends": 4,
+    "a theta join takes the times of new tuples for those of kept ones": 3,
     "an undo leaves a tuple that counts": 21,
     "corrections that come too late for the fork are forgotten": 152,
     "every batch has a whole interval": 0,

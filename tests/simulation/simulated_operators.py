@@ -246,7 +246,14 @@ def some_join(rng: Random) -> SimulatedJoin:
         sizes = rng.choice([(3, 0), (0, 1), (2, 5), (1, 1), (8, 20)])
         windows = JoinWindows(form, sizes=sizes)  # type: ignore[arg-type]
     condition = rng.choice([None, None, *CONDITIONS])
-    return SimulatedJoin(windows, rng.choice(KEYS), rng.choice([1, 4, 32, 1024]), condition)
+    join = SimulatedJoin(windows, rng.choice(KEYS), rng.choice([1, 4, 32, 1024]), condition)
+    return join if form == "key" else _perhaps_of_any_keys(join)
+
+
+def _perhaps_of_any_keys(join: SimulatedJoin) -> SimulatedJoin:
+    """Returns one such join in three as one in which keys need not be equal."""
+    own = Random(f"{join.windows} {join.key} {join.group}")  # the plans that follow are as they were
+    return replace(join, windows=replace(join.windows, match="any")) if own.random() < 0.33 else join
 
 
 @dataclass(frozen=True)

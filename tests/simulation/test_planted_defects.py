@@ -19,11 +19,13 @@ from strandline.log.operator_state.loss import Loss
 from strandline.log.stream.commits import Commits
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
-from strandline.operators.join import join_operator
+from strandline.operators.join import join_operator, window_meeting
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import SIDES
+from strandline.operators.join.meeting_kernels import NEXT
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
-from strandline.operators.join.tuple_record import KEEP
+from strandline.operators.join.tuple_record import FULL, KEEP
+from strandline.operators.join.window_meeting import WindowMeeting
 from strandline.operators.operator import Saved
 from strandline.operators.partition_wide.object_at_work import ObjectAtWork
 from strandline.recovery import eventual_checkpoint, without_replay
@@ -65,12 +67,35 @@ def _matched_tuples_go_early() -> AbstractContextManager[Any]:
             found[KEEP + side] = definition.windows.reach[side]
         return found
 
-    return instead_of(join_operator, "_rules", rules)
+    return instead_of(join_operator, "rules_of", rules)
 
 
 @planted("tuples of a join expire a moment late", of="join")
 def _late_expiry() -> AbstractContextManager[Any]:
     return instead_of(JoinOperator, "advance", lambda before, self, boundary: before(self, boundary - 1))
+
+
+@planted("a theta join takes the times of new tuples for those of kept ones", of="join")
+def _overwritten_times() -> AbstractContextManager[Any]:
+    return instead_of(
+        window_meeting, "_kept_times", lambda before, join, side, is_met: 0 * before(join, side, is_met=is_met)
+    )
+
+
+@planted("a theta join passes a pair over where its room ends", of="join")
+def _pair_passed_over() -> AbstractContextManager[Any]:
+    def kernel_and_rows(before: Any, self: WindowMeeting, emits: bool) -> Any:
+        kernel, rows = before(self, emits=emits)
+
+        def forgetful(*arguments: Any) -> Any:
+            code = kernel(*arguments)
+            if code == FULL:
+                arguments[-1][NEXT] += 1
+            return code
+
+        return forgetful, rows
+
+    return instead_of(WindowMeeting, "_kernel_and_rows", kernel_and_rows)
 
 
 @planted("one group of footprints of a join in five is forgotten", of="join")

@@ -8,7 +8,7 @@ The rules, each in one place below:
   is kept itself.
 - A tuple of an outer side that met nothing comes out when its reach is over: in the order of the time at which it is,
   then of arrival. Before a tuple of time t comes what was over before t. So no cut changes the order.
-- A key with a null in it matches nothing.
+- A key with a null in it matches nothing. With match="any" keys do not matter at all.
 - A pair for which the condition raises is no result; it is set aside once, not again in a replay.
 - What is kept of a side is in footprints up to some tuple, and in the input from there on. The first tuple that is not
   in a footprint is where replay begins. A recovery keeps no tuple that is not behind the last one it has loaded.
@@ -109,7 +109,7 @@ class PlainJoin:
     def _match(self, old: _Tuple, new: _Tuple) -> bool:
         windows = self.definition.windows
         left, right = (old, new) if new.side == RIGHT else (new, old)
-        if old.key != new.key or None in new.key:
+        if not windows.meets_any and (old.key != new.key or None in new.key):
             return False
         if windows.is_band and not windows.low <= right.time - left.time <= windows.high:
             return False
@@ -305,7 +305,7 @@ class PlainJoin:
     def _row(self, footprint: Row) -> Row:
         """The input tuple of a footprint."""
         d, side = self.definition, footprint[SIDE_COLUMN]
-        names = zip(d.names[side], d.columns[side], strict=True)
+        names = zip(d.names[side], d.side_columns[side], strict=True)
         values = {column: footprint[name] for name, (column, _) in names}
         return {"_offset": footprint[ORDINAL_COLUMN], **{c: footprint[c] for c, _ in d.key}, **values}
 
@@ -319,9 +319,9 @@ class PlainJoin:
         d = self.definition
         there = [t for t in (left, right) if t is not None]
         later = max(there, key=lambda t: (t.time, t.ordinal))
-        result = {c: later.row[c] for c, _ in d.key} | {RESULT_TIME: later.row[d.times[later.side]]}
+        result = {c: there[0].row[c] for c, _ in d.key} | {RESULT_TIME: later.row[d.times[later.side]]}
         for side, t in enumerate((left, right)):
-            for name, (column, _) in zip(d.names[side], d.columns[side], strict=True):
+            for name, (column, _) in zip(d.names[side], d.side_columns[side], strict=True):
                 result[name] = None if t is None else t.row[column]
         return result
 

@@ -85,7 +85,7 @@ def case_of(name: str) -> Case:
 
 NAMES = (
     *(f"operators {name}" for name in make_operators.WINDOWS),
-    *(f"several {name}" for name in ("union", "join", "barrier")),
+    *(f"several {name}" for name in ("union", "join", "theta", "barrier")),
     *(f"keyed {name}" for name in make_keyed.INPUTS),
     "classes",
     *(f"made {name}" for name in ("tumbling count, strings", "session, sketches", "sliding time, sketches")),

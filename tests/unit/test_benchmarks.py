@@ -85,6 +85,8 @@ def test_join_matches_what_numpy_finds_and_recovers_what_it_kept(tmp_path: Path)
     assert 0 < result["window_flatness"] <= 1
     assert [row["window"] for row in result["windows"]] == [512, 2_048]
     assert result["checkpoint_cost_pct"] < 100
+    assert result["theta"]["results"] > 0
+    assert result["theta"]["comparisons_per_s"] > 0
     assert result["live_tuples"] == 2_048
     assert result["recovery"]["replayed"]["extent"] == 0
     assert 2_048 <= result["recovery"]["loaded"]["extent"] <= 2 * 2_048

@@ -108,6 +108,8 @@ HOSTILE: dict[str, tuple[str, Change]] = {
     "a tuple without a place": ("several join", in_all("_ordinal", None)),
     "a tuple that counts as dead": ("several join", set_first("_ordinal", -1)),
     "a tuple from the future": ("several join", set_first("_ordinal", 1 << 40)),
+    "a tuple without a time": ("several theta", in_all("right_t", None)),
+    "a tuple of no side, whatever the keys": ("several theta", set_first("_side", -1)),
     "a tuple of both inputs": ("several barrier", lambda t: in_all("_at_a", 1)(in_all("_at_b", 1)(t))),
     "a tuple of no input": ("several barrier", lambda t: in_all("_at_a", None)(in_all("_at_b", None)(t))),
     "a tuple that waits from the future on": ("several barrier", set_first("_input", 0)),

@@ -114,7 +114,7 @@ class JoinDefinition(Definition):
             for _, kind in self.columns[side]:
                 stored_type(kind)
         if self.where is not None:
-            self.where.check(self.types_of(LEFT), self.types_of(RIGHT))
+            self.where.check(self.types_of(LEFT), self.types_of(RIGHT), over_windows=self.windows.meets_any)
 
     # ------------------------------------------------------------------ columns
 
@@ -145,15 +145,27 @@ class JoinDefinition(Definition):
         return dict([*self.key, *self.columns[side]])
 
     @cached_property
+    def side_columns(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
+        """The columns of each side that results have beside key and time; those of right begin with its key if keys
+        differ."""
+        left, right = self.columns
+        return left, (*self.key, *right) if self.windows.meets_any else right
+
+    @property
+    def fits_word(self) -> bool:
+        """True if a record holds all that is needed of a key: it fits a word, or is a column of its tuple."""
+        return self.windows.meets_any or self.key_codec.fits_word
+
+    @cached_property
     def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The names of the columns of each side in the results.
 
         What both have, and what is called like the results' time, gets the name of its side in front.
         """
         mine = [{c for c, _ in self.columns[side]} for side in SIDES]
-        shared = (mine[LEFT] & mine[RIGHT]) | {RESULT_TIME}
+        shared = (mine[LEFT] & mine[RIGHT]) | {RESULT_TIME} | {c for c, _ in self.key}
         left, right = (
-            tuple(f"{NAMES[side]}_{c}" if c in shared else c for c, _ in self.columns[side]) for side in SIDES
+            tuple(f"{NAMES[side]}_{c}" if c in shared else c for c, _ in self.side_columns[side]) for side in SIDES
         )
         return left, right
 
@@ -163,7 +175,7 @@ class JoinDefinition(Definition):
         sides = [
             (name, type_json(kind))
             for side in SIDES
-            for name, (_, kind) in zip(self.names[side], self.columns[side], strict=True)
+            for name, (_, kind) in zip(self.names[side], self.side_columns[side], strict=True)
         ]
         return [*self.key, (RESULT_TIME, self.time_type), *sides]
 
@@ -178,8 +190,9 @@ class JoinDefinition(Definition):
         return [pa.nulls(0, stored_type(type_text(k))) for _, k in [*self.result_columns, *self.control_columns]]
 
     def payload(self, side: int) -> list[tuple[str, str]]:
-        """Returns the columns of a side that kernels do not look at: all but key and time."""
-        return [(c, kind) for c, kind in self.columns[side] if c != self.times[side]]
+        """Returns the columns of a side that kernels do not look at: all but time, and key if that is to be equal."""
+        key = self.key if self.windows.meets_any else ()
+        return [(c, kind) for c, kind in (*key, *self.columns[side]) if c != self.times[side]]
 
     @cached_property
     def payload_schemas(self) -> tuple[pa.Schema, pa.Schema]:

@@ -81,9 +81,10 @@ class JoinAside(AsideTables):
         d, rows = self._definition, tuples.num_rows
         times, valid = words_of(tuples.column(d.times[side]), d.time_types[side])
         columns = {c: tuples.column(c) for c, _ in d.key} | {RESULT_TIME: from_words(times, valid, d.time_type)}
-        for name, (column, _) in zip(d.names[side], d.columns[side], strict=True):
+        own = {d.times[side], *(c for c, _ in d.key)}
+        for name, (column, _) in zip(d.names[side], d.side_columns[side], strict=True):
             # Of a tuple that cannot be computed there is nothing but its key and its time.
-            if reason != VALUE or column == d.times[side]:
+            if reason != VALUE or column in own:
                 columns[name] = tuples.column(column)
         columns[INPUT_COLUMN] = columns[ORDINAL_COLUMN] = tuples.column(OFFSET)
         columns[SIDE_COLUMN] = pa.array(np.full(rows, side, np.int8))

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from strandline import arrow_rows
 from strandline.arrow_rows import Rows, Sizes, largest, portions, stacked
@@ -27,7 +29,7 @@ Arrays = list[pa.Array]
 
 def portions_of(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]]) -> Iterator[Pairs]:
     """Yields the pairs in their order, as many at a time as make a portion of results; `new` as below."""
-    rows, fits_word = len(pairs.left), join.definition.key_codec.fits_word
+    rows, fits_word = len(pairs.left), join.definition.fits_word
     key = 0 if fits_word else largest(pairs.key_at & LENGTH_MAX)
     if (key + sum(join.payloads[side].largest(new[side]) for side in SIDES)) * rows <= arrow_rows.PORTION_BYTES_MAX:
         if rows:
@@ -42,13 +44,16 @@ def portions_of(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]])
 
 def result_columns(join: JoinOperator, pairs: Pairs, new: Sequence[Sequence[Rows]]) -> Arrays:
     """Returns the columns of results; `new` has payloads of tuples that came just now."""
-    times = (pairs.left_times, pairs.right_times)
+    d, times = join.definition, (pairs.left_times, pairs.right_times)
     sides: Arrays = []
+    payloads = [join.payloads[side].taken(places, new[side]) for side, places in enumerate((pairs.left, pairs.right))]
     for side, places in ((LEFT, pairs.left), (RIGHT, pairs.right)):
-        payload = join.payloads[side].taken(places, new[side])
-        sides += _side_columns(join.definition, side, times[side], (places >= 0).astype(np.uint8), payload)
-    key = _key(join, pairs.keys, pairs.key_at, pairs.sides)
-    return [*key, _time(join.definition, np.maximum(*times)), *sides]
+        sides += _side_columns(d, side, times[side], (places >= 0).astype(np.uint8), payloads[side])
+    if d.windows.meets_any:
+        key = _key_of_left(d, pairs.left >= 0, payloads)
+    else:
+        key = _key(join, pairs.keys, pairs.key_at, pairs.sides)
+    return [*key, _time(d, np.maximum(*times)), *sides]
 
 
 def side_values(
@@ -77,7 +82,7 @@ def footprints_of(join: JoinOperator, sides: Int64s, numbers: Int64s) -> Arrays:
             sizes[mine] = payloads.largest()  # to know better takes a look at every row
         else:
             sizes[mine] = payloads.sizes(numbers[mine] - (payloads.first or 0))
-        if not join.definition.key_codec.fits_word:
+        if not join.definition.fits_word:
             sizes[mine] += join.rings[side].read(numbers[mine])[3] & LENGTH_MAX
     cut = portions(sizes, len(sides))
     return stacked([_footprints(join, sides[begin:end], numbers[begin:end]) for begin, end in cut])
@@ -101,7 +106,11 @@ def footprint_columns(join: JoinOperator, side: int, numbers: Int64s) -> Arrays:
     ordinals, times, keys, key_at = ring.read(numbers)
     payload = payloads.taken(numbers - (payloads.first or 0))
     mine = _side_columns(d, side, times, np.ones(rows, np.uint8), payload)
-    other = [pa.nulls(rows, stored_type(kind)) for _, kind in d.columns[1 - side]]
+    other = [pa.nulls(rows, stored_type(kind)) for _, kind in d.side_columns[1 - side]]
+    if d.windows.meets_any:
+        key = [whole(payload.column(c)) for c, _ in d.key]
+    else:
+        key = _key(join, keys, key_at, np.full(rows, side, np.uint8))
     control = [
         np.full(rows, join.input_end, np.int64),
         np.full(rows, join.open_windows, np.int64),
@@ -109,7 +118,7 @@ def footprint_columns(join: JoinOperator, side: int, numbers: Int64s) -> Arrays:
         ordinals.copy(),
     ]
     return [
-        *_key(join, keys, key_at, np.full(rows, side, np.uint8)),
+        *key,
         _time(d, times.copy()),
         *(mine + other if side == LEFT else other + mine),
         *map(pa.array, control),
@@ -118,7 +127,7 @@ def footprint_columns(join: JoinOperator, side: int, numbers: Int64s) -> Arrays:
 
 def _side_columns(d: JoinDefinition, side: int, times: Int64s, valid: Bytes, payload: pa.Table) -> Arrays:
     found: Arrays = []
-    for column, kind in d.columns[side]:
+    for column, kind in d.side_columns[side]:
         if column == d.times[side]:
             found.append(from_words(times.copy(), valid, kind))
         else:
@@ -128,6 +137,14 @@ def _side_columns(d: JoinDefinition, side: int, times: Int64s, valid: Bytes, pay
 
 def _time(d: JoinDefinition, times: Int64s) -> pa.Array:
     return from_words(times, np.ones(len(times), np.uint8), d.time_type)
+
+
+def _key_of_left(d: JoinDefinition, has_left: npt.NDArray[np.bool_], payloads: Sequence[pa.Table]) -> Arrays:
+    """Returns the key columns of pairs whose keys differ: those of left, and of right where it came out alone."""
+    left, right = ([whole(payload.column(c)) for c, _ in d.key] for payload in payloads)
+    if has_left.all():
+        return left
+    return [pc.if_else(pa.array(has_left), own, other) for own, other in zip(left, right, strict=True)]
 
 
 def _key(join: JoinOperator, keys: Int64s, at: Int64s, sides: Bytes) -> Arrays:

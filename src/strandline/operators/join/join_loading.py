@@ -66,7 +66,7 @@ def _require_sound(definition: JoinDefinition, newest: pa.Table) -> None:
 
 
 def _time_place(definition: JoinDefinition, side: int) -> int:
-    return [column for column, _ in definition.columns[side]].index(definition.times[side])
+    return [column for column, _ in definition.side_columns[side]].index(definition.times[side])
 
 
 def newest_footprints(newest_first: Iterable[Saved]) -> pa.Table | None:
@@ -100,6 +100,6 @@ def _tuples(definition: JoinDefinition, side: int, newest: pa.Table) -> pa.Table
     """Returns the input tuples of one side that footprints hold."""
     footprints = newest.filter(pc.equal(newest.column(SIDE_COLUMN), side))
     columns = {c: footprints.column(c) for c, _ in definition.key}
-    for name, (column, _) in zip(definition.names[side], definition.columns[side], strict=True):
+    for name, (column, _) in zip(definition.names[side], definition.side_columns[side], strict=True):
         columns[column] = footprints.column(name)
     return pa.table({**columns, OFFSET: footprints.column(ORDINAL_COLUMN)})

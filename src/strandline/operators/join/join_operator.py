@@ -16,38 +16,27 @@ from strandline.operators.join import join_loading, settling_kernels
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_aside import JoinAside
 from strandline.operators.join.join_columns import portions_of, result_columns, side_values
+from strandline.operators.join.join_rules import rules_of
 from strandline.operators.join.join_saving import JoinSaving
 from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
 from strandline.operators.join.list_join_kernels import take_in_lists
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.join.saved_groups import SavedGroups
+from strandline.operators.join.stretch_kernels import take_in_stretches
 from strandline.operators.join.trail_join_kernels import take_in_trails
 from strandline.operators.join.tuple_record import (
-    BAND,
     BYTES_END,
     DONE,
     FIRST,
-    FITS_WORD,
     FOUND,
     FULL,
     GROW,
     HEAD,
-    HIGH,
-    KEEP,
-    KEEPS,
-    KEEPS_NULL,
     LIVE,
-    LOW,
     MEETS,
-    OUTER,
-    PER_KEY,
-    PER_PARTITION,
     PROGRESS,
-    REACH,
     ROW,
-    RULES,
     SETTLED,
-    SIZE,
     TAIL,
     TIME,
     WHO,
@@ -55,6 +44,7 @@ from strandline.operators.join.tuple_record import (
     Pairs,
 )
 from strandline.operators.join.tuple_ring import TupleRing
+from strandline.operators.join.window_meeting import WindowMeeting
 from strandline.operators.kernels.arrow_words import validity, words_of
 from strandline.operators.kernels.kernel_arrays import sealed
 from strandline.operators.open_windows.payloads import Payloads
@@ -66,7 +56,12 @@ PAIRS_MAX: Final = 1 << 17
 """Results that are made at once."""
 _SIDE_NAMES: Final = ("left", "right")
 _CONDITION: Final = "condition"
-_FORMS: Final = {"band": BAND, "key": PER_KEY, "partition": PER_PARTITION}
+_LOOPS: Final = {
+    "band": take_in_trails,
+    "partition": take_in_trails,
+    "key": take_in_lists,
+    "any": take_in_stretches,
+}
 Arrays = list[pa.Array]
 _NONE: Final[tuple[list[Rows], list[Rows]]] = ([], [])
 
@@ -91,16 +86,17 @@ class JoinOperator(JoinSaving):
         """The tuples and windows that this step has set aside."""
         self.opened = 0
         """How many tuples were taken into windows in this step."""
-        self.rules = _rules(definition)
+        self.rules = rules_of(definition)
         self.loaded = [-1, -1]
         """Recovery: the place of the last tuple of each side that came from footprints."""
         self._pairs: Pairs | None = None
+        self._met: Pairs | None = None
         self._group_room = self.groups.room
 
     @classmethod
     def new(cls, definition: JoinDefinition, on_error: OnError = "stop") -> JoinOperator:
         """Returns an operator without tuples."""
-        windows, fits_word = definition.windows, definition.key_codec.fits_word
+        windows, fits_word = definition.windows, definition.fits_word
         left, right = (
             TupleRing.empty(fits_word=fits_word, counts=windows.kind == "key", keeps=windows.keeps[side])
             for side in SIDES
@@ -113,7 +109,7 @@ class JoinOperator(JoinSaving):
         cls, definition: JoinDefinition, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop"
     ) -> JoinOperator:
         """Returns the operator that left these arrays; ValueError if they do not fit."""
-        counts, fits_word = definition.windows.kind == "key", definition.key_codec.fits_word
+        counts, fits_word = definition.windows.kind == "key", definition.fits_word
         try:
             rings, payloads = [], []
             for side, name in enumerate(_SIDE_NAMES):
@@ -237,7 +233,8 @@ class JoinOperator(JoinSaving):
             for ring, t in zip(self.rings, tuples, strict=True)
         ]
         progress, code = _progress(meets=meets), FULL
-        take_in = take_in_lists if windows.kind == "key" else take_in_trails
+        meeting = self._meeting(new, arrivals) if windows.meets_any and meets else None
+        take_in = _LOOPS["any" if windows.meets_any else windows.kind]
         while code != DONE:
             pairs = self._room()
             left, right = (ring.arrays for ring in self.rings)
@@ -246,11 +243,13 @@ class JoinOperator(JoinSaving):
                 who = int(progress[WHO])
                 self.rings[who].grow(tuples[who].num_rows - int(progress[ROW + who]))
             elif progress[FOUND]:
-                found = self._chosen(pairs, progress, new, matched, emits=emits)
+                found = _first(pairs, progress[FOUND])
                 progress[FOUND] = 0
-                if emits:
-                    for part in portions_of(self, found, new):
-                        yield result_columns(self, part, new)
+                for met in [found] if meeting is None else meeting.pairs(found, emits=emits):
+                    chosen = self._chosen(met, new, matched, emits=emits)
+                    if emits:
+                        for part in portions_of(self, chosen, new):
+                            yield result_columns(self, part, new)
             elif code == FULL:
                 self._pairs = _pairs(2 * len(pairs.left))
         for side, ring in enumerate(self.rings):
@@ -262,8 +261,7 @@ class JoinOperator(JoinSaving):
 
     def _chosen(
         self,
-        pairs: Pairs,
-        progress: npt.NDArray[np.int64],
+        found: Pairs,
         new: list[list[Rows]],
         matched: list[npt.NDArray[np.uint8]],
         *,
@@ -271,9 +269,8 @@ class JoinOperator(JoinSaving):
     ) -> Pairs:
         """Returns the pairs that are results; tuples of outer sides know afterwards whether they were matched."""
         windows, where = self.definition.windows, self.definition.where
-        if where is not None and where.function is None and not emits:
-            where = None  # without results: which tuples are kept does not depend on it
-        found = _first(pairs, progress[FOUND])
+        if windows.meets_any or (where is not None and where.function is None and not emits):
+            where = None  # judged already; or without results: which tuples are kept does not depend on it
         if where is None and windows.how == "inner":
             return found
         true = np.ones(len(found.left), np.uint8)
@@ -283,8 +280,14 @@ class JoinOperator(JoinSaving):
             return Pairs._make(array[true != 0] for array in found)
         chosen = np.empty(len(found.left), np.int64)
         left, right = (ring.arrays for ring in self.rings)
-        many = settling_kernels.settle_pairs(left, right, self.rules, pairs, progress, true, *matched, chosen)
+        many = settling_kernels.settle_pairs(left, right, self.rules, found, true, *matched, chosen)
         return Pairs._make(array[chosen[:many]] for array in found)
+
+    def _meeting(self, new: list[list[Rows]], arrivals: list[Arrivals]) -> WindowMeeting:
+        """Returns the tuples as they meet whole windows, before new ones are taken in."""
+        if self._met is None:
+            self._met = _pairs(PAIRS_MAX)
+        return WindowMeeting(self, new, [a.times for a in arrivals], self._met)
 
     def _condition(
         self, where: Predicate, pairs: Pairs, new: list[list[Rows]], *, emits: bool
@@ -319,6 +322,11 @@ class JoinOperator(JoinSaving):
 
     def _arrivals(self, side: int, table: pa.Table) -> Arrivals:
         d, ring = self.definition, self.rings[side]
+        times, _ = words_of(table.column(d.times[side]), d.time_types[side])
+        places, _ = words_of(table.column(OFFSET), "long")
+        if d.windows.meets_any:  # a key is a column as others are
+            none = np.zeros(table.num_rows, np.int64)
+            return Arrivals(none, none, sealed(np.zeros(table.num_rows, np.uint8)), times, places)
         columns = [table.column(c) for c, _ in d.key]
         keys, key_at, data = d.key_codec.encode(columns, ring[BYTES_END])
         if not d.key_codec.fits_word:
@@ -327,8 +335,6 @@ class JoinOperator(JoinSaving):
         for column in columns:
             if column.null_count:
                 nulls |= 1 - validity(column)
-        times, _ = words_of(table.column(d.times[side]), d.time_types[side])
-        places, _ = words_of(table.column(OFFSET), "long")
         return Arrivals(keys, key_at, sealed(nulls), times, places)
 
     def _room(self) -> Pairs:
@@ -380,14 +386,3 @@ def _condition_stamp(definition: JoinDefinition) -> npt.NDArray[np.uint64]:
         return np.zeros(1, np.uint64)
     told = f"{where.version} {where.text}".encode()
     return np.array([int.from_bytes(hashlib.sha256(told).digest()[:8], "little")], np.uint64)
-
-
-def _rules(definition: JoinDefinition) -> npt.NDArray[np.int64]:
-    windows, rules = definition.windows, np.zeros(RULES, np.int64)
-    rules[0], rules[LOW], rules[HIGH] = _FORMS[windows.kind], windows.low, windows.high
-    rules[FITS_WORD] = definition.key_codec.fits_word
-    for side in SIDES:
-        rules[OUTER + side], rules[SIZE + side] = windows.outer[side], windows.sizes[side]
-        rules[REACH + side], rules[KEEP + side] = windows.reach[side], windows.keep[side]
-        rules[KEEPS + side], rules[KEEPS_NULL + side] = windows.keeps[side], windows.keeps_null(side)
-    return rules

@@ -20,6 +20,7 @@ from strandline.units import Duration, duration_us
 
 How = Literal["inner", "left", "right", "full"]
 WindowsKind = Literal["band", "key", "partition"]
+Match = Literal["key", "any"]
 LEFT: Final = 0
 RIGHT: Final = 1
 SIDES: Final = (LEFT, RIGHT)
@@ -31,13 +32,22 @@ _SIZE_MAX: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """A band in time (`low`, `high`), or the last `sizes` tuples of each side, for every key or for the partition."""
+    """A band in time (`low`, `high`), or the last `sizes` tuples of each side, for every key or for the partition.
+
+    A tuple meets those of its key in the window of the other side, or with `match="any"` all of them (a theta join).
+    """
 
     kind: WindowsKind
     low: int = 0
     high: int = 0
     sizes: tuple[int, int] = (0, 0)
     how: How = "inner"
+    match: Match = "key"
+
+    @property
+    def meets_any(self) -> bool:
+        """True if tuples meet whatever their keys are."""
+        return self.match == "any"
 
     @property
     def is_band(self) -> bool:
@@ -68,7 +78,9 @@ class JoinWindows:
         return self.sizes[LEFT] > 0, self.sizes[RIGHT] > 0
 
     def keeps_null(self, side: int) -> bool:
-        """Returns whether tuples without a key are kept: they match nothing, but come out or take a place."""
+        """Returns whether tuples without a key are kept: they match no key, but come out or take a place."""
+        if self.meets_any:
+            return self.keeps[side]
         return self.outer[side] if self.is_band else self.kind == "partition" and self.sizes[side] > 0
 
     @property
@@ -78,17 +90,18 @@ class JoinWindows:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON for stream.json."""
+        any_key = {"match": self.match} if self.meets_any else {}
         if self.is_band:
-            return {"within": [self.low, self.high], "how": self.how}
-        return {"left": self.sizes[LEFT], "right": self.sizes[RIGHT], "per": self.kind}
+            return {"within": [self.low, self.high], "how": self.how, **any_key}
+        return {"left": self.sizes[LEFT], "right": self.sizes[RIGHT], "per": self.kind, **any_key}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> JoinWindows:
         """Returns what `to_json` wrote."""
         if "within" in body:
             low, high = body["within"]
-            return cls("band", low, high, how=body["how"])
-        return cls(body["per"], sizes=(body["left"], body["right"]))
+            return cls("band", low, high, how=body["how"], match=body.get("match", "key"))
+        return cls(body["per"], sizes=(body["left"], body["right"]), match=body.get("match", "key"))
 
 
 def join_windows(
@@ -97,6 +110,7 @@ def join_windows(
     right: Any = None,
     per: str = "key",
     how: str = "inner",
+    match: str = "key",
 ) -> JoinWindows:
     """Returns the windows of `left.join(right, …)` as people write them; raises OptionError if they cannot be.
 
@@ -107,13 +121,22 @@ def join_windows(
         raise OptionError(f"join: how={how!r} is not known", todo='use "inner", "left", "right" or "full"')
     if per not in ("key", "partition"):
         raise OptionError(f"join: per={per!r} is not known", todo='use "key" or "partition"')
+    if match not in ("key", "any"):
+        raise OptionError(f"join: match={match!r} is not known", todo='use "key" or "any"')
+    if match == "any" and per != "partition":
+        raise OptionError(
+            'join: match="any" needs per="partition": a tuple meets all tuples of its partition\'s window',
+            todo='pass per="partition", or leave out match= if only tuples with the same key should meet',
+        )
     if within is not None:
-        if left is not None or right is not None or per != "key":
+        if left is not None or right is not None or (per != "key" and match == "key"):
             raise OptionError(
-                "join: within= is a window by itself", todo="pass either within= or left=, right= and per=, not both"
+                "join: within= is a window by itself",
+                todo="pass either within= or left=, right= and per=, not both"
+                + ('; per="partition" goes with within= for match="any" only' if per != "key" else ""),
             )
         low, high = _band(within)
-        return JoinWindows("band", low, high, how=how)  # type: ignore[arg-type]
+        return JoinWindows("band", low, high, how=how, match=match)  # type: ignore[arg-type]
     if left is None or right is None:
         missing = " and ".join(f"{n}=" for n, w in zip(NAMES, (left, right), strict=True) if w is None)
         raise OptionError(
@@ -130,7 +153,7 @@ def join_windows(
     sizes = _size(left, "left"), _size(right, "right")
     if not any(sizes):
         raise OptionError("join: both sides keep no tuple, so that none ever meets another", todo="let one keep some")
-    return JoinWindows(per, sizes=sizes)  # type: ignore[arg-type]
+    return JoinWindows(per, sizes=sizes, match=match)  # type: ignore[arg-type]
 
 
 def _band(within: Duration | tuple[Duration, Duration]) -> tuple[int, int]:

@@ -30,6 +30,8 @@ from strandline.operators.functions.row_function import (
     text_number,
     whole_row,
 )
+from strandline.operators.join.meeting_kernels import AT, meet_stretches
+from strandline.operators.join.tuple_record import Pairs
 from strandline.operators.kernels.arrow_words import doubles_of, validity, words_of
 from strandline.operators.kernels.kernel_cache import njit
 
@@ -83,8 +85,9 @@ class Predicate:
 
     # ------------------------------------------------------------------ at once, when it is defined
 
-    def check(self, left: Kinds, right: Kinds) -> None:
-        """Raises OptionError if it names what is not there, or does not compile over these types."""
+    def check(self, left: Kinds, right: Kinds, *, over_windows: bool = False) -> None:
+        """Raises OptionError if it names what is not there, or does not compile over these types: over pairs, or over
+        windows."""
         for side, kinds in enumerate((left, right)):
             for column in self.names[side]:
                 if column not in kinds:
@@ -104,15 +107,19 @@ class Predicate:
             )
         if tree is not None and texts and not _compares_only(tree, texts):
             raise self._refusal("texts can be compared with == and != only", "compute what you need before the join")
-        self._compile((left, right))
+        self._compile((left, right), over_windows=over_windows)
 
-    def _compile(self, kinds: tuple[Kinds, Kinds]) -> None:
+    def _compile(self, kinds: tuple[Kinds, Kinds], *, over_windows: bool) -> None:
         """Lets Numba compile it over these types; raises OptionError if it cannot."""
         assert self.function is not None
-        records = [np.zeros(0, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1)]
-        none = np.zeros(0, np.uint8)
+        none, words, at = np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(AT, np.int64)
+        pairs = Pairs(words, words, words, words, words, words, none)
+        left, right = (np.zeros(0, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1))
         with first_call(self.function, "where", "use arithmetic, comparisons, and functions of math"):
-            self._kernel(*records, none, none, np.zeros(1, np.int64))
+            if over_windows:
+                self._window_kernel(left, right, none, none, words, words, pairs, 0, pairs, at)
+            else:
+                self._kernel(left, right, none, none, at)
 
     def _refusal(self, reason: str, todo: str) -> OptionError:
         where = self.text if self.function is None else f"{place_of(self.function)}: {self.text}"
@@ -122,30 +129,48 @@ class Predicate:
 
     def holds(self, sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], rows: int) -> Judgement:
         """Returns the pairs of rows that satisfy it, and those it raises for; InputError if it is not known here."""
+        left, right = self.rows(sides, kinds, (rows, rows))
+        if not self._kernel.signatures:
+            self._compile(kinds, over_windows=False)
+        true, at, failed = np.zeros(rows, np.uint8), np.zeros(AT, np.int64), []
+        valid = left.valid & right.valid
+        while at[0] < rows:
+            try:
+                self._kernel(left.values, right.values, valid, true, at)
+            except Exception as problem:  # of the user's making, for this pair; the next ones have their turn
+                failed.append((int(at[0]), f"{type(problem).__name__}: {problem}"))
+                at[0] += 1
+        return Judgement(true, failed)
+
+    def over_windows(self, kinds: tuple[Kinds, Kinds]) -> Any:
+        """Returns the loop of `meeting_kernels` over stretches of rows, with the condition in it."""
+        if not self._window_kernel.signatures:
+            self._compile(kinds, over_windows=True)
+        return self._window_kernel
+
+    def rows(
+        self, sides: tuple[Columns, Columns], kinds: tuple[Kinds, Kinds], many: tuple[int, int]
+    ) -> tuple[ConditionRows, ConditionRows]:
+        """Returns the rows of both sides as kernels take them, so many of each; InputError if it is not known here."""
         if self.function is None:
             raise InputError(
                 "where: the function is not known", where=self.text, todo="start the join from the program that has it"
             )
         codes = _codes(sides, kinds, self._constants)
-        valid = np.ones(rows, np.uint8)
-        records = [np.zeros(rows, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1)]
-        for s, side in enumerate(sides):
-            for column, values in side.items():
-                valid &= validity(values)
+        left, right = (
+            ConditionRows(
+                np.zeros(many[s], _record_type(kinds[s], self.names[s], self._constants)), np.ones(many[s], np.uint8)
+            )
+            for s in (0, 1)
+        )
+        for s, rows in enumerate((left, right)):
+            for column, values in sides[s].items():
+                rows.valid[:] &= validity(values)
                 kind = kinds[s][column]
-                records[s][column] = codes[s, column] if kind in _TEXTS else _numbers(values, kind)
+                rows.values[column] = codes[s, column] if kind in _TEXTS else _numbers(values, kind)
         for i in range(len(self._constants)):
-            records[0][f"_text{i}"] = codes[2, str(i)]
-        if not self._kernel.signatures:
-            self._compile(kinds)
-        true, at, failed = np.zeros(rows, np.uint8), np.zeros(1, np.int64), []
-        while at[0] < rows:
-            try:
-                self._kernel(*records, valid, true, at)
-            except Exception as problem:  # of the user's making, for this pair; the next ones have their turn
-                failed.append((int(at[0]), f"{type(problem).__name__}: {problem}"))
-                at[0] += 1
-        return Judgement(true, failed)
+            left.values[f"_text{i}"] = codes[2, str(i)]
+        return left, right
 
     @cached_property
     def _constants(self) -> tuple[bytes, ...]:
@@ -156,12 +181,34 @@ class Predicate:
         return tuple(found.texts)
 
     @cached_property
-    def _kernel(self) -> Any:
+    def _condition(self) -> Any:
         assert self.function is not None
         first, *others = self.parts
         if (tree := self._tree) is not None:
             first = FunctionPart(first.name, None, _Coded().visit(tree))
-        condition = compiled(self.function, [first, *others])
+        return compiled(self.function, [first, *others])
+
+    @cached_property
+    def _window_kernel(self) -> Any:
+        condition = self._condition
+
+        @njit(inline="always")
+        def holds(left, right):  # type: ignore[no-untyped-def]
+            return bool(condition(left, right))
+
+        @njit(nogil=True)
+        def each(  # type: ignore[no-untyped-def]
+            left, right, left_valid, right_valid, left_times, right_times, stretches, many, pairs, at
+        ):
+            return meet_stretches(
+                holds, left, right, left_valid, right_valid, left_times, right_times, stretches, many, pairs, at
+            )
+
+        return each
+
+    @cached_property
+    def _kernel(self) -> Any:
+        condition = self._condition
 
         @njit(nogil=True)
         def each(left, right, valid, true, at):  # type: ignore[no-untyped-def]
@@ -171,6 +218,15 @@ class Predicate:
             at[0] = len(true)
 
         return each
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRows:
+    """Rows of one side: the columns that a condition names."""
+
+    values: npt.NDArray[Any]
+    valid: npt.NDArray[np.uint8]
+    """0 where one of them is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +317,8 @@ def _dtype(kind: str) -> type | None:
 
 def _record_type(kinds: Kinds, names: tuple[str, ...], constants: tuple[bytes, ...]) -> np.dtype[Any]:
     fields: list[tuple[str, Any]] = [(c, _dtype(kinds[c])) for c in names]
-    return np.dtype([*fields, *((f"_text{i}", np.int64) for i in range(len(constants))), ("_", np.uint8)], align=True)
+    fields += [(f"_text{i}", np.int64) for i in range(len(constants))]
+    return np.dtype(fields or [("_", np.uint8)], align=True)
 
 
 def _numbers(values: pa.Array, kind: str) -> npt.NDArray[Any]:

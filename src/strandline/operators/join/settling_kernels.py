@@ -7,10 +7,12 @@ from __future__ import annotations
 from strandline.operators.join.ring_kernels import key_at, record_of
 from strandline.operators.join.trail_kernels import let_head_go
 from strandline.operators.join.tuple_record import (
+    BAND,
     DEAD,
     DONE,
     FIRST,
     FITS_WORD,
+    FORM,
     FOUND,
     FULL,
     HEAD,
@@ -22,6 +24,7 @@ from strandline.operators.join.tuple_record import (
     ORDINAL,
     OUTER,
     REACH,
+    ROW,
     SETTLED,
     TAIL,
     TIME,
@@ -99,6 +102,20 @@ def pass_time(left, right, rules, time, pairs, progress):
 
 
 @njit(inline="always", _nrt=False)
+def pass_time_before(left, right, which, new, rules, pairs, progress):
+    """Passes time up to that of the next tuple of a side, in a band; FULL if there is no room for what comes out."""
+    if rules[FORM] == BAND:
+        time = new.times[progress[ROW + which]]
+        if (is_over(left, 0, rules, time) or is_over(right, 1, rules, time)) and settle(
+            left, right, rules, time, pairs, progress
+        ) == FULL:
+            return FULL
+        drop(left, rules[KEEP], time)
+        drop(right, rules[KEEP + 1], time)
+    return DONE
+
+
+@njit(inline="always", _nrt=False)
 def _match(side, place):
     """Notes of a tuple that it has met another, if it is still there."""
     number = side.header[FIRST] + place
@@ -109,13 +126,13 @@ def _match(side, place):
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def settle_pairs(left, right, rules, pairs, progress, true, matched_left, matched_right, chosen):
+def settle_pairs(left, right, rules, pairs, true, matched_left, matched_right, chosen):
     """Notes the tuples of outer joins that true pairs match, chooses the results, and returns their number.
 
     The two arrays of marks are for tuples by their places: who comes out unmatched may have met something since.
     """
     n = 0
-    for i in range(progress[FOUND]):
+    for i in range(len(pairs.left)):
         a, b = pairs.left[i], pairs.right[i]
         if a < 0:
             is_result = matched_right[b] == 0

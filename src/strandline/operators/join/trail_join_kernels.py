@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from strandline.operators.join.pair_kernels import name_pairs, turn, write_pair
 from strandline.operators.join.ring_kernels import bucket_of, has_key, record_of, skim
-from strandline.operators.join.settling_kernels import drop, is_over, settle
+from strandline.operators.join.settling_kernels import pass_time_before
 from strandline.operators.join.taking_in import let_pass, new_record, take_in_order, take_next, touch_buckets
 from strandline.operators.join.trail_kernels import lay, let_head_go
 from strandline.operators.join.tuple_record import (
@@ -20,7 +20,6 @@ from strandline.operators.join.tuple_record import (
     FULL,
     HEAD,
     HIGH,
-    KEEP,
     KEEPS,
     KEEPS_NULL,
     KEY,
@@ -30,7 +29,6 @@ from strandline.operators.join.tuple_record import (
     OLDER,
     ORDINAL,
     PER_PARTITION,
-    ROW,
     SIZE,
     TAIL,
     TIME,
@@ -95,14 +93,8 @@ def _keep(mine, which, new, row, rules):
 @njit(inline="always", _nrt=False)
 def _take(left, right, mine, other, which, new, rules, pairs, progress):
     """Takes in the next tuple of a side; DONE, or what stands against it, and then nothing of it was done."""
-    if rules[FORM] == BAND:
-        time = new.times[progress[ROW + which]]
-        if (is_over(left, 0, rules, time) or is_over(right, 1, rules, time)) and settle(
-            left, right, rules, time, pairs, progress
-        ) == FULL:
-            return FULL
-        drop(left, rules[KEEP], time)
-        drop(right, rules[KEEP + 1], time)
+    if pass_time_before(left, right, which, new, rules, pairs, progress) == FULL:
+        return FULL
     return take_next(_meet, _keep, mine, other, which, new, rules, pairs, progress)
 
 

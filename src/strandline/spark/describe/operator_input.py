@@ -69,6 +69,7 @@ class OperatorInput:
         right: Window | None = None,
         per: Literal["key", "partition"] = "key",
         how: Literal["inner", "left", "right", "full"] = "inner",
+        match: Literal["key", "any"] = "key",
         where: Callable[[Any, Any], Any] | None = None,
         group: int | None = None,
     ) -> Join:
@@ -78,12 +79,14 @@ class OperatorInput:
         much. Or `left=` and `right=`, `sl.count_window(n)`: a tuple meets the last n of the other side and its key, or
         with `per="partition"` the last n of the partition that have its key; 0 keeps none. `how="left"`, "right" or
         "full", of time bands, lets tuples of that side come out alone when nothing can match them any more.
+        `match="any"` with `per="partition"` is a theta join: a tuple meets every tuple of the other side's window of
+        its partition, whatever the keys are; results have the key of left, and that of right as `right_<key>`.
         `where=lambda left, right: …` or `.where(…)` says which pairs count. Both streams have the same key columns and
         partitions, and `lateness` set. `group` is how many tuples are saved at a time.
         """
         if self._input_spec.time_is_timestamp:
             require_unit(within, "join: within")
-        made = joined(self, other, join_windows(within, left, right, per, how), group)
+        made = joined(self, other, join_windows(within, left, right, per, how, match), group)
         return made if where is None else made.where(where)
 
     @overload
