@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pyarrow as pa
 
 from strandline.errors import OptionError
-from strandline.log.reading import data_frames
 from strandline.log.reading.bounds import Bound, Bounds
 from strandline.log.reading.results import ROWS_PER_BATCH, Results, result_blocks
 from strandline.log.stream.log import END, Log
@@ -53,11 +53,13 @@ class ArrowReading:
 
     def to_pandas(self, **part: Unpack[Part]) -> pandas.DataFrame:
         """Reads them as a pandas DataFrame; the arguments are those of `to_arrow`."""
-        return data_frames.to_pandas(self.to_arrow(**part))
+        _installed("pandas", "to_pandas()")
+        # Times stay microseconds, which hold all of the years 1 to 9999.
+        return self.to_arrow(**part).to_pandas(timestamp_as_object=False, coerce_temporal_nanoseconds=False)
 
     def to_polars(self, **part: Unpack[Part]) -> Any:
         """Reads them as a polars DataFrame; needs the package polars."""
-        return data_frames.to_polars(self.to_arrow(**part))
+        return _installed("polars", "to_polars()").from_arrow(self.to_arrow(**part))
 
     def to_batches(self, *, rows: int = ROWS_PER_BATCH, **part: Unpack[Part]) -> pa.RecordBatchReader:
         """Reads more than memory holds: returns batches of at most `rows`, in the same order.
@@ -102,3 +104,12 @@ class ArrowReading:
             return log.read(partition, first, end)
         columns = log.spec.columns
         return (t.select(columns) for _, t in result_blocks(log, partition, columns, first=first, end=end))
+
+
+def _installed(package: str, method: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError as missing:
+        raise OptionError(
+            f"{method} needs the package {package}, which is not installed", todo=f"pip install {package}"
+        ) from missing

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from strandline.errors import OptionError
+from strandline.log.operator_state.loss_table import loss_table
+from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.reading.bounds import Bound, Bounds, log_time
 from strandline.log.reading.moment import Moment
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import compaction, consumer_registry, retention
 from strandline.log.upkeep.grace import GRACE
+from strandline.recovery.stream_definition import definition_of
+from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import rekeyed
 from strandline.spark.describe.reprs import stream_html, stream_text
@@ -22,7 +26,6 @@ from strandline.spark.describe.view import session_and_name
 from strandline.spark.query import translation
 from strandline.spark.read.arrow_reading import ArrowReading
 from strandline.spark.read.block_reading import read_blocks
-from strandline.spark.read.operator_stream import losses_of, open_windows, recovery_forecast
 from strandline.spark.read.patience import once_there
 from strandline.spark.read.read_options import MOMENT, SECRET_OPTIONS
 from strandline.spark.read.spark_reading import loaded, streamed
@@ -210,11 +213,17 @@ class Stream(ArrowReading, OperatorInput):
         Without `now` state is as of each footprint (`_input`), which takes no look at the input. With it, the input is
         replayed, as in a recovery, and state is as of the last commit; nothing is written.
         """
-        return open_windows(self._fresh(), self._place, now=now)
+        log = self._operators()
+        if not now:
+            return saved_windows(log)
+        return current_windows(log, opened_origins(log, lambda path: self._place.beside(path).open()))
 
     def recovery(self) -> list[dict[str, Any]]:
         """Predicts a recovery as of now, per partition: extent, replay, N, T and seconds."""
-        return recovery_forecast(self._fresh())
+        standings = enumerate(self._operators().state.standings)
+        rows = [{"partition": p, "mode": s.mode, **s.forecast()} for p, s in standings]
+        # Everywhere else the two predictions have `recovery` in their names.
+        return [{name.replace("_recovery_s", "_s"): value for name, value in row.items()} for row in rows]
 
     def losses(self) -> pa.Table:
         """Returns what failures have cost an operator whose policy does not replay (`sl.partial`, `sl.none`), a row
@@ -223,7 +232,13 @@ class Stream(ArrowReading, OperatorInput):
         `partition`, `from` and `until` (input offsets; over several inputs places in their order, with `time_from` and
         `time_until`), `tuples`, `windows` lost altogether, windows that closed `incomplete`, `at`, `commit`, `reason`.
         """
-        return losses_of(self._fresh())
+        return loss_table(self._operators())
+
+    def _operators(self) -> Log:
+        """Returns the log with all that is published; raises `OptionError` if no operator writes the stream."""
+        log = self._fresh()
+        definition_of(log.spec, log.storage.url)
+        return log
 
     # ------------------------------------------------------------------ looking after it
 
