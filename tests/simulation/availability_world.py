@@ -64,6 +64,7 @@ from tests.simulation.simulated_operators import (
     some_operator_over_several,
     spec_of_output,
 )
+from tests.simulation.simulated_stateless import some_stateless
 
 TICK_S = 0.1
 TICK_US = 100_000
@@ -91,6 +92,8 @@ def _some_operator(rng: Random) -> SimulatedOperator:
         return replace(some_class(rng), inputs=2)
     if chance < 0.3:
         return replace(some_keyed(rng), inputs=rng.choice([2, 2, 3]))
+    if chance > 0.92:
+        return some_stateless(rng, rng.choice([2, 2, 3]))
     if chance < 0.55:
         return some_aggregate(rng, rng.choice([2, 2, 2, 3]), is_compared_with_plain=False)
     return some_operator_over_several(rng, is_compared_with_plain=False)
@@ -136,6 +139,8 @@ class World:
         """The fork takes in as much at most in one tick, too, so that it may be late."""
         policies = [cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)]
         self.policy = instant(300_000) if operator.definition.lives_in_process else rng.choice(policies)
+        if not operator.definition.keeps_state:
+            self.policy = cec()
         fresh = FaultyStorage(MemoryStorage(self.clock), rng, clock=self.clock)
         self.has_bad_forks = rng.random() < 0.2
         """Forks may fail where the stable lineage does not."""

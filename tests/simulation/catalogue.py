@@ -28,7 +28,7 @@ from tests.simulation.bounded_replica_input import BoundedLives
 from tests.simulation.table_codec import table_codec
 from tests.support.plain_codec import plain_codec
 
-Inputs = Literal["one", "several", "keyed", "class", "lossy"]
+Inputs = Literal["one", "several", "keyed", "class", "stateless", "lossy"]
 ROWS_PER_GROUP = (5, 20)
 # Real Parquet and real files now and then. For the logic around them, tables in memory are as good and much faster.
 REAL_CODEC_EVERY = 25
@@ -93,6 +93,7 @@ _ALL = (
     Simulation("several", RIGHT, partial(run_operator, "several"), 8),
     Simulation("keyed", RIGHT, partial(run_operator, "keyed"), 4),
     Simulation("class", RIGHT, partial(run_operator, "class"), 8),
+    Simulation("stateless", RIGHT, partial(run_operator, "stateless"), 8),
     Simulation("lossy", "policies that lose tuples lose those on record only", partial(run_operator, "lossy"), 4),
     Simulation("bounded", f"{RIGHT}, within the bound", partial(run_available, availability_world.run), 8),
     Simulation("chain", f"{RIGHT}, within the bound", partial(run_available, chain_world.run), 4),

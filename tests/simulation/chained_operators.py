@@ -39,6 +39,7 @@ from tests.simulation.simulated_operators import (
     some_join,
     variant,
 )
+from tests.simulation.simulated_stateless import ALL, FILTERS, LIKE_TUPLES, SimulatedStateless
 from tests.support.operator_streams import COLUMNS, FAILING, PLANS, bits, input_spec, plan, rows_table
 
 TUMBLING = plan(time_window(10), ["s"], x=agg.sum("x"), v=agg.first("v"), k=agg.count("x"))
@@ -162,6 +163,8 @@ def some_upstream(rng: Random, first: StreamSpec | None = None) -> SimulatedOper
         return replace(some_join(rng), condition=None)
     more = ("t",) * (inputs - 1)
     aggregates = [SimulatedAggregate(variant(p, more_times=more), False) for p in (TUMBLING, SESSION)]
+    if rng.random() < 0.2:
+        return _some_stateless(rng, inputs, first)
     others = [SimulatedKeyed(latest, "k", inputs), SimulatedReordered(inputs)]
     every: list[SimulatedOperator] = [*aggregates, *others]
     if first is None:
@@ -169,11 +172,19 @@ def some_upstream(rng: Random, first: StreamSpec | None = None) -> SimulatedOper
     return OverResults(rng.choice([one for one in every if one.spec_of_input(1, 1).key == first.key]), first)
 
 
+def _some_stateless(rng: Random, inputs: int, first: StreamSpec | None) -> SimulatedStateless:
+    """A filter of a union, whose first stream has the results of another operator or is one of tuples."""
+    if first is None:
+        before = tuple(rng.choice(LIKE_TUPLES) for _ in range(inputs))
+        return SimulatedStateless(before, rng.choice(LIKE_TUPLES), rng.choice([("k",), ("s",)]))
+    return SimulatedStateless((ALL,) * inputs, rng.choice(FILTERS), first.key, first)
+
+
 def some_operator_over(rng: Random, upstream: SimulatedOperator) -> SimulatedOperator:
     """Any operator over the results of another one and some streams of tuples, by the same key."""
     first = results_of(upstream, 1)
     is_like_tuples = not isinstance(upstream, SimulatedJoin)
-    kinds = ["aggregate", "aggregate", "keyed", "class"] if is_like_tuples else []
+    kinds = ["aggregate", "aggregate", "keyed", "class", "stateless"] if is_like_tuples else []
     kind = rng.choice([*kinds, "join", "join", "barrier"])
     inputs = rng.choice([2, 2, 3])
     more = ("t",) * (inputs - 1)
@@ -182,6 +193,8 @@ def some_operator_over(rng: Random, upstream: SimulatedOperator) -> SimulatedOpe
         if first.time != "t":
             known = [p for p in known if not p.shape]  # what is selected there is called t
         return OverResults(SimulatedAggregate(variant(rng.choice(known), more_times=more), False), first)
+    if kind == "stateless":
+        return _some_stateless(rng, inputs, first)
     if kind == "keyed":
         return OverResults(SimulatedKeyed(totals if first.key == ("s",) else runs, first.key[0], inputs), first)
     if kind == "class":

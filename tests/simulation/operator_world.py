@@ -75,6 +75,7 @@ from strandline.operators.barrier import barrier_operator, waiting_state
 from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.open_windows import payloads
 from strandline.operators.partition_wide import object_at_work, state_values
+from strandline.operators.stateless import stateless_operator
 from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
@@ -85,6 +86,7 @@ from strandline.running.element import Element
 from strandline.running.step import Done, Logs, Step
 from strandline.running.tick import run_batch
 from strandline.testing import Crash, FaultPlan, FaultyStorage, MemoryStorage
+from strandline.units import END_OF_TIME
 from tests.simulation.machines import Folder, Machine
 from tests.simulation.simulated_classes import some_class
 from tests.simulation.simulated_inputs import SimulatedInputs
@@ -95,6 +97,7 @@ from tests.simulation.simulated_operators import (
     some_operator_over_several,
     spec_of_output,
 )
+from tests.simulation.simulated_stateless import some_stateless
 from tests.support.handle_on_blocks import handle_on
 from tests.support.operator_streams import Row, bits, published_results
 
@@ -114,7 +117,7 @@ def require(holds: bool, *what: object) -> None:
 
 
 def run(
-    seed: int, folder: Path | None = None, inputs: Literal["one", "several", "keyed", "class"] = "one"
+    seed: int, folder: Path | None = None, inputs: Literal["one", "several", "keyed", "class", "stateless"] = "one"
 ) -> list[pa.Table]:
     """Runs the seed; with a folder, the state cache is the real one. Returns the results of each partition."""
     rng = Random(seed)
@@ -125,6 +128,8 @@ def run(
             operator = some_keyed(rng)
         elif inputs == "class":
             operator = some_class(rng)
+        elif inputs == "stateless":
+            operator = some_stateless(rng)
         elif inputs == "several":
             operator = some_operator_over_several(rng, is_compared_with_plain)
         else:
@@ -164,6 +169,7 @@ def small_steps(rng: Random) -> Iterator[None]:
         mock.patch.multiple(aggregate_operator, _ROWS_MAX=rows, _WINDOWS_MAX=rows),
         mock.patch.multiple(join_operator, ROWS_MAX=rows, PAIRS_MAX=rng.choice([2, 16, 1024])),
         mock.patch.object(barrier_operator, "_ROWS_MAX", rows),
+        mock.patch.object(stateless_operator.StatelessOperator, "rows_at_once", rows),
         mock.patch.object(step, "WINDOWS_MAX", rng.choice([10, 1 << 20])),
         mock.patch.object(block_sequence, "ROWS_MAX", rng.choice([4, 1 << 21])),
         mock.patch.object(blocks_, "ROWS_PER_GROUP", rng.choices([3, 1 << 18], [1, 3])[0]),
@@ -310,7 +316,8 @@ class World:
 
     def _live_and_perhaps_die(self) -> None:
         rng = self.rng
-        may_let_go = not self.definition.lives_in_process  # a second attempt would take the object with it
+        # A second attempt would take an object with it; and an operator without state has no policy.
+        may_let_go = self.definition.keeps_state and not self.definition.lives_in_process
         if not self.is_calm and not self.may_rot and may_let_go and rng.random() < 0.15:
             self._let_go_for_a_while()
         policy = self._policy()
@@ -388,6 +395,8 @@ class World:
 
     def _policy(self) -> Policy:
         rng = self.rng
+        if not self.definition.keeps_state:
+            return cec()
         if self.definition.lives_in_process:
             return instant(rng.choice([1, 10_000, 100_000, 1_000_000]))
         choices = [
@@ -654,6 +663,9 @@ class World:
             tuples = self.source.serialised(p, boundary)
             taken = log.state.standings[p].input if log.state.standings else 0
             require(taken == len(tuples), "input is left over:", taken, "of", len(tuples), "tuples were taken in")
+            told = END_OF_TIME if is_finished else self.definition.result_boundary(boundary, taken)
+            is_told = not log.state.standings or log.state.boundaries[p] == told
+            require(is_told, "the boundary is", log.state.boundaries[p], "and not", told)
             found = pa.concat_tables(self.seen[p]).combine_chunks()
             expected = self.operator.expected(tuples, boundary)
             aside += expected.aside

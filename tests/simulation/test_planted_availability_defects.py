@@ -32,6 +32,7 @@ from tests.simulation.chained_operators import TUMBLING, OverResults, results_of
 from tests.simulation.machines import KeptStates
 from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.simulated_operators import SimulatedAggregate
+from tests.simulation.simulated_stateless import ALL, OTHERS, SimulatedStateless
 
 SEEDS = 400
 """So many at the most until a planted defect is found."""
@@ -109,6 +110,25 @@ ALONE = {
     ),
 }
 
+WITHOUT_STATE = {
+    "a fork without state says all again": Defect(
+        3,
+        lambda: instead_of(
+            fork,
+            "_at_its_place",
+            lambda before, standing, definition: before(replace(standing, bound=None), definition),
+        ),
+    ),
+    "a fork without state goes on one tuple further": Defect(
+        3,
+        lambda: instead_of(
+            fork,
+            "_at_its_place",
+            lambda before, standing, definition: before(replace(standing, ordinal=standing.ordinal + 1), definition),
+        ),
+    ),
+}
+
 IN_CHAINS = {
     "the stable lineage takes in guesses": Defect(
         1,
@@ -145,6 +165,15 @@ def _at_the_end(place: Passed | None) -> tuple[Passed, ...]:
 
 
 FIRST = SimulatedAggregate(replace(TUMBLING, more_times=("t",)), is_compared_with_plain=False)
+
+
+UNION = SimulatedStateless((ALL, ALL), OTHERS, ("k",))
+
+
+@pytest.mark.parametrize("name", WITHOUT_STATE)
+def test_a_defect_of_forks_without_state_is_found(name: str) -> None:
+    run = partial(availability_world.run, operator=UNION)
+    require_found(name, WITHOUT_STATE[name].plant, partial(run_with_tables, run), range(SEEDS))
 
 
 @pytest.mark.long

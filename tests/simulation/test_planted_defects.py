@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 from strandline.inputs import serialised_input, serialised_union
@@ -17,6 +18,7 @@ from strandline.inputs.edges import Edges
 from strandline.inputs.input import Stretch
 from strandline.log.operator_state.loss import Loss
 from strandline.log.stream.commits import Commits
+from strandline.operators import one_table
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.join import join_operator, window_meeting
@@ -28,8 +30,11 @@ from strandline.operators.join.tuple_record import FULL, KEEP
 from strandline.operators.join.window_meeting import WindowMeeting
 from strandline.operators.operator import Saved
 from strandline.operators.partition_wide.object_at_work import ObjectAtWork
+from strandline.operators.stateless.definition import StatelessDefinition
+from strandline.operators.stateless.unmade_tuples import UnmadeTuples
 from strandline.recovery import eventual_checkpoint, without_replay
 from strandline.recovery.recover import Recovery
+from strandline.running import step as steps_
 from tests.simulation.catalogue import SIMULATIONS
 from tests.simulation.planted import Plant, instead_of, require_found
 from tests.simulation.seeded_runs import run_seeds
@@ -203,6 +208,29 @@ IN_CLASSES = {
     "half of a state is restored": (Running, "restore_checkpoint", _half_a_state),
     "a step forgets the calls to repeat": (ObjectAtWork, "_note", lambda self, call, is_noted: None),
 }
+
+
+def _one_further(before: Any, step: Any, *rest: Any) -> Any:
+    operator, recovery = before(step, *rest)
+    operator.input_end += step.before is not None
+    return operator, recovery
+
+
+IN_STATELESS: dict[str, Plant] = {
+    "a step without state begins one tuple further": lambda: instead_of(steps_, "operator_before", _one_further),
+    "a union without state writes one input after the other": lambda: mock.patch.object(
+        one_table.np, "argsort", lambda places, **_options: np.arange(len(places))
+    ),
+    "tuples that cannot be computed are forgotten": lambda: mock.patch.object(UnmadeTuples, "add_tuples"),
+    "time does not pass through an operator without state": lambda: mock.patch.object(
+        StatelessDefinition, "keeps_time", False
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_STATELESS)
+def test_a_defect_of_operators_without_state_is_found(name: str) -> None:
+    require_found(name, IN_STATELESS[name], run_of("stateless"), range(FEW))
 
 
 @pytest.mark.long

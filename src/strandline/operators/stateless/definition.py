@@ -55,6 +55,11 @@ class StatelessDefinition(OneTableDefinition):
         """Returns a hash of the names: nested types are dictionaries, which have none."""
         return hash((tuple(name for name, _ in self.output), self.key, self.time, self.more_times))
 
+    @property
+    def has_times(self) -> bool:
+        """False: nothing happens when time passes but that the boundary of the results moves."""
+        return False
+
     # ------------------------------------------------------------------ columns
 
     @property
