@@ -99,20 +99,15 @@ class BatchWriter:
 
         Raises, and publishes nothing, if anything is not as it should be.
         """
-        writer = Writer(self._query, self._run, batch)
-        self._publish(df, writer)
-        return writer
-
-    def _publish(self, df: DataFrame, writer: Writer) -> None:
-        log, batch = self._log, writer.batch
+        log, writer = self._log, Writer(self._query, self._run, batch)
         last = log.state.writer
         if last is not None and last.query == self._query and batch <= last.batch:
-            return  # Spark repeats a batch whose end it did not see
+            return writer  # Spark repeats a batch whose end it did not see
         base = self._base()
         if base.finished:
             if not df.isEmpty():
                 raise finished(self.place.url)
-            return  # Spark may call without rows, for the sake of what it keeps before the stream
+            return writer  # Spark may call without rows, for the sake of what it keeps before the stream
         began_s = stopwatch_s()
         name = f"{batch:012d}-{self._run[:8]}-{uuid.uuid4().hex[:12]}"
         now_us = log.clock.now_us()
@@ -127,6 +122,7 @@ class BatchWriter:
         ended_s = self._published_s = stopwatch_s()
         self._housekeeping.after_batch(log, base.seq)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
+        return writer
 
     def _base(self) -> LogState:
         """Returns the state for which the next append is made; raises if another writer has published."""

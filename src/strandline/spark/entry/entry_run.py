@@ -167,7 +167,7 @@ class EntryRun:
     # ------------------------------------------------------------------ batches
 
     def __call__(self, df: DataFrame, batch: int) -> None:
-        """Publishes a batch: Spark calls this."""
+        """Publishes a batch, then lets operators take in what is published: Spark calls this."""
         self._started.wait()
         with self._at_work:
             if self._is_proving:
@@ -177,20 +177,16 @@ class EntryRun:
                 self._now = batch, stopwatch_s()
                 try:
                     with self._in_words():
-                        self._publish(df, batch)
+                        writer = self.writer.publish(df, batch)
+                        for operator in list(self.operators):  # never the rows that came again
+                            operator.hand_over(writer)
+                        failpoint("before-spark-commit")
                 finally:
                     self._now = None
                 return
         while self.spark_query.isActive:
             SYSTEM_CLOCK.sleep(0.005)
         raise InterruptedError(_INTERRUPTED)
-
-    def _publish(self, df: DataFrame, batch: int) -> None:
-        """Publishes the batch, then lets operators take in what is published: never the rows that came again."""
-        writer = self.writer.publish(df, batch)
-        for operator in list(self.operators):
-            operator.hand_over(writer)
-        failpoint("before-spark-commit")
 
     @contextlib.contextmanager
     def _in_words(self) -> Iterator[None]:

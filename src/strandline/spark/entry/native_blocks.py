@@ -104,16 +104,26 @@ class NativeBlocks:
     def write(self, df: DataFrame, limits: EntryLimits, ends: Sequence[int], name: str) -> list[Block]:
         """Writes the batch as durable blocks from `ends` on, which no manifest names yet. `name` is used once."""
         spec = self._log.spec
-        self._configure(df)
+        if not self._configured:  # in the session that Spark made for this query; the user's own stays as it is
+            for setting, value in _SESSION.items():
+                df.sparkSession.conf.set(setting, value)
+            self._configured = True
         self._expected.next_batch()
         folder = f"staging/{name}"
-        staging = self._written_by_spark(df, limits, folder)
-        while self._learns(parts := _parts(staging), limits):
+        while True:
+            staging = self._log.storage.local_path(folder)
+            assert staging is not None, "only for file systems"
+            ordered = self._rows.ordered(df, limits, self._expected.reasons)
+            # A file a partition, or several if it has many tuples.
+            options = {**_OPTIONS, "maxRecordsPerFile": str(self._rows_max())}
+            ordered.write.options(**options).parquet(spark_file_url(staging))
+            parts = _parts(staging)
+            if not self._learns(parts, limits):
+                break
             shutil.rmtree(staging, ignore_errors=True)
             folder += "-again"
-            staging = self._written_by_spark(df, limits, folder)
         failpoint("before-seal")
-        blocks = _seal_all(df, self._place, spec, _numbered(parts, ends, spec, name, self._expected.reasons))
+        blocks = self._sealed(df, parts, ends, name)
         self._expected.met(b for b in blocks if b.partition == spec.late)
         shutil.rmtree(staging, ignore_errors=True)
         failpoint("after-seal")
@@ -136,21 +146,23 @@ class NativeBlocks:
         """Returns how many tuples of the size known so far go into one block."""
         return max(1, min(block_sequence.ROWS_MAX, int(block_sequence.BYTES_MAX / self._tuple_bytes)))
 
-    def _written_by_spark(self, df: DataFrame, limits: EntryLimits, folder: str) -> Path:
-        """Lets Spark write a file a partition, or several if it has many tuples; returns their folder."""
-        staging = self._log.storage.local_path(folder)
-        assert staging is not None, "only for file systems"
-        ordered = self._rows.ordered(df, limits, self._expected.reasons)
-        options = {**_OPTIONS, "maxRecordsPerFile": str(self._rows_max())}
-        ordered.write.options(**options).parquet(spark_file_url(staging))
-        return staging
-
-    def _configure(self, df: DataFrame) -> None:
-        """Sets options in the session that Spark made for this query; the user's own stays as it is."""
-        if not self._configured:
-            for setting, value in _SESSION.items():
-                df.sparkSession.conf.set(setting, value)
-            self._configured = True
+    def _sealed(self, df: DataFrame, parts: Sequence[_SparkFile], ends: Sequence[int], name: str) -> list[Block]:
+        """Returns the files as blocks from `ends` on; seals them in this process if Spark runs here, else in a job."""
+        if not parts:
+            return []
+        spec, place, context = self._log.spec, self._place, df.sparkSession.sparkContext
+        firsts, written = list(ends), []
+        for part in parts:
+            p = min(part.number, spec.late)
+            key = spec.file(p, firsts[p], name, self._expected.reasons[part.number - p] if p == spec.late else None)
+            written.append(_Written(str(part.path), key, p, firsts[p]))
+            firsts[p] += part.rows
+        if str(context.master).startswith("local["):
+            with ThreadPoolExecutor(min(len(written), _SEALED_AT_ONCE)) as pool:
+                return list(pool.map(lambda w: _seal(w, place, spec), written))
+        spec_json = spec.to_json()
+        tasks = context.parallelize(written, len(written))
+        return tasks.map(lambda w: _seal(w, place, StreamSpec.from_json(spec_json, place.url))).collect()
 
 
 def _guessed_bytes(spec: StreamSpec) -> float:
@@ -170,32 +182,6 @@ def _parts(staging: Path) -> list[_SparkFile]:
     parts = [_SparkFile(number, path, pq.read_metadata(path)) for number, _, path in sorted(found)]
     # Spark writes a file without rows for an empty first partition.
     return [part for part in parts if part.rows]
-
-
-def _numbered(
-    parts: Sequence[_SparkFile], ends: Sequence[int], spec: StreamSpec, name: str, reasons: Sequence[str]
-) -> list[_Written]:
-    """Returns the files with the offsets of their first tuples, and their names."""
-    firsts, numbered = list(ends), []
-    for part in parts:
-        p = min(part.number, spec.late)
-        file = spec.file(p, firsts[p], name, reasons[part.number - p] if p == spec.late else None)
-        numbered.append(_Written(str(part.path), file, p, firsts[p]))
-        firsts[p] += part.rows
-    return numbered
-
-
-def _seal_all(df: DataFrame, place: Place, spec: StreamSpec, written: Sequence[_Written]) -> list[Block]:
-    """Seals next to the files: in this process if Spark runs here, in a job if it runs elsewhere."""
-    context = df.sparkSession.sparkContext
-    if not written:
-        return []
-    if str(context.master).startswith("local["):
-        with ThreadPoolExecutor(min(len(written), _SEALED_AT_ONCE)) as pool:
-            return list(pool.map(lambda w: _seal(w, place, spec), written))
-    spec_json = spec.to_json()
-    tasks = context.parallelize(written, len(written))
-    return tasks.map(lambda w: _seal(w, place, StreamSpec.from_json(spec_json, place.url))).collect()
 
 
 def _seal(written: _Written, place: Place, spec: StreamSpec) -> Block:
