@@ -12,11 +12,10 @@ import pytest
 
 from strandline.errors import StorageError, StrandlineError
 from strandline.spark.query import pace
-from strandline.spark.query.following_run import FollowingRun
+from strandline.spark.query.following_run import FollowingRun, Silence
 from strandline.spark.query.life import LifeState
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
-from strandline.spark.query.silence import Silence
 from tests.support.machine import patience
 
 PLACE: Any = SimpleNamespace(url="memory://results")

@@ -38,8 +38,7 @@ from strandline.spark.operator.lost_inputs import LostInputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_task import OperatorTask, OperatorWork, Unread
 from strandline.spark.operator.recovery_warnings import RecoveryTarget, warn_of_losses, warn_of_older
-from strandline.spark.query.job_group import JobsCancelledError, job_group
-from strandline.spark.query.running_steps import RunningSteps
+from strandline.spark.query.job_group import JobsCancelledError, RunningSteps, job_group
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:

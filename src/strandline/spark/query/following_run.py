@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline.clock import stopwatch_s
+from strandline.errors import StrandlineError
 from strandline.failpoint import failpoint
 from strandline.log.stream.manifest import Writer
 from strandline.running.tick import Tick
@@ -18,7 +19,6 @@ from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
-from strandline.spark.query.silence import Silence
 from strandline.spark.query.sources import Sources
 from strandline.spark.session.place import Place
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _CHECK_EVERY_S = 0.25
 """So often sources are asked whether they have failed, whatever the trigger's interval."""
 _SPARK_EVERY_S = 1.0
+_PATIENCE_S = 60.0
+
+Answer = TypeVar("Answer")
 
 
 class FollowingRun(OperatorRun):
@@ -198,3 +201,39 @@ class FollowingRun(OperatorRun):
     def _finish_late(self) -> None:
         with contextlib.suppress(Exception), translated(self.place.url), self._job.cancellable():
             self._finish()
+
+
+class Silence:
+    """The time for which one kind of call to Spark has failed.
+
+    A run bears that for a while: a socket or a file may be free again soon.
+    """
+
+    def __init__(self, where: str, patience_s: float = _PATIENCE_S) -> None:
+        self._where = where
+        self._patience_s = patience_s
+        self._since_s: float | None = None
+
+    @property
+    def is_broken(self) -> bool:
+        """True if the last call was answered."""
+        return self._since_s is None
+
+    def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """Returns the answer, or `otherwise` if there is none. Raises if there has been none for a minute."""
+        try:
+            answer = call()
+        except Exception as problem:
+            now_s = stopwatch_s()
+            if self._since_s is None:
+                self._since_s = now_s
+            if now_s - self._since_s < self._patience_s:
+                return otherwise
+            raise StrandlineError(
+                f"Spark has not answered for {now_s - self._since_s:.0f} s ({type(problem).__name__}: {problem})",
+                where=self._where,
+                todo="see whether Spark's driver still runs and has files and memory left, then start the query "
+                "again: it goes on where it stands",
+            ) from problem
+        self._since_s = None
+        return answer

@@ -9,7 +9,6 @@ from strandline.errors import StrandlineError
 from strandline.spark.describe.reprs import query_html, query_text
 from strandline.spark.query import running, spark_log
 from strandline.spark.query.element_run import ElementRun
-from strandline.spark.query.query_spellings import QuerySpellings
 from strandline.units import Duration, seconds
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 
 
-class Query(QuerySpellings):
+class Query:
     """Handle on a query that writes a stream.
 
     `with query:` stops it at the end of the block. What still runs when the program ends is stopped then.
@@ -111,7 +110,7 @@ class Query(QuerySpellings):
     def _repr_html_(self) -> str:
         return query_html(self)
 
-    # ------------------------------------------------------------------ as PySpark has it, see QuerySpellings
+    # ------------------------------------------------------------------ as PySpark has it, and under its names
 
     @property
     def last_progress(self) -> StreamingQueryProgress | None:
@@ -130,6 +129,58 @@ class Query(QuerySpellings):
         """
         self._run.process_all_available()
         self._raise_failure()
+
+    @property
+    def isActive(self) -> bool:
+        """`is_active`."""
+        return self.is_active
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:
+        """`last_progress`."""
+        return self.last_progress
+
+    @property
+    def recentProgress(self) -> list[StreamingQueryProgress]:
+        """`recent_progress`."""
+        return self.recent_progress
+
+    def awaitTermination(self, timeout: float | Duration | None = None) -> bool:
+        """Does what `await_termination` does: returns True at the end, where Spark without a timeout returns None."""
+        return self.await_termination(timeout)
+
+    def processAllAvailable(self) -> None:
+        """Does what `process_all_available` does."""
+        self.process_all_available()
+
+    @property
+    def id(self) -> str:
+        """The id of the query, the same after every restart: Spark's, or that of the operator's stream."""
+        return self._run.id
+
+    @property
+    def run_id(self) -> str:
+        """The id of this run of it."""
+        return self._run.run_id
+
+    @property
+    def runId(self) -> str:
+        """`run_id`."""
+        return self._run.run_id
+
+    @property
+    def name(self) -> str | None:
+        """The name given to `start`; None if there was none."""
+        return self._run.name
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """A message about what it does now, whether there is data, whether a batch is under way."""
+        return self._run.status
+
+    def explain(self, extended: bool = False) -> None:
+        """Prints Spark's plan of the last batch; an operator over streams has none."""
+        self._run.explain(extended=extended)
 
     def _raise_failure(self) -> None:
         if (problem := self.exception()) is not None:
