@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -35,8 +34,8 @@ class OperatorInputs:
     ) -> None:
         """Takes the places of replicas in `replicas`, by numbers of inputs.
 
-        The standings of `output` decide which replicas can be read. With `bears_failures`, a stream that cannot be read
-        stays as it was: the operator has a bound.
+        The standings of `output` decide which replicas can be read. With `bears_failures`, a stream that cannot be
+        written is no reason to fail: the operator has a bound.
         """
         self.places = tuple(places)
         """The places of the streams; of replicas, the places of those that are read now."""
@@ -80,19 +79,17 @@ class OperatorInputs:
             if (current := self._replicated.members[number].current) is not None:
                 places[number] = known[current]
         self.places = tuple(places)
-        """The places of the streams; of replicas, the places of those that are read now."""
 
     def bears(self, problem: StrandlineError) -> bool:
         """Returns whether the operator can read another replica than the one in which the problem of a step lies."""
         return self._replicated is not None and self._replicated.bears(problem)
 
     def refresh(self) -> None:
-        """Refreshes the logs of the inputs, and chooses replicas."""
+        """Refreshes the logs of the inputs, and chooses replicas. With a bound, a tick does that (see `Operation`)."""
         self.choose()
         for number, log in enumerate(self.logs):
             if number not in self._replicas:
-                with contextlib.suppress(*((StorageError,) if self._bears_failures else ())):
-                    log.refresh()
+                log.refresh()
 
     def commits(self) -> list[tuple[str, int]]:
         """Returns the id of each stream and its last commit, as of the last `refresh`."""
