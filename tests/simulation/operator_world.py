@@ -81,6 +81,7 @@ from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
 from strandline.running import batch as batches_
 from strandline.running import step, step_output
+from strandline.running import tick as ticks
 from strandline.running.batch import publish
 from strandline.running.element import Element
 from strandline.running.step import Done, Logs, Step
@@ -263,7 +264,7 @@ class World:
             mock.patch.object(batches_, "publish", self._publish),
             mock.patch.object(recover, "failpoint", self._pass),
             mock.patch.object(log_module, "failpoint", self._pass),
-            mock.patch.object(batches_, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
+            mock.patch.object(ticks, "uuid", mock.Mock(uuid4=lambda: mock.Mock(hex=self.unique()))),
         ):
             yield
 
