@@ -19,6 +19,7 @@ from strandline.inputs.input import Stretch
 from strandline.log.operator_state.loss import Loss
 from strandline.log.stream.commits import Commits
 from strandline.operators import one_table
+from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.join import join_operator, window_meeting
@@ -31,7 +32,6 @@ from strandline.operators.join.window_meeting import WindowMeeting
 from strandline.operators.operator import Saved
 from strandline.operators.partition_wide.object_at_work import ObjectAtWork
 from strandline.operators.stateless.definition import StatelessDefinition
-from strandline.operators.stateless.unmade_tuples import UnmadeTuples
 from strandline.recovery import eventual_checkpoint, without_replay
 from strandline.recovery.recover import Recovery
 from strandline.running import step as steps_
@@ -221,7 +221,7 @@ IN_STATELESS: dict[str, Plant] = {
     "a union without state writes one input after the other": lambda: mock.patch.object(
         one_table.np, "argsort", lambda places, **_options: np.arange(len(places))
     ),
-    "tuples that cannot be computed are forgotten": lambda: mock.patch.object(UnmadeTuples, "add_tuples"),
+    "tuples that cannot be computed are forgotten": lambda: mock.patch.object(OneTableAside, "add_tuples"),
     "time does not pass through an operator without state": lambda: mock.patch.object(
         StatelessDefinition, "keeps_time", False
     ),

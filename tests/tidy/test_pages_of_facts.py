@@ -13,8 +13,8 @@ from strandline.log.stream.commit_kinds import KINDS
 from strandline.log.stream.kinds import Kind
 from strandline.operators.barrier import barrier_aside
 from strandline.operators.join import join_aside
-from strandline.operators.keyed import keyed_aside
-from strandline.operators.partition_wide import partition_aside
+from strandline.operators.keyed import keyed_operator
+from strandline.operators.partition_wide import partition_operator
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "strandline"
@@ -22,7 +22,8 @@ GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 INTERNALS = (ROOT / "docs" / "internals.md").read_text()
 REASONS = [value for name, value in vars(reason).items() if name.isupper() and name != "IN_NAME"]
-REASONS += [barrier_aside.REASON, join_aside.WHERE, keyed_aside.FUNCTION, partition_aside.PROCESS]
+REASONS += [barrier_aside.REASON, join_aside.WHERE]
+REASONS += [keyed_operator.FUNCTION_RAISED, partition_operator.PROCESS_RAISED]
 
 # What reaches beyond our own objects: into the process, the interpreter, PySpark, Spark's session or its JVM.
 EFFECTS = re.compile(

@@ -8,8 +8,8 @@ from strandline.checkpoint.policy import Policy, cec, instant
 from strandline.errors import AggregateOverflowError, InputError
 from strandline.log.stream.append_commit import Append
 from strandline.log.upkeep.compaction import compact
+from strandline.operators import aside_tables
 from strandline.operators.aggregate import aggregates as agg
-from strandline.operators.aggregate import aside
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window, session_window, time_window
 from strandline.operators.kernels import arrow_words, key_codec
@@ -109,7 +109,7 @@ def test_a_window_that_overflowed_stops_an_operator_that_is_to_stop_when_it_clos
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> int:
     """Values of more than 100 bytes are too long, keys a little before."""
-    for module in (aside, arrow_words, key_codec):
+    for module in (aside_tables, arrow_words, key_codec):
         monkeypatch.setattr(module, "LENGTH_MAX", 100)
     return 100
 

@@ -11,11 +11,14 @@ import pyarrow as pa
 from strandline.control_columns import OFFSET
 from strandline.errors import AggregateOverflowError
 from strandline.operators.aggregate.aggregates import Op
-from strandline.operators.aggregate.aside import Aside, unfit, unfit_error
+from strandline.operators.aggregate.definition import END as WINDOW_END
+from strandline.operators.aggregate.definition import START as WINDOW_START
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.sketching import room_for_hits, sketched
 from strandline.operators.aggregate.tuples import Columns, input_batch, key_and_window
 from strandline.operators.aggregate.window_loading import loaded
+from strandline.operators.aside_tables import VALUE, OneTableAside
+from strandline.operators.kernels.arrow_words import BYTES
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.one_table import as_one_table
 from strandline.operators.open_windows.arrays import DONE, NO_BATCH, Batch, Outcome
@@ -40,8 +43,14 @@ class AggregateOperator(OpenWindows):
         super().__init__(state)
         self.definition = definition
         self.on_error = on_error
-        self.aside = Aside(definition)
+        self.aside = self._nothing_aside()
         """The tuples and windows that this step has set aside."""
+
+    def _nothing_aside(self) -> OneTableAside:
+        d = self.definition
+        texts = [a.column for a in d.accumulators if a.is_bytes and a.type in BYTES and a.column is not None]
+        time_type = d.time_type if d.has_times else None
+        return OneTableAside(d, f"{d.window.kind} window", (WINDOW_START, WINDOW_END), time_type, texts)
 
     @property
     def rows_at_once(self) -> int:
@@ -53,7 +62,7 @@ class AggregateOperator(OpenWindows):
     def begin(self) -> None:
         """Begins a step."""
         self.state.begin()
-        self.aside = Aside(self.definition)
+        self.aside = self._nothing_aside()
         self.opened = 0
         self._fresh = []
 
@@ -65,7 +74,7 @@ class AggregateOperator(OpenWindows):
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             end = int(piece.column(OFFSET)[-1].as_py()) + 1
-            piece = self.healthy(self.shaped(piece))
+            piece = self.aside.healthy(self.shaped(piece), self.on_error)
             if piece.num_rows:
                 batch = input_batch(self.definition, piece, held_bytes(self.state.arrays))
                 closed, batch = self._run(batch)
@@ -79,21 +88,8 @@ class AggregateOperator(OpenWindows):
 
     def shaped(self, table: pa.Table) -> pa.Table:
         """Returns the tuples as shaped; those that cannot be computed go to `aside`, or InputError is raised."""
-        tell = partial(self.aside.add_tuples, "value")
+        tell = partial(self.aside.add_tuples, VALUE)
         return self.definition.own_shaping.computed(table, self.on_error, tell)
-
-    def healthy(self, table: pa.Table) -> pa.Table:
-        """Returns the tuples that kernels can take; the others go to `aside`, or InputError is raised."""
-        wrong = unfit(self.definition, table)
-        if not wrong:
-            return table
-        if self.on_error == "stop":
-            raise unfit_error(self.definition, table, wrong)
-        keep = np.ones(table.num_rows, bool)
-        for reason, rows in wrong.items():
-            self.aside.add_tuples(reason, table.take(pa.array(rows)))
-            keep[rows] = False
-        return table.filter(pa.array(keep))
 
     def _run(self, batch: Batch) -> tuple[Int64s, Batch]:
         """Takes in the batch; returns the records of windows that closed, and the batch with all that they refer to."""
@@ -126,7 +122,9 @@ class AggregateOperator(OpenWindows):
             return records
         if self.on_error == "stop":
             self._refuse_overflow(records, batch)
-        self.aside.add_windows("overflow", Columns(self.definition, records[overflowed], self.state.arrays, batch))
+        unknown = Columns(self.definition, records[overflowed], self.state.arrays, batch).without_result()
+        self.aside.add_windows("overflow", unknown)
+        self.aside.add_closed(unknown[: len(self.definition.result_columns)])
         return records[~overflowed]
 
     def _refuse_overflow(self, closed: Int64s, batch: Batch) -> None:
@@ -159,7 +157,8 @@ class AggregateOperator(OpenWindows):
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
-        table = self.healthy(self.shaped(as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples)))
+        table = self.shaped(as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples))
+        table = self.aside.healthy(table, self.on_error)
         if not table.num_rows:
             return
         batch = input_batch(self.definition, table, held_bytes(self.state.arrays))

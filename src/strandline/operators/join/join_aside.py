@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from strandline.control_columns import OFFSET
 from strandline.errors import InputError
-from strandline.operators.aside_tables import AsideTables, unfit_tuples
+from strandline.operators.aside_tables import VALUE, AsideTables, bad_times, long_keys
 from strandline.operators.join.definition import (
     INPUT_COLUMN,
     ORDINAL_COLUMN,
@@ -22,10 +22,7 @@ from strandline.operators.join.definition import (
 from strandline.operators.join.join_windows import NAMES
 from strandline.operators.kernels.arrow_words import from_words, words_of
 from strandline.operators.operator import OnError
-from strandline.units import TIME_MAX
 
-VALUE: Final = "value"
-"""The reason of tuples that cannot be computed before the join."""
 WHERE: Final = "where"
 """The reason of pairs for which the condition raised."""
 _SHOWN: Final = 60
@@ -37,7 +34,7 @@ class JoinAside(AsideTables):
 
     def __init__(self, definition: JoinDefinition) -> None:
         self._definition = definition
-        super().__init__()
+        super().__init__("join")
 
     def shaped(self, tuples: Sequence[pa.Table], on_error: OnError) -> list[pa.Table]:
         """Returns the tuples of both sides in their shapes, as far as a join can take them; see `healthy`."""
@@ -47,16 +44,9 @@ class JoinAside(AsideTables):
     def healthy(self, side: int, tuples: pa.Table, on_error: OnError) -> pa.Table:
         """Returns the tuples that a join can take; the others are kept here, or raised as an InputError."""
         d = self._definition
-        for reason, is_wrong in (("time", _bad_times(d, side, tuples)), ("key", _long_keys(d, tuples))):
-            if is_wrong is None or not is_wrong.any():
-                continue
-            found = tuples.filter(pa.array(is_wrong))
-            if on_error == "stop":
-                where = f"{NAMES[side]} input, place {found.column(OFFSET)[0].as_py()}"
-                raise unfit_tuples("join", reason, found.num_rows, where)
-            self._add(reason, side, found)
-            return self.healthy(side, tuples.filter(pa.array(~is_wrong)), on_error)
-        return tuples
+        times = bad_times(tuples, d.times[side], d.time_types[side]) if d.has_times else []
+        unfit, place = [*times, *long_keys(tuples, d)], f"{NAMES[side]} input, place"
+        return self._fit(tuples, unfit, on_error, lambda reason, found: self._add(reason, side, found), place)
 
     def add_pairs(self, results: Sequence[pa.Array], why: Sequence[str], on_error: OnError) -> None:
         """Keeps pairs for which the condition raised, in the columns of results, or raises an InputError about them."""
@@ -71,9 +61,7 @@ class JoinAside(AsideTables):
                 todo='start the join with on_error="set_aside": such pairs are no results and go to its side log; '
                 f"or repair the condition and say so: where(…, version={d.where.version + 1})",
             )
-        if self.is_ignoring:
-            return
-        self._keep(WHERE, pa.table(list(results), names=names), f"join, pairs {d.where.text if d.where else ''}")
+        self._keep(WHERE, pa.table(list(results), names=names), f"pairs {d.where.text if d.where else ''}")
 
     def _add(self, reason: str, side: int, tuples: pa.Table) -> None:
         if self.is_ignoring:
@@ -89,17 +77,4 @@ class JoinAside(AsideTables):
         columns[INPUT_COLUMN] = columns[ORDINAL_COLUMN] = tuples.column(OFFSET)
         columns[SIDE_COLUMN] = pa.array(np.full(rows, side, np.int8))
         place = tuples.column(OFFSET)[0].as_py() if rows else 0
-        self._keep(reason, pa.table(columns), f"join, {NAMES[side]} input, place {place}")
-
-
-def _bad_times(d: JoinDefinition, side: int, tuples: pa.Table) -> np.ndarray | None:
-    if not d.has_times or not tuples.num_rows:
-        return None
-    times, _ = words_of(tuples.column(d.times[side]), d.time_types[side])
-    if times.min() >= -TIME_MAX and times.max() <= TIME_MAX:
-        return None
-    return (times < -TIME_MAX) | (times > TIME_MAX)
-
-
-def _long_keys(d: JoinDefinition, tuples: pa.Table) -> np.ndarray | None:
-    return d.key_codec.too_long([tuples.column(c) for c, _ in d.key])
+        self._keep(reason, pa.table(columns), f"{NAMES[side]} input, place {place}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +11,13 @@ import pyarrow as pa
 from numba.core.errors import NumbaError
 
 from strandline.control_columns import OFFSET
+from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.functions.compiled_function import counted
+from strandline.operators.kernels.arrow_words import BYTES
 from strandline.operators.kernels.kernel_arrays import Int64s
-from strandline.operators.keyed.definition import KeyedDefinition
+from strandline.operators.keyed.definition import RESULT_TIME, KeyedDefinition
 from strandline.operators.keyed.failed_call import FailedCall
 from strandline.operators.keyed.key_kernels import close_key, find_due, order_due, undo
-from strandline.operators.keyed.keyed_aside import FUNCTION as FUNCTION_REASON
-from strandline.operators.keyed.keyed_aside import KeyedAside
 from strandline.operators.keyed.keyed_columns import KeyedColumns, input_batch
 from strandline.operators.keyed.keyed_kernels import Given
 from strandline.operators.keyed.keyed_loading import loaded
@@ -48,6 +48,8 @@ from strandline.operators.open_windows.window_state import WindowState
 from strandline.operators.open_windows.windows_at_work import OpenWindows
 from strandline.operators.operator import Footprints, Limits, OnError, Saved
 
+FUNCTION_RAISED: Final = "function"
+"""The reason of tuples and keys for which a function raised, or returned what it must not."""
 _ROOM = 1 << 16
 """Results and closings that a loop writes before it returns."""
 _NO_ROWS: npt.NDArray[Any] = np.empty(0, np.uint8)
@@ -60,11 +62,16 @@ class KeyedOperator(OpenWindows):
         super().__init__(state)
         self.definition = definition
         self.on_error = on_error
-        self.aside = KeyedAside(definition)
+        self.aside = self._nothing_aside()
         """The tuples and windows that this step has set aside."""
         if not state.open_windows:
             self._is_of_this_version()
         self.must_save_all = bool(state.arrays.header[FUNCTION] != definition.function.version)
+
+    def _nothing_aside(self) -> OneTableAside:
+        d = self.definition
+        texts = [name for name, kind in d.types if kind in BYTES]
+        return OneTableAside(d, f"keyed function {d.function.name}", (RESULT_TIME,), d.time_type, texts)
 
     def _is_of_this_version(self) -> None:
         self.state.arrays.header[FUNCTION] = self.definition.function.version
@@ -78,7 +85,7 @@ class KeyedOperator(OpenWindows):
     def begin(self) -> None:
         """Begins a step."""
         self.state.begin()
-        self.aside = KeyedAside(self.definition)
+        self.aside = self._nothing_aside()
         self.opened = 0
         self._fresh = []
 
@@ -106,13 +113,13 @@ class KeyedOperator(OpenWindows):
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes tuples that were seen before into the keys whose footprints did not have them yet."""
-        aside = KeyedAside(self.definition)
+        aside = self._nothing_aside()
         aside.ignore()  # what was set aside is there already
         table = aside.healthy(self._one(tuples, aside, "set_aside"), "set_aside")
         if table.num_rows and self.open_windows:
             TuplePass(self, table).replayed()
 
-    def _one(self, tuples: Sequence[pa.Table], aside: KeyedAside, on_error: OnError) -> pa.Table:
+    def _one(self, tuples: Sequence[pa.Table], aside: OneTableAside, on_error: OnError) -> pa.Table:
         """Returns the tuples of all inputs as they are taken, in their order, in the columns of the first."""
         return as_one_table(self.definition, tuples, on_error, aside.add_tuples, numbered=self.definition.tells_input)
 
@@ -283,13 +290,13 @@ class TuplePass:
             raise call.error(record, row, offset)
         if at[EXPIRING]:
             record[0, STATE_BEGIN:] = self._sheet.before
-            operator.aside.add_keys(FUNCTION_REASON, self._columns().footprints(record, state.open_windows))
+            operator.aside.add_windows(FUNCTION_RAISED, self._columns().footprints(record, state.open_windows))
             close_key(state.arrays, state.trace, slot, self._sheet.closings, at)
             at[DUE_NEXT] += 1
             at[EXPIRING] = 0
             return
         assert self._table is not None
-        operator.aside.add_tuples(FUNCTION_REASON, self._table.slice(int(at[ROW]), 1))
+        operator.aside.add_tuples(FUNCTION_RAISED, self._table.slice(int(at[ROW]), 1))
         undo(state.arrays, state.trace, self._sheet.before, slot)
         at[ROW] += 1
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.control_columns import OFFSET
+from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.one_table import as_one_table
 from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.failed_method import raised
 from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork
-from strandline.operators.partition_wide.partition_aside import PROCESS, PartitionAside
 from strandline.operators.partition_wide.returned_table import ReturnedTable
 from strandline.operators.partition_wide.state_rows import NO_STATE, SavedState, footprints, loaded
 
+PROCESS_RAISED: Final = "process"
+"""The reason of tuples over which `process` raised."""
 _NEVER = 1 << 62
 
 
@@ -26,7 +29,7 @@ class PartitionWideOperator(Operator):
     def __init__(self, definition: PartitionWideDefinition, on_error: OnError = "stop") -> None:
         self.definition = definition
         self.on_error = on_error
-        self.aside = PartitionAside(definition)
+        self.aside = self._nothing_aside()
         """The tuples and windows that this step has set aside."""
         self.input_end = 0
         self.opened = 0
@@ -38,6 +41,10 @@ class PartitionWideOperator(Operator):
         """The largest time of a tuple; None before the first."""
         self._promised: int | None = None
         """No tuple before this time follows, and no result."""
+
+    def _nothing_aside(self) -> OneTableAside:
+        d = self.definition
+        return OneTableAside(d, d.of.name, (d.result_time,), d.result_time_type)
 
     @property
     def open_windows(self) -> int:
@@ -56,7 +63,7 @@ class PartitionWideOperator(Operator):
 
     def begin(self) -> None:
         """Begins a step."""
-        self.aside = PartitionAside(self.definition)
+        self.aside = self._nothing_aside()
         self.opened = 0
         self._saved = None
 
@@ -111,7 +118,7 @@ class PartitionWideOperator(Operator):
         except CallRaisedError:
             self._object.go_back()
             if piece.num_rows == 1:
-                return self.aside.add_tuples(PROCESS, piece)
+                return self.aside.add_tuples(PROCESS_RAISED, piece)
             half = piece.num_rows // 2
             yield from self._taken_in(piece.slice(0, half))
             yield from self._taken_in(piece.slice(half))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from strandline.operators.aside_tables import VALUE, OneTableAside
 from strandline.operators.kernels.arrow_words import whole
 from strandline.operators.one_table import as_one_table
 from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.operators.stateless.definition import StatelessDefinition
-from strandline.operators.stateless.unmade_tuples import VALUE, UnmadeTuples
 from strandline.units import END_OF_TIME
 
 _ROWS_MAX = 1 << 18
@@ -31,12 +31,16 @@ class StatelessOperator(Operator):
         self.definition = definition
         self.on_error = on_error
         self.input_end = 0
-        self.aside = UnmadeTuples(definition)
+        self.aside = self._nothing_aside()
         """The tuples that this step has set aside."""
+
+    def _nothing_aside(self) -> OneTableAside:
+        d = self.definition
+        return OneTableAside(d, "stateless operator", (d.result_time,), d.time[1])
 
     def begin(self) -> None:
         """Begins a step."""
-        self.aside = UnmadeTuples(self.definition)
+        self.aside = self._nothing_aside()
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:
         """Yields the columns of the tuples that are left, in the order of the input."""
