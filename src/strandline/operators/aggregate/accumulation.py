@@ -1,6 +1,11 @@
 """Tuples taken into the state of a window, and the states of two sessions joined: the arithmetic of all aggregates.
 
-`plain_aggregates.py` says in plain Python what it computes.
+`plain_aggregates.py` says in plain Python what it computes. A sum that does not fit 64 bits any more, or has more
+digits than a decimal can have, stays overflowed.
+
+For aggregates that are not computed here, sketches, a loop notes which tuple came to which window. A window that is met
+gets a number, which lies in its record until the loop is through (0: it has none), and what its record refers to is
+noted with it: the record may be gone by then. That two sessions became one is noted, too.
 """
 
 # mypy: disable-error-code="call-overload,no-any-return,no-untyped-call,untyped-decorator"
@@ -10,13 +15,12 @@ from __future__ import annotations
 import math
 
 from strandline.operators.aggregate.aggregates import Op
-from strandline.operators.aggregate.hits import note_hit, note_join
-from strandline.operators.aggregate.sums import add_to_sum, add_to_wide_sum
 from strandline.operators.kernels.kernel_cache import njit
+from strandline.operators.kernels.wide import MAX_HIGH, MAX_LOW, MIN_HIGH, MIN_LOW, below
 from strandline.operators.open_windows.arrays import Batch, State
 from strandline.operators.open_windows.byte_arena import compare_bytes
-from strandline.operators.open_windows.record import ROWS, T
-from strandline.operators.open_windows.trace import Trace
+from strandline.operators.open_windows.record import OVERFLOWED, ROWS, T
+from strandline.operators.open_windows.trace import HITS, NUMBERS, OVERFLOWS, Trace
 
 Ops = tuple[tuple[int, int, int], ...]
 """Per aggregate: what to do, which input it reads, where its state begins."""
@@ -34,6 +38,68 @@ def larger(a: float, b: float) -> bool:
     if math.isnan(a):
         return not math.isnan(b)
     return a > b
+
+
+@njit(inline="always", _nrt=False)
+def add_to_sum(state: State, trace: Trace, slot: int, word: int, value: int, count: int) -> None:
+    """Adds `count` values that come to `value` to the sum in two words of a record: the number, how many."""
+    records = state.records
+    held, n = records[slot, word], records[slot, word + 1]
+    total = held + value
+    if n == OVERFLOWED or count == OVERFLOWED or ((held ^ total) & (value ^ total)) < 0:
+        trace.counts[OVERFLOWS] += 1
+        records[slot, word], records[slot, word + 1] = 0, OVERFLOWED
+    else:
+        records[slot, word], records[slot, word + 1] = total, n + count
+
+
+@njit(inline="always", _nrt=False)
+def add_to_wide_sum(state: State, trace: Trace, slot: int, word: int, low: int, high: int, count: int) -> None:
+    """Adds `count` values that come to a number to the sum in three words of a record: low, high, how many."""
+    records = state.records
+    held, n = records[slot, word + 1], records[slot, word + 2]
+    total_low = records[slot, word] + low
+    total_high = held + high + (1 if below(total_low, low) else 0)
+    wraps = ((held ^ total_high) & (high ^ total_high)) < 0
+    is_large = total_high > MAX_HIGH or (total_high == MAX_HIGH and below(MAX_LOW, total_low))
+    is_small = total_high < MIN_HIGH or (total_high == MIN_HIGH and below(total_low, MIN_LOW))
+    if n == OVERFLOWED or count == OVERFLOWED or wraps or is_large or is_small:
+        trace.counts[OVERFLOWS] += 1
+        records[slot, word], records[slot, word + 1], records[slot, word + 2] = 0, 0, OVERFLOWED
+    else:
+        records[slot, word], records[slot, word + 1], records[slot, word + 2] = total_low, total_high, n + count
+
+
+@njit(inline="always", _nrt=False)
+def number_of(state: State, trace: Trace, slot: int, word: int, sketches: int) -> int:
+    """Returns the number of a window; gives it the next one, noting what its sketches are, if it has none."""
+    records = state.records
+    if records[slot, word] == 0:
+        place = trace.counts[NUMBERS]
+        trace.counts[NUMBERS] += 1
+        records[slot, word] = place + 1
+        trace.numbered[place, 0] = slot
+        for i in range(sketches):
+            trace.numbered[place, 1 + i] = records[slot, word + 1 + i]
+    return records[slot, word]
+
+
+@njit(inline="always", _nrt=False)
+def note_hit(state: State, trace: Trace, slot: int, word: int, sketches: int, row: int) -> None:
+    """Notes that a tuple came to a window."""
+    place = trace.counts[HITS]
+    trace.hits[place, 0] = number_of(state, trace, slot, word, sketches)
+    trace.hits[place, 1] = row
+    trace.counts[HITS] += 1
+
+
+@njit(inline="always", _nrt=False)
+def note_join(state: State, trace: Trace, into: int, other: int, word: int, sketches: int) -> None:
+    """Notes that a session was swallowed by another: its number comes as a negative row."""
+    place = trace.counts[HITS]
+    trace.hits[place, 0] = number_of(state, trace, into, word, sketches)
+    trace.hits[place, 1] = -number_of(state, trace, other, word, sketches) - 1
+    trace.counts[HITS] += 1
 
 
 @njit(inline="always", _nrt=False)

@@ -1,8 +1,8 @@
 """Aggregates whose state has any length: how many distinct values, and percentiles.
 
-The loop over tuples does not compute them. It notes which tuple came to which window (`note_hit`, in `hits.py`), and
-when it is through, what was noted becomes sketches here, a window after the other; a sketch is bytes that the record
-of the window refers to, as it does to a string. Other aggregates pay nothing for it.
+The loop over tuples does not compute them. It notes which tuple came to which window (`note_hit`, in
+`accumulation.py`), and when it is through, what was noted becomes sketches here, a window after the other; a sketch is
+bytes that the record of the window refers to, as it does to a string. Other aggregates pay nothing for it.
 
 Both are exact as long as a window has few distinct values, and say when they are not: behind the result comes a column
 `<name>_is_approximate`. What a sketch is follows from the values alone, not from their order nor from where the input
