@@ -17,7 +17,6 @@ from strandline.operators.aggregate.conditions import holds, validity_where
 from strandline.operators.aggregate.definition import END, OPENED, ROWS, START, AggregateDefinition
 from strandline.operators.kernels.arrow_words import (
     arrow_type,
-    bytes_of,
     doubles_of,
     from_bytes,
     from_doubles,
@@ -29,10 +28,10 @@ from strandline.operators.kernels.arrow_words import (
 )
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.wide import from_pairs, means
-from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
+from strandline.operators.open_windows.arrays import Batch, State, keys_of, sealed_batch
 from strandline.operators.open_windows.byte_arena import gathered
 from strandline.operators.open_windows.record import END as END_WORD
-from strandline.operators.open_windows.record import KEY, KEY_AT, LENGTH_BITS, POS, T
+from strandline.operators.open_windows.record import KEY, KEY_AT, POS, T
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.open_windows.record import START as START_WORD
@@ -45,12 +44,11 @@ def input_batch(definition: AggregateDefinition, table: pa.Table, held: int) -> 
     times = (
         words_of(table.column(definition.time[0]), definition.time[1])[0] if definition.window.has_times else offsets
     )
-    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
+    batch, pieces = keys_of(definition, table, held)
     rows = len(offsets)
     values = np.zeros((len(definition.inputs), rows), np.int64)
     valid = np.empty((len(definition.inputs), rows), np.uint8)
     types = {a.column: a.type for a in definition.accumulators if a.column is not None}
-    pieces = [data]
     for i, (name, read, where) in enumerate(definition.inputs):
         column = table.column(name or OFFSET)
         if read is Read.VALIDITY:
@@ -63,14 +61,13 @@ def input_batch(definition: AggregateDefinition, table: pa.Table, held: int) -> 
             low, high, valid[i] = wide_words_of(column)
             values[i] = low if read is Read.WIDE else high
         else:
-            starts, piece, valid[i] = bytes_of(column, types[str(name)])
-            begin = held + sum(len(p) for p in pieces)
-            values[i] = np.where(valid[i], (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
-            pieces.append(piece)
+            values[i], valid[i] = pieces.references(column, types[str(name)])
         if where is not None:
             valid[i] = validity_where(valid[i], holds(table, definition.conditions.index(where)))
-    every = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-    return sealed_batch(Batch(keys, key_at, offsets, times, values, values.view(np.float64), valid, every))
+    floats, data = values.view(np.float64), pieces.bytes
+    return sealed_batch(
+        batch._replace(offsets=offsets, times=times, values=values, floats=floats, valid=valid, bytes=data)
+    )
 
 
 # ---------------------------------------------------------------------- results and footprints as columns
@@ -234,7 +231,7 @@ def footprint_records(definition: AggregateDefinition, table: pa.Table, held: in
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, ROWS_WORD], _ = words_of(table.column(ROWS), "long")
     records[:, OPENED_WORD], _ = words_of(table.column(OPENED), "long")
-    batch, pieces = _keys(definition, table, held)
+    batch, pieces = keys_of(definition, table, held)
     for a, word in zip(definition.accumulators, definition.words, strict=False):
         for (part, kind), i in zip(a.parts, a.places, strict=False):
             column = table.column(f"_{a.name}_{part}")
@@ -244,13 +241,10 @@ def footprint_records(definition: AggregateDefinition, table: pa.Table, held: in
                 read = doubles_of if kind == "double" else words_of
                 records[:, word + i], _ = read(column, kind)
             elif a.is_bytes:
-                starts, piece, valid = bytes_of(column, kind)
-                begin = held + sum(len(p) for p in pieces)
-                records[:, word + i] = np.where(valid, (starts[:-1] + begin) << LENGTH_BITS | np.diff(starts), 0)
-                pieces.append(piece)
+                records[:, word + i], _ = pieces.references(column, kind)
             else:
                 records[:, word + i], _ = (doubles_of if a.read is Read.FLOAT else words_of)(column, kind)
-    return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
+    return records, sealed_batch(batch._replace(bytes=pieces.bytes))
 
 
 def closed_records(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[Int64s, Batch]:
@@ -259,13 +253,8 @@ def closed_records(definition: AggregateDefinition, table: pa.Table, held: int) 
     records[:, POS], _ = words_of(table.column(OFFSET), "long")
     records[:, START_WORD], _ = words_of(table.column(START), definition.time_type)
     records[:, END_WORD] = words_of(table.column(END), definition.time_type)[0] + definition.window.overreach
-    batch, pieces = _keys(definition, table, held)
-    return records, sealed_batch(batch._replace(bytes=np.concatenate(pieces)))
-
-
-def _keys(definition: AggregateDefinition, table: pa.Table, held: int) -> tuple[Batch, list[Bytes]]:
-    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
-    return NO_BATCH._replace(keys=keys, key_at=key_at), [data]
+    batch, pieces = keys_of(definition, table, held)
+    return records, sealed_batch(batch._replace(bytes=pieces.bytes))
 
 
 def key_and_window(definition: AggregateDefinition, records: Int64s, state: State, batch: Batch) -> str:

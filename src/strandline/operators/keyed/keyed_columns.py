@@ -13,7 +13,6 @@ from strandline.control_columns import OFFSET
 from strandline.operators.kernels.arrow_words import (
     BYTES,
     FLOATS,
-    bytes_of,
     doubles_of,
     from_bytes,
     from_doubles,
@@ -32,9 +31,9 @@ from strandline.operators.keyed.record_layout import (
     WordLayout,
     stored_kind,
 )
-from strandline.operators.open_windows.arrays import NO_BATCH, Batch, State, sealed_batch
+from strandline.operators.open_windows.arrays import NO_BATCH, Batch, BatchBytes, State, keys_of, sealed_batch
 from strandline.operators.open_windows.byte_arena import gathered
-from strandline.operators.open_windows.record import END, KEY, KEY_AT, LENGTH_BITS, POS, START, TIMER, T
+from strandline.operators.open_windows.record import END, KEY, KEY_AT, POS, START, TIMER, T
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.operator import TAKEN_IN
@@ -42,28 +41,7 @@ from strandline.operators.operator import TAKEN_IN
 _NOWHERE, _NO_BYTES = np.zeros(1, np.int64), np.empty(0, np.uint8)
 
 
-class _Pieces:
-    """Bytes that come together in one batch, and references to them."""
-
-    def __init__(self, first: Bytes, held: int) -> None:
-        self._pieces = [first]
-        self._end = held + len(first)
-
-    def references(self, column: pa.ChunkedArray, kind: str) -> tuple[Int64s, Bytes]:
-        """Returns references to the texts of a column, and validity; adds their bytes."""
-        starts, piece, valid = bytes_of(column, kind)
-        words = np.where(valid, (starts[:-1] + self._end) << LENGTH_BITS | np.diff(starts), 0)
-        self._pieces.append(piece)
-        self._end += len(piece)
-        return words, valid
-
-    @property
-    def bytes(self) -> Bytes:
-        """All of them."""
-        return self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
-
-
-def _values(column: pa.ChunkedArray, kind: str, pieces: _Pieces) -> tuple[npt.NDArray[Any], Bytes]:
+def _values(column: pa.ChunkedArray, kind: str, pieces: BatchBytes) -> tuple[npt.NDArray[Any], Bytes]:
     """Returns a column as a function has it, and validity."""
     if kind in BYTES:
         return pieces.references(column, kind)
@@ -78,16 +56,14 @@ def input_batch(definition: KeyedDefinition, table: pa.Table, held: int) -> tupl
     program, types = definition.program, dict(definition.types)
     offsets, _ = words_of(table.column(OFFSET), "long")
     times, _ = words_of(table.column(definition.time[0]), definition.time[1])
-    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
-    pieces = _Pieces(data, held)
+    batch, pieces = keys_of(definition, table, held)
     rows = np.zeros(len(offsets), program.row)
     for name in program.reads:
         rows[name] = _values(table.column(name), types[name], pieces)[0]
     for name in program.asks:
         rows[NULL + name] = validity(table.column(name)) == 0
-    batch = NO_BATCH._replace(keys=keys, key_at=key_at, offsets=offsets, times=times, bytes=pieces.bytes)
     rows.flags.writeable = False
-    return sealed_batch(batch), rows
+    return sealed_batch(batch._replace(offsets=offsets, times=times, bytes=pieces.bytes)), rows
 
 
 def _nulls(layout: WordLayout, words: Int64s) -> npt.NDArray[np.bool_]:
@@ -186,7 +162,7 @@ def footprint_records(definition: KeyedDefinition, table: pa.Table, held: int) -
         records[:, word], _ = words_of(table.column(name), "long")
     records[:, END] = words_of(table.column(RESULT_TIME), d.time_type)[0] + d.reach
     records[:, TIMER] = records[:, END]
-    batch, pieces = _keys(d, table, held)
+    batch, pieces = keys_of(d, table, held)
     flags = np.zeros((table.num_rows, 8 * (d.width - layout.nulls_at)), np.bool_)
     for i, (name, kind) in enumerate(d.function.state):
         values, valid = _values(table.column(STATE + name), stored_kind(kind), pieces)
@@ -206,10 +182,5 @@ def closed_records(definition: KeyedDefinition, table: pa.Table, held: int) -> t
     records = np.zeros((table.num_rows, definition.width), np.int64)
     for word, name in ((POS, OFFSET), (START, OPENED)):
         records[:, word], _ = words_of(table.column(name), "long")
-    batch, pieces = _keys(definition, table, held)
+    batch, pieces = keys_of(definition, table, held)
     return records, sealed_batch(batch._replace(bytes=pieces.bytes))
-
-
-def _keys(definition: KeyedDefinition, table: pa.Table, held: int) -> tuple[Batch, _Pieces]:
-    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
-    return NO_BATCH._replace(keys=keys, key_at=key_at), _Pieces(data, held)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from strandline.operators.kernels.arrow_words import bytes_of
 from strandline.operators.kernels.kernel_arrays import Bytes, Float64s, Int32s, Int64s, sealed
+from strandline.operators.open_windows.record import LENGTH_BITS
+from strandline.operators.operator import Definition
 
 
 class State(NamedTuple):
@@ -81,3 +85,30 @@ NO_BATCH = sealed_batch(
         bytes=np.empty(0, np.uint8),
     )
 )
+
+
+class BatchBytes:
+    """The bytes of keys and values that come together in one batch, and references to them."""
+
+    def __init__(self, first: Bytes, held: int) -> None:
+        self._pieces = [first]
+        self._end = held + len(first)
+
+    def references(self, column: pa.ChunkedArray, kind: str) -> tuple[Int64s, Bytes]:
+        """Returns references to the texts of a column, and validity; adds their bytes."""
+        starts, piece, valid = bytes_of(column, kind)
+        words = np.where(valid, (starts[:-1] + self._end) << LENGTH_BITS | np.diff(starts), 0)
+        self._pieces.append(piece)
+        self._end += len(piece)
+        return words, valid
+
+    @property
+    def bytes(self) -> Bytes:
+        """All of them."""
+        return self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
+
+
+def keys_of(definition: Definition, table: pa.Table, held: int) -> tuple[Batch, BatchBytes]:
+    """Returns the keys of these rows as a batch, and their bytes, which continue `held` ones."""
+    keys, key_at, data = definition.key_codec.encode([table.column(c) for c, _ in definition.key], held)
+    return NO_BATCH._replace(keys=keys, key_at=key_at), BatchBytes(data, held)
