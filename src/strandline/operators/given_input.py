@@ -16,3 +16,8 @@ class GivenInput:
     time: str
     lateness: int | None
     """Of one stream; of several, whose tuples come in the order of their times, it is 0."""
+
+    def type_of(self, column: str) -> str:
+        """Returns Spark's name of a column's type; of a nested type only which kind of type it is."""
+        kind = self.columns[column]
+        return kind if isinstance(kind, str) else str(kind["type"])

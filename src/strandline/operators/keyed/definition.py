@@ -79,7 +79,7 @@ class KeyedDefinition(OneTableDefinition):
                 todo='write @sl.keyed(state="…", output="…") in front, or derive a class from sl.Operator',
             )
         _require_names(function, given)
-        if not function.expire_has_unit and str(given.columns[given.time]).startswith("timestamp"):
+        if not function.expire_has_unit and given.type_of(given.time).startswith("timestamp"):
             require_unit(function.expire, f"{function.name}: expire")
         if function.expire is not None and given.lateness is None:
             raise OptionError(
@@ -95,16 +95,16 @@ class KeyedDefinition(OneTableDefinition):
         read = function.main.use.columns["row"]
         return cls(
             function,
-            tuple((c, str(given.columns[c])) for c in given.key),
-            (given.time, str(given.columns[given.time])),
+            tuple((c, given.type_of(c)) for c in given.key),
+            (given.time, given.type_of(given.time)),
             given.lateness or 0 if function.on_expire is not None else 0,
-            tuple((c, _kind(given.columns[c])) for c in sorted(read) if c in given.columns),
+            tuple((c, given.type_of(c)) for c in sorted(read) if c in given.columns),
             tuple(more_times),
             before,
         )._checked(given)
 
     def _checked(self, given: GivenInput) -> KeyedDefinition:
-        every = {name: _kind(kind) for name, kind in given.columns.items()}
+        every = {name: given.type_of(name) for name in given.columns}
         Program(self.function, every, self.key_codec.fits_word).require_columns()
         self.program.check()
         return self
@@ -280,10 +280,6 @@ def _program(function: KeyedFunction, types: Columns, word_key: bool, is_known: 
 
 def _pairs(columns: Sequence[Sequence[str]]) -> Columns:
     return tuple((str(name), str(kind)) for name, kind in columns)
-
-
-def _kind(kind: Any) -> str:
-    return kind if isinstance(kind, str) else str(kind["type"])
 
 
 def _require_names(function: KeyedFunction, given: GivenInput) -> None:

@@ -95,8 +95,8 @@ class PartitionWideDefinition(OneTableDefinition):
             of,
             output,
             time,
-            tuple((c, _kind(given.columns[c])) for c in given.key),
-            (given.time, _kind(given.columns[given.time])),
+            tuple((c, given.type_of(c)) for c in given.key),
+            (given.time, given.type_of(given.time)),
             tuple(given.columns),
             tuple(more_times),
             before,
@@ -251,10 +251,6 @@ def _output_of(name: str, operator: UserOperator) -> tuple[Columns, str]:
             raise SchemaError(f"{name}: output has the column {column!r} twice", todo="rename one")
         seen.add(column.lower())
     return columns, operator.time
-
-
-def _kind(kind: Any) -> str:
-    return kind if isinstance(kind, str) else str(kind["type"])
 
 
 def _text(columns: Columns) -> str:
