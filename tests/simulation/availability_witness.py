@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from strandline.log.operator_state.outage import ForkStanding, Outage
+from strandline.log.operator_state.standing import Standing
 from strandline.log.reading.tentative_results import changes
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -20,6 +21,7 @@ from strandline.running.tick import Ticked
 from strandline.units import END_OF_TIME
 from tests.simulation.failing_inputs import Place
 from tests.simulation.operator_world import require
+from tests.simulation.simulated_operators import Placed
 from tests.specification.plain_availability import Entry, counted
 from tests.support.operator_streams import bits, published_results
 from tests.support.with_tentative import with_tentative
@@ -54,15 +56,14 @@ class AvailabilityWitness:
         before, now = base.outage or Outage(), self._world.outage
         self.states.add(now.state)
         require(not self._world.is_short or now.state == "STABLE", "a failure shorter than the bound leaves a trace")
-        stood = [standing.stands.bound for standing in base.standings] or [None] * self._world.partitions
-        is_corrected = before.state == "UP_FAILURE" and [d.standing.stands.bound for d in ticked.done] != stood
+        stood = [standing.stands for standing in base.standings] or [None] * self._world.partitions
+        is_corrected = before.state == "UP_FAILURE" and [d.standing.stands for d in ticked.done] != stood
         for p, fork in enumerate(now.forks if is_corrected or decision.begins_anew else ()):
             is_void = fork.first >= base.ends[p] or not before.forks or not before.forks[p].tuples
             require(is_void, "guesses count that were corrected, from", fork.first, "on, before", base.ends[p])
         for p, forked in enumerate(ticked.forked):
             if forked is not None:
-                stands = base.standings[p].stands.bound if base.standings else None
-                self._check_fork(p, forked, stands)
+                self._check_fork(p, forked, base, ticked.done[p].standing)
                 self.anew += decision.begins_anew
                 is_begun = before.forks and not decision.begins_anew
                 come = [ticked.done[p].standing.stands.bound, before.forks[p].bound if is_begun else None]
@@ -72,21 +73,32 @@ class AvailabilityWitness:
             elif not now.forks or now.forks[p].bound is None:
                 self.forks[p] = None
 
-    def _check_fork(self, p: int, forked: Forked, stands: int | None) -> None:
-        source, output = self._source, self._world.output
-        own, bound, without = self.forks[p], forked.standing.bound, self._world.unreachable
+    def _held(self, p: int, forked: Forked, base: LogState, now: Standing) -> list[Place] | None:
+        """What a fork holds after a step, in which the stable lineage has come to a standing; None if unknown."""
+        source, own, bound, without = self._source, self.forks[p], forked.standing.bound, self._world.unreachable
         if forked.is_anew:
-            own = source.there(p, None, stands, frozenset()) + source.there(p, stands, bound, without)
-        elif own is not None:
-            own = own + source.there(p, forked.began.bound, bound, without)
-        self.forks[p] = own
+            stands = base.standings[p].stands.bound if base.standings else None
+            return source.there(p, None, stands, frozenset()) + source.there(p, stands, bound, without)
+        return None if own is None else own + source.there(p, forked.began.bound, bound, without)
+
+    def _silent(self, p: int, own: list[Place], began: int | None) -> list[Place]:
+        """What a fork took in before it began to guess."""
+        return [one for one in own if began is not None and one.time < began]
+
+    def _count(self, p: int, own: list[Place]) -> int:
+        """How many tuples a fork counts that holds these."""
+        return len(own)
+
+    def _check_fork(self, p: int, forked: Forked, base: LogState, now: Standing) -> None:
+        output, bound = self._world.output, forked.standing.bound
+        self.forks[p] = own = self._held(p, forked, base, now)
         self.tentative += forked.results
-        self.guessed_of += sum(source.is_guess(p, one) for one in own or ())
+        self.guessed_of += sum(self._source.is_guess(p, one) for one in own or ())
         if own is None:
             return
-        require(len(own) == forked.standing.ordinal, "a fork has", forked.standing.ordinal, "tuples of", len(own))
-        silent = [one for one in own if forked.began.bound is not None and one.time < forked.began.bound]
-        known = self._results(p, silent, forked.began.bound)
+        count = self._count(p, own)
+        require(count == forked.standing.ordinal, "a fork has", forked.standing.ordinal, "tuples of", count)
+        known = self._results(p, self._silent(p, own, forked.began.bound), forked.began.bound)
         right = self._results(p, own, bound).slice(len(known))
         names = list(output.spec.columns)
         tables = [output.read_block(block).select(names) for block in forked.blocks]
@@ -97,9 +109,22 @@ class AvailabilityWitness:
         """What the operator makes of these; a fork that goes on is asked for what it had made before, once more."""
         last, found = self._last[p]
         if last != (taken, bound):
-            found = self._operator.expected(self._source.placed(p, taken), bound).results
+            found = self._operator.expected(self._placed(p, taken), bound).results
             self._last[p] = ((taken, bound), found)
         return found
+
+    def _placed(self, p: int, taken: list[Place]) -> Placed:
+        """These tuples as the operator takes them in."""
+        return self._source.placed(p, taken)
+
+    def _all(self, p: int) -> list[Place]:
+        """All results of the inputs, in the order in which the stable lineage takes them in."""
+        return self._source.there(p, None, END_OF_TIME, frozenset())
+
+    def waiting(self, p: int, until: int | None) -> list[Place]:
+        """What is there before a time, and not in the stable lineage."""
+        standings = self._world.output.state.standings
+        return self._source.there(p, standings[p].stands.bound if standings else None, until, frozenset())
 
     def check_counted(self) -> None:
         """What counts is what an undo has left (3); where it must be so, there is nothing tentative (6)."""
@@ -127,8 +152,7 @@ class AvailabilityWitness:
         self.check_counted()
         require(self._world.outage.state == "STABLE", "all is over, and it is", self._world.outage)
         for p in range(self._world.partitions):
-            tuples = self._source.placed(p, self._source.there(p, None, END_OF_TIME, frozenset()))
-            right = self._operator.expected(tuples, END_OF_TIME).results
+            right = self._operator.expected(self._placed(p, self._all(p)), END_OF_TIME).results
             found, all_ = published_results(log, p), len(right)
             if log.state.starts[p]:
                 right = right.slice(all_ - len(found))

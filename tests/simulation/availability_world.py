@@ -26,9 +26,8 @@ from unittest import mock
 from strandline.checkpoint.policy import cec, instant
 from strandline.clock import ManualClock
 from strandline.errors import StorageError
-from strandline.inputs.input_marks import needs
+from strandline.inputs.input_of import input_of
 from strandline.log.operator_state.outage import Outage
-from strandline.log.operator_state.standing import marks_in
 from strandline.log.storage.storage import Storage
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -55,6 +54,7 @@ from tests.simulation.clock_set_by_hand import set_the_clock
 from tests.simulation.delay_witness import DelayWitness
 from tests.simulation.failing_inputs import FailingInputs, ReachableFolder
 from tests.simulation.machines import Folder, Machine
+from tests.simulation.one_stream_witness import OneStreamWitness
 from tests.simulation.operator_world import Violation, require, small_index, small_state
 from tests.simulation.simulated_classes import some_class
 from tests.simulation.simulated_keyed import some_keyed
@@ -161,7 +161,8 @@ class World:
         self._unread: dict[int, int] = {}
         """By input that could not be read, the tick in which it is tried again."""
         self.names = self.lives = self.ticks = 0
-        self.witness = AvailabilityWitness(self)
+        kind = AvailabilityWitness if operator.inputs > 1 else OneStreamWitness
+        self.witness = kind(self)
         self.delays = DelayWitness(self, self.witness)
 
     def _create(self, name: str, spec: StreamSpec) -> Log:
@@ -386,7 +387,8 @@ class World:
         number = self.rng.randrange(self.source.many)
         input_ = self.source.logs[number]
         if output.state.standings:
-            consumer_registry.register(input_, CONSUMER, needs(marks_in(output.state.standings), number))
+            over = input_of(self.operator.definition, self.source.logs)
+            consumer_registry.register(input_, CONSUMER, over.needs(number, output.state.standings, None))
             if self.rng.random() < 0.5:
                 truncate(input_, before_offset=1 << 40, yield_to_consumers=True)
         compact(input_, target_bytes=self.rng.choice([100, 100_000]), blocks_min=2, unique=self.unique)

@@ -158,7 +158,7 @@ def results_of(operator: SimulatedOperator, partitions: int) -> StreamSpec:
 
 def some_upstream(rng: Random, first: StreamSpec | None = None) -> SimulatedOperator:
     """An operator that others can be over; it is over such results itself, if they are given."""
-    inputs = rng.choice([2, 2, 3])
+    inputs = rng.choice([2, 2, 3] if first is None else [1, 1, 2, 3])
     if first is None and rng.random() < 0.15:
         return replace(some_join(rng), condition=None)
     more = ("t",) * (inputs - 1)
@@ -186,7 +186,7 @@ def some_operator_over(rng: Random, upstream: SimulatedOperator) -> SimulatedOpe
     is_like_tuples = not isinstance(upstream, SimulatedJoin)
     kinds = ["aggregate", "aggregate", "keyed", "class", "stateless"] if is_like_tuples else []
     kind = rng.choice([*kinds, "join", "join", "barrier"])
-    inputs = rng.choice([2, 2, 3])
+    inputs = rng.choice([1, 1, 2, 3])
     more = ("t",) * (inputs - 1)
     if kind == "aggregate":
         known = [p for p in (*PLANS.values(), FAILING) if tuple(c for c, _ in p.key) == first.key]

@@ -48,13 +48,13 @@ class DelayWitness:
     def check(self) -> None:
         """What must be in a result now is (4)."""
         self._look()
-        world, standings = self._world, self._world.output.state.standings
+        world = self._world
         if not world.promises or world.ticks <= self._excused or not (world.is_fast or world.outage.forks):
             return
         for number in range(len(world.inputs)):
             if not self._is_missing(number) and number not in self._world.unreachable:
                 for p in range(world.partitions):
-                    self._check_in_time(number, p, standings[p].stands.bound if standings else None)
+                    self._check_in_time(number, p)
 
     def _look(self) -> None:
         for number, log in enumerate(self._world.inputs):
@@ -76,7 +76,7 @@ class DelayWitness:
         ticks, bound = self._world.ticks, self._world.bound
         return any(boundary > reach and ticks - at >= bound for own in others for boundary, at in own)
 
-    def _check_in_time(self, number: int, p: int, stands: int | None) -> None:
+    def _check_in_time(self, number: int, p: int) -> None:
         fork = self._forks.forks[p]
         if self._world.outage.forks and fork is None:
             return
@@ -84,7 +84,7 @@ class DelayWitness:
         ticks, bound = self._world.ticks, self._world.bound
         for seen, is_guessed in ((self._seen[number], False), (self._guessed[number], True)):
             due = max((boundary for boundary, at in seen if ticks - at > bound), default=None)
-            for one in self._source.there(p, stands, due, frozenset()):
+            for one in self._forks.waiting(p, due):
                 is_due = one.input == number and self._source.is_guess(p, one) == is_guessed
                 require(not is_due or one in held, one, "is late, in partition", p, self._world.outage)
 

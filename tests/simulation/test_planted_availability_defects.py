@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from strandline.clock import ManualClock
-from strandline.inputs import serialised_union
+from strandline.inputs import one_stream, serialised_union
 from strandline.log.operator_state.guesses import Guesses, Passed
 from strandline.log.operator_state.outage import ForkStanding
 from strandline.log.operator_state.standing import Standing
@@ -25,6 +25,7 @@ from strandline.log.stream.kinds import Kind, is_closed
 from strandline.log.stream.log import END
 from strandline.recovery import eventual_checkpoint
 from strandline.running import decision, fork, inputs_at_sight, tick, watch
+from strandline.running.fork import ForkStep
 from strandline.running.watch import Watch
 from tests.simulation import availability_world, chain_world
 from tests.simulation.catalogue import run_with_tables
@@ -160,11 +161,37 @@ IN_CHAINS = {
 }
 
 
+OVER_ONE = {
+    "over one stream, guesses reach the stable lineage": Defect(
+        1,
+        lambda: mock.patch.object(
+            one_stream, "only_results", lambda table: table.filter(pc.not_equal(table.column("_kind"), Kind.UNDO))
+        ),
+    ),
+    "over one stream, a fork outlives the failure": Defect(
+        2, lambda: instead_of(availability_world, "decide", lambda before, *args: replace(before(*args), ends=False))
+    ),
+    "over one stream, the first undo is forgotten": Defect(3, lambda: mock.patch.object(tick.Tick, "_undo")),
+    "over one stream, a fork takes in results a second time": Defect(
+        3, lambda: instead_of(ForkStep, "input", lambda before, own, *over: before(replace(own, results_from=0), *over))
+    ),
+    "over one stream, a new fork lacks what came in its tick": Defect(
+        3, lambda: instead_of(ForkStep, "behind", lambda before, *args: replace(before(*args), repeats=None))
+    ),
+    "over one stream, guesses are not taken in": Defect(
+        4, lambda: mock.patch.object(Watch, "guesses_of", return_value=None)
+    ),
+    "over one stream, guesses are waited for": Defect(4, lambda: mock.patch.object(Watch, "missing", return_value=())),
+}
+
+
 def _at_the_end(place: Passed | None) -> tuple[Passed, ...]:
     return () if place is None else (Passed(place.offset, -(1 << 40)),)
 
 
 FIRST = SimulatedAggregate(replace(TUMBLING, more_times=("t",)), is_compared_with_plain=False)
+ONE = SimulatedAggregate(TUMBLING, is_compared_with_plain=False)
+EVERY = {**ALONE, **IN_CHAINS, **OVER_ONE}
 
 
 UNION = SimulatedStateless((ALL, ALL), OTHERS, ("k",))
@@ -177,13 +204,15 @@ def test_a_defect_of_forks_without_state_is_found(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [*ALONE, *IN_CHAINS])
+@pytest.mark.parametrize("name", [*ALONE, *IN_CHAINS, *OVER_ONE])
 def test_a_planted_defect_is_found(name: str) -> None:
-    chain = [FIRST, OverResults(FIRST, results_of(FIRST, 1))]
+    over = ONE if name in OVER_ONE else FIRST
+    chain = [FIRST, OverResults(over, results_of(FIRST, 1))]
     alone = partial(availability_world.run, operator=FIRST)
-    run = partial(chain_world.run, operators=chain) if name in IN_CHAINS else alone
-    require_found(name, {**ALONE, **IN_CHAINS}[name].plant, partial(run_with_tables, run), range(SEEDS))
+    run = alone if name in ALONE else partial(chain_world.run, operators=chain)
+    require_found(name, EVERY[name].plant, partial(run_with_tables, run), range(SEEDS))
 
 
 def test_there_is_a_defect_against_every_property() -> None:
-    assert {defect.against for defect in [*ALONE.values(), *IN_CHAINS.values()]} == {1, 2, 3, 4, 6}
+    assert {defect.against for defect in EVERY.values()} == {1, 2, 3, 4, 6}
+    assert {defect.against for defect in OVER_ONE.values()} == {1, 2, 3, 4}

@@ -7,7 +7,6 @@ from functools import cache
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -327,10 +326,10 @@ def published_results(log: Log, partition: int, first: int | None = None) -> pa.
 
 
 def rows_table(rows: Sequence[Row], first: int = 0) -> pa.Table:
-    """Input tuples as an operator reads them, with offsets from `first` on."""
+    """Input tuples as an operator reads them, with offsets of their own, or from `first` on."""
     spec = input_spec(["k"])
     columns = [pa.array([r[f.name] for r in rows], f.type) for f in spec.arrow]
-    offsets = pa.array(np.arange(first, first + len(rows)), pa.int64())
+    offsets = pa.array([row.get("_offset", first + m) for m, row in enumerate(rows)], pa.int64())
     return pa.table([*columns, offsets], names=[*spec.arrow.names, "_offset"])
 
 

@@ -67,9 +67,15 @@ def test_an_operator_shows_its_bound_as_a_program_says_it(tmp_path: Path) -> Non
     assert repr(joined.availability("3 s")).endswith(', availability("3 s"))')
 
 
-def test_an_operator_over_one_input_has_no_bound(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="over one input waits for no other"):
-        counted(stream(tmp_path, "a")).availability("1 s")
+def test_an_operator_over_one_input_has_a_bound_if_that_says_up_to_when_it_is_complete(tmp_path: Path) -> None:
+    window = stream(tmp_path, "a").window(sl.time_window(10))
+    assert repr(window.aggregate(n=sl.count_all()).availability("1 s")).endswith(', availability("1 s"))')
+    feed = sl.testing.stream("id long, at long", key="id", time="at")
+    with pytest.raises(OptionError, match="has no lateness"):
+        feed.window(sl.count_window(2)).aggregate(n=sl.count_all()).availability("1 s")
+    counts = sl.testing.run(feed.window(sl.count_window(2)).aggregate(n=sl.count_all()))
+    with pytest.raises(OptionError, match="results of count windows"):
+        counts.window(sl.count_window(2)).aggregate(n=sl.count_all()).availability("1 s")
 
 
 def test_policies_that_lose_tuples_have_no_bound_in_whichever_order_they_come(tmp_path: Path) -> None:

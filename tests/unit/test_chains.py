@@ -19,65 +19,22 @@ from strandline.log.reading.tentative_results import changes
 from strandline.log.stream import quiet
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
-from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep.compaction import compact
 from strandline.operators.aggregate.windows import time_window
 from strandline.recovery.stream_definition import output_spec
 from strandline.running import fork as forks
-from strandline.running import tick as ticks
 from strandline.running.element import Element
-from strandline.running.fork import Caches
 from strandline.running.promise import Mode, Promise
 from strandline.running.state.state_cache import StateCache
-from strandline.running.step import Logs
-from strandline.running.tick import Operation, Ticked, Work, Worked
-from strandline.running.watch import Watch
+from strandline.running.tick import Work, Worked
 from strandline.testing import MemoryStorage
 from tests.simulation.chained_operators import TUMBLING
 from tests.simulation.table_codec import table_codec
+from tests.support.bounded_stage import Stage
 from tests.support.operator_streams import PLANS, append_rows, input_spec
 from tests.support.union_streams import UnionStreams
 
 SECOND_US = 1_000_000
-
-
-class Stage:
-    """One of the operators: windows of ten units of time, then of twenty. The bound is three ticks."""
-
-    def __init__(self, folder: Path, element: Element, inputs: tuple[Log, ...], output: Log, promise: Promise) -> None:
-        self.folder, self.element, self.inputs, self.output, self.promise = folder, element, inputs, output, promise
-        self.watch = Watch.fresh(len(inputs))
-        self.shown = 0
-
-    def tick(self) -> Ticked:
-        operation = Operation(self.element, self.promise, self.inputs, self.output, self.output.clock)
-        ticked = operation.tick(self.watch, self._run, Writer("q", "r", 1))
-        self.watch = ticked.watch
-        return ticked
-
-    def begin_anew(self) -> None:
-        """Another process goes on."""
-        states = [log.state for log in self.inputs]
-        known = [state.boundary for state in states]
-        now_us = self.output.clock.steady_us()
-        self.watch = Watch.resumed(known, self.output.state.outage, now_us, self.promise.bound_us, states)
-
-    def _run(self, works: Sequence[Work]) -> list[Worked]:
-        logs, clock = Logs(self.output, self.inputs), self.output.clock
-        return [ticks.run(work, self.element, logs, self.caches(work.partition), clock) for work in works]
-
-    def caches(self, partition: int) -> Caches:
-        return Caches(*(StateCache(self.folder / f"{lineage}{partition}") for lineage in ("stable", "fork")))
-
-    def told(self) -> list[tuple[str, int]]:
-        """What a follower has got since it last looked: kinds, and ends of windows."""
-        tables = changes(self.output, 0, self.shown, columns=["window_end"])
-        self.shown = self.output.state.ends[0]
-        return [(r["_kind"], r["window_end"]) for table in tables for r in table.to_pylist()]
-
-    @property
-    def outage(self) -> Outage:
-        return self.output.state.outage or Outage()
 
 
 class Chain:

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.log.operator_state.beginning import Beginning
-from strandline.log.operator_state.input_mark import InputMark, Position
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
+from strandline.log.operator_state.standing import Mode, Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -143,6 +143,16 @@ class InputBatch(Protocol):
     def slices(self) -> Sequence[InputSlice]:
         """One a partition."""
 
+    @property
+    def takes_all(self) -> bool:
+        """True if the batch goes as far as the input can be taken in now."""
+
+    def complete_until(self, partition: int) -> int | None:
+        """Returns the time before which the operator has all tuples behind the slice; None if there is none."""
+
+    def is_done(self, standings: Sequence[Standing]) -> bool:
+        """Returns whether the steps have come to the ends of their slices."""
+
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings behind the steps with how far into the input all of them came."""
 
@@ -167,6 +177,21 @@ class Input(Protocol):
 
     def has_news(self, output: LogState) -> bool:
         """Returns False if `next` would return nothing, or only a batch that changes nothing. Costs little."""
+
+    def is_behind(self, output: LogState) -> bool:
+        """Returns whether results, or time, can be taken in, as of the last refresh; guesses do not count."""
+
+    def places(self, output: LogState, but: Set[int] = frozenset()) -> list[Marks]:
+        """Returns where a fork of the operator begins to read, per partition.
+
+        Streams with the numbers in `but` cannot be read: their marks are as they were noted.
+        """
+
+    def taken_until(self, output: LogState) -> int | None:
+        """Returns the time before which the operator has taken in all tuples; None if there is none."""
+
+    def beginning(self, mode: Mode) -> list[Standing]:
+        """Returns the standings of an operator that has taken in nothing, under a policy with this mode."""
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks of each stream that hold the tuples of a slice."""

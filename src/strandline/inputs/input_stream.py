@@ -38,6 +38,8 @@ class InputStream:
     guesses: Guesses | None = None
     """Tentative tuples that are wanted beside results; of these, only those that were there at the driver's look:
     results that came later correct them, and would count twice."""
+    results_from: int = 0
+    """Results before this offset are not wanted, whatever their times: the stable lineage has taken them in."""
 
 
 class Horizon(NamedTuple):
@@ -191,9 +193,13 @@ class WaitingTuples:
         if not isinstance(group, RowGroup) or group.opened is not opened:
             return
         table = group.read(self._columns)
+        first, wanted = group.first, self._stream.results_from
+        if group.kind is Kind.RESULT and first < wanted:
+            table = table.filter(pa.array(self._offsets(first, table) >= wanted))
+            first = wanted
         if self._stream.guesses is not None:
             table = self._that_count(table, self._stream.guesses, group.kind)
-        chunk = self._within(group.first, table)
+        chunk = self._within(first, table)
         heapq.heappop(self._unread)
         if len(chunk.times):
             self._add(chunk)
@@ -208,13 +214,16 @@ class WaitingTuples:
                 kept &= table.column(self._stream.log.spec.time).cast(pa.int64()).to_numpy() >= guesses.since
         return table if kept.all() else table.filter(pa.array(kept))
 
+    def _offsets(self, first: int, table: pa.Table) -> Ints:
+        offsets: Ints = first + np.arange(len(table))
+        return table.column(OFFSET).to_numpy() if self._stream.log.spec.is_stamped else offsets
+
     def _within(self, first: int, table: pa.Table) -> _Chunk:
         """Returns the tuples of the wanted times, in order."""
         spec = self._stream.log.spec
         times = table.column(spec.time).cast(pa.int64()).to_numpy()
         if self._since is not None and self._since_offset and (times == self._since).any():
-            offsets = table.column(OFFSET).to_numpy() if spec.is_stamped else first + np.arange(len(times))
-            kept = (times != self._since) | (offsets >= self._since_offset)
+            kept = (times != self._since) | (self._offsets(first, table) >= self._since_offset)
             table, times = table.filter(pa.array(kept)), times[kept]
         table, times = _sorted(table.select(self._stream.columns), times)
         begin = 0 if self._since is None else int(np.searchsorted(times, self._since))

@@ -20,11 +20,12 @@ from strandline.errors import StrandlineError
 from strandline.inputs.edges import EveryOffset
 from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
 from strandline.inputs.put_back import require_reached, require_seen
+from strandline.inputs.stable_part import StablePart, has_moved
 from strandline.log.index import index
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.beginning import Beginning, firsts_of
-from strandline.log.operator_state.input_mark import Position
-from strandline.log.operator_state.standing import Standing
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
+from strandline.log.operator_state.standing import Mode, Standing
 from strandline.log.stream.appends import appends_after, before_append_at
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import only_results
@@ -59,19 +60,19 @@ class OneStream:
 
     def next(self, output: LogState, tuples_max: int) -> WholeCommits | None:
         """Returns the next commits, so many that about `tuples_max` tuples come together; None if there are none."""
-        before = self._taken(output)
-        if output.standings:
-            done = output.standings[0].commit
-        else:
-            done = -1 if self.begins is None else before_append_at(self.log, before)
+        before, done = self._taken(output), self._done(output.standings)
         taken: Taken | None = None
+        is_more = False
         for m in appends_after(self.log, done):
             found = Taken(m.seq, m.checksum, m.ends[: self._partitions], m.boundaries, m.finished, m.time_max)
             is_enough = taken is not None and all(e >= b for e, b in zip(taken.ends, before, strict=True))
             if is_enough and sum(found.ends) - sum(before) > tuples_max:
+                is_more = True
                 break  # at least as far as any partition has come already, part of a commit as it may be
             taken = found
-        return None if taken is None else WholeCommits(taken, self._slices(taken, output, tuples_max))
+        if taken is None:
+            return None
+        return WholeCommits(taken, self._slices(taken, output, tuples_max), takes_all=not is_more)
 
     def _slices(self, taken: Taken, output: LogState, tuples_max: int) -> tuple[InputSlice, ...]:
         firsts, starts = self._firsts, self.log.state.starts
@@ -106,6 +107,36 @@ class OneStream:
             return now.boundaries != output.boundaries
         # Windows that go by count do not care; but commits that no step has taken in are looked through later.
         return now.seq - max((s.commit for s in output.standings), default=-1) >= index.FOLD_EVERY
+
+    def is_behind(self, output: LogState) -> bool:
+        """Returns whether there are new results, a later boundary or the end."""
+        return has_moved(self.log, self._done(output.standings), in_time=self.definition.keeps_time)
+
+    def places(self, output: LogState, but: Set[int] = frozenset()) -> list[Marks]:
+        """Returns where the operator stands, by offset, and the time before which it has all tuples."""
+        oldest = [s.oldest for s in output.standings] or self._taken(output)
+        known = output.boundaries if self.definition.keeps_time else (None,) * self._partitions
+        found = []
+        for p, (first, needed, bound) in enumerate(zip(self._taken(output), oldest, known, strict=True)):
+            began = None if self.begins is None else self.begins.time(p)
+            stands = Position(first, max((time for time in (bound, began) if time is not None), default=None))
+            found.append(Marks(stands, Position(needed, None), (InputMark(first, needed),)))
+        return found
+
+    def taken_until(self, output: LogState) -> int | None:
+        """Returns the boundary of the results, or of the stream where results do not have its times."""
+        if self.definition.keeps_time:
+            return output.boundary
+        if not self.is_behind(output):
+            return self.log.state.boundary
+        before = StablePart.at(self.log, self._done(output.standings))
+        known = () if before is None else [time for time in before.boundaries if time is not None]
+        return min(known) if len(known) == self._partitions else None
+
+    def beginning(self, mode: Mode) -> list[Standing]:
+        """Returns standings at the first offsets of the stream, or where the operator begins in it."""
+        done = self._done(())
+        return [Standing(first, done, 0, first, 0, 0, mode=mode, results=0) for first in self._firsts]
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks that hold the tuples of a slice."""
@@ -148,6 +179,12 @@ class OneStream:
     def _firsts(self) -> tuple[int, ...]:
         """The offsets at which an operator begins that has never worked."""
         return firsts_of(self.begins, self.log.state.starts[: self._partitions])
+
+    def _done(self, standings: Sequence[Standing]) -> int:
+        """Returns the number of the last commit that was taken in whole."""
+        if standings:
+            return standings[0].commit
+        return -1 if self.begins is None else before_append_at(self.log, self._firsts)
 
     def _taken(self, output: LogState) -> tuple[int, ...]:
         """Returns the offsets before which tuples were taken in."""
@@ -193,11 +230,20 @@ class WholeCommits:
 
     taken: Taken
     slices: tuple[InputSlice, ...]
+    takes_all: bool = True
+    """True if no commit follows, as of the last refresh."""
+
+    def complete_until(self, partition: int) -> int | None:
+        """Returns the boundary of the last commit."""
+        return self.taken.boundaries[partition]
+
+    def is_done(self, standings: Sequence[Standing]) -> bool:
+        """Returns whether the steps have taken in all of the commits."""
+        return all(s.input >= (one.end or 0) for s, one in zip(standings, self.slices, strict=True))
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings with the last commit: it is done when every partition has all of it."""
-        pairs = list(zip(standings, self.slices, strict=True))
-        is_whole = all(s.input >= (one.end or 0) for s, one in pairs)
+        is_whole, pairs = self.is_done(standings), zip(standings, self.slices, strict=True)
         if not is_whole and not any(s.input > one.begin.ordinal for s, one in pairs):
             raise StrandlineError(
                 f"a batch would take in nothing of commit {self.taken.commit} of the input, and neither would the next "
@@ -221,6 +267,15 @@ class NoCommits:
 
     slices: tuple[InputSlice, ...]
     before: Sequence[Standing]
+    takes_all: ClassVar[bool] = False
+
+    def complete_until(self, partition: int) -> int | None:
+        """Returns the time up to which windows are closed."""
+        return self.slices[partition].begin.bound
+
+    def is_done(self, standings: Sequence[Standing]) -> bool:
+        """Returns True: there is nothing to take in."""
+        return True
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings, as far into the stream as before."""

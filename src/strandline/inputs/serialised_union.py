@@ -26,11 +26,12 @@ from strandline.inputs.input_marks import (
     require_same_inputs,
 )
 from strandline.inputs.input_stream import InputStream, blocks_between
-from strandline.inputs.next_bounds import next_bounds
+from strandline.inputs.next_bounds import next_bounds, reachable
 from strandline.log.operator_state.beginning import Beginning, Since, firsts_of
 from strandline.log.operator_state.guesses import Guesses
+from strandline.log.operator_state.input_lag import taken_in_until
 from strandline.log.operator_state.input_mark import Marks
-from strandline.log.operator_state.standing import Standing, marks_in
+from strandline.log.operator_state.standing import Mode, Standing, marks_in
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
@@ -51,6 +52,9 @@ class SerialisedUnion:
     """Where the operator began; None: with all that the inputs hold."""
     guesses: tuple[Guesses | None, ...] = ()
     """Of each input the tentative tuples that are taken in beside results; none, for all but forks."""
+
+    results_from: tuple[int, ...] = ()
+    """Of each input the offset before which no result is taken in; none, for all but forks of an operator over one."""
 
     offsets_are_places: ClassVar[bool] = False
     """An output cannot begin at offsets that a user gives."""
@@ -96,6 +100,24 @@ class SerialisedUnion:
     def has_news(self, output: LogState) -> bool:
         """Returns True: only `next` can tell."""
         return True
+
+    def is_behind(self, output: LogState) -> bool:
+        """Returns whether all streams are complete up to a time that the operator has not reached."""
+        stands = [s.stands.bound for s in output.standings] or [None] * self.logs[0].spec.partitions
+        reach = [reachable(self.logs, p) for p in range(len(stands))]
+        return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
+
+    def places(self, output: LogState, but: Set[int] = frozenset()) -> list[Marks]:
+        """Returns where the operator stands in the streams that are read now, see `marks`."""
+        return self.marks(output.standings, but)
+
+    def taken_until(self, output: LogState) -> int | None:
+        """Returns the least time that a partition has reached; None before that."""
+        return taken_in_until(output.standings)
+
+    def beginning(self, mode: Mode) -> list[Standing]:
+        """Returns standings at the oldest tuples of all streams, or where the operator begins in them."""
+        return [Standing(0, -1, 0, 0, 0, 0, mode=mode, marks=marks, results=0) for marks in self.marks(())]
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         """Returns the blocks of each stream that hold the tuples of a slice."""
@@ -156,8 +178,9 @@ class SerialisedUnion:
 
     def _streams(self, firsts: Sequence[int]) -> list[InputStream]:
         guesses = self.guesses or (None,) * len(self.logs)
-        wanted = zip(self.logs, self.definition.reads, firsts, guesses, strict=True)
-        return [InputStream(log, columns, first, guess) for log, columns, first, guess in wanted]
+        results_from = self.results_from or (0,) * len(self.logs)
+        wanted = zip(self.logs, self.definition.reads, firsts, guesses, results_from, strict=True)
+        return [InputStream(*one) for one in wanted]
 
 
 def _slices(
@@ -205,6 +228,20 @@ class TimeSlices:
     slices: tuple[InputSlice, ...]
     seen: tuple[Seen, ...]
 
+    @property
+    def takes_all(self) -> bool:
+        """True if the slices go as far as all streams are complete."""
+        return all(reachable(self.logs, p) == one.reaches for p, one in enumerate(self.slices))
+
+    def complete_until(self, partition: int) -> int | None:
+        """Returns the time that the slice reaches."""
+        return self.slices[partition].reaches
+
+    def is_done(self, standings: Sequence[Standing]) -> bool:
+        """Returns whether the steps have come up to the times of their slices."""
+        pairs = zip(standings, self.slices, strict=True)
+        return all(one.until is None or s.stands.bound == one.until for s, one in pairs)
+
     def moves_results(self, definition: Definition) -> bool:
         """Returns whether time alone says something to those who read the results."""
         told = definition.result_boundary
@@ -236,6 +273,15 @@ class NoTuples:
     logs: tuple[Log, ...]
     marks: tuple[Marks, ...]
     slices: tuple[InputSlice, ...]
+    takes_all: ClassVar[bool] = False
+
+    def complete_until(self, partition: int) -> int | None:
+        """Returns the time up to which windows are closed."""
+        return self.slices[partition].begin.bound
+
+    def is_done(self, standings: Sequence[Standing]) -> bool:
+        """Returns True: there is nothing to take in."""
+        return True
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings as far into the streams as before; less has to be kept for what is saved now."""

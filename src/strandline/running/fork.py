@@ -14,11 +14,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from strandline.clock import stopwatch_s
-from strandline.inputs.edges import Edges, without_edges
+from strandline.inputs.edges import without_edges
+from strandline.inputs.input import InputSlice
 from strandline.inputs.serialised_union import SerialisedUnion
 from strandline.log.operator_state.guesses import Guesses
 from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.outage import ForkStanding
+from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
@@ -29,6 +31,8 @@ from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, operator_before
 from strandline.running.step_output import StepOutput
+
+Emit = Callable[[list[pa.Array]], None]
 
 
 class Caches(NamedTuple):
@@ -60,12 +64,27 @@ class ForkStep:
     """True if a fork that begins gets the state of the stable lineage, which is then rebuilt from the log."""
     base_moves: bool = False
     """True if the stable lineage moves in this tick: a state left as changes of the old one would be lost."""
+    complete_until: int | None = None
+    """Over one stream, `silent_until` if the stable lineage takes in all of its slice in this tick."""
+    results_from: int = 0
+    """Over one stream, the offset before which the stable lineage has all results, whatever their times."""
+    repeats: InputSlice | None = None
+    """Over one stream, the tuples that the stable lineage takes in in this tick, in the order of their offsets."""
+
+    def behind(self, step: Step, standing: Standing) -> ForkStep:
+        """Returns the step behind a step of the stable lineage, which has left it at this standing."""
+        if standing.marks is not None:
+            return replace(self, silent_until=standing.stands.bound, base_moves=True)
+        is_whole = step.slice.end is not None and standing.input >= step.slice.end
+        silent = self.complete_until if is_whole else self.silent_until
+        return replace(self, silent_until=silent, base_moves=True, results_from=standing.input, repeats=step.slice)
 
     def input(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedUnion:
         """Returns the input of the fork: results, and tuples that the inputs guess."""
         pairs = enumerate(self.guesses)
         guesses = tuple(None if number in self.unreachable else one for number, one in pairs)
-        return SerialisedUnion(definition, self.there(inputs), guesses=guesses)
+        results_from = (self.results_from,) if self.results_from else ()
+        return SerialisedUnion(definition, self.there(inputs), guesses=guesses, results_from=results_from)
 
     def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
         """Returns the inputs; one that cannot be read has no tuples."""
@@ -186,6 +205,8 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
 def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWork:
     """Returns a new fork of the stable state, silently brought to where it was, or to where the stable lineage goes.
 
+    The state is the one before this tick, because that of this tick counts only once it is published.
+
     If the stable state lies on this machine, the fork reads and copies only the parts that it touches. An object of a
     user's class has no views: the fork takes the object over, and the stable lineage makes another one from the log.
     """
@@ -193,14 +214,47 @@ def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWo
     if fork.takes_over and stable.before is not None:
         caches.fork.take_over(caches.stable, stable.before.attempt)
         cache = caches.fork
-    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, Edges([]))
+    places = element.input(logs.inputs).edges()
+    operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, places)
     position = stable.slice.begin
     known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
     operator.begin()
+    if fork.repeats is not None:
+        position = _repeat(fork, fork.repeats, operator, element, logs)
     if known and _is_before(position.bound, max(known)):
         position = _take_in(fork, operator, position, max(known), logs, lambda _: None, at_once=True)
     is_view = recovery is None and stable.before is not None and not fork.base_moves
     return _AtWork(operator, position, stable.before.attempt if is_view and stable.before else "")
+
+
+def _repeat(fork: ForkStep, taken: InputSlice, operator: Operator, element: Element, logs: Logs) -> Position:
+    """Takes in what the stable lineage takes in in this tick, and says nothing; returns the place behind it."""
+    if not operator.definition.lives_in_process:
+        operator.aside.ignore()
+    rows = min(operator.rows_at_once, max(taken.tuples_max, ROWS_MIN))
+    closed = taken.begin.bound if operator.definition.has_times else None  # else it may be no time
+    pieces = element.input(logs.inputs).ahead(taken, fork.stable.partition, operator.input_end, rows)
+    for piece in pieces:
+        for _ in operator.feed(piece.tables):
+            pass
+        operator.input_end = piece.end
+        closed = _closed(operator, closed, piece.boundary, lambda _: None)
+        if piece.end >= fork.results_from:
+            break
+    if operator.input_end == taken.end:
+        closed = _closed(operator, closed, taken.until, lambda _: None)
+    known = [time for time in (fork.silent_until, closed) if time is not None]
+    return Position(operator.input_end, max(known, default=None))
+
+
+def _closed(operator: Operator, before: int | None, until: int | None, emit: Emit) -> int | None:
+    """Closes windows up to a time, if it is later than the one before; returns the later of the two."""
+    if not operator.definition.has_times or not _is_before(before, until):
+        return before
+    assert until is not None
+    if due := operator.advance(until):
+        emit(due)
+    return until
 
 
 def _take_in(
@@ -209,7 +263,7 @@ def _take_in(
     position: Position,
     until: int,
     logs: Logs,
-    emit: Callable[[list[pa.Array]], None],
+    emit: Emit,
     *,
     at_once: bool = False,
 ) -> Position:
@@ -228,10 +282,7 @@ def _take_in(
         operator.input_end = piece.end
         if not piece.is_edge:
             continue
-        if definition.has_times and _is_before(position.bound, piece.boundary):
-            assert piece.boundary is not None
-            if due := operator.advance(piece.boundary):
-                emit(due)
+        _closed(operator, position.bound, piece.boundary, emit)
         position = piece.position
         is_much = operator.opened >= WINDOWS_MAX or position.ordinal - first >= taken.tuples_max
         if is_much and not at_once:

@@ -15,10 +15,7 @@ from strandline.clock import Clock
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
 from strandline.inputs.input import InputBatch, InputSlice
-from strandline.inputs.next_bounds import reachable
 from strandline.inputs.replicas.replica_set import MISSING
-from strandline.inputs.serialised_union import SerialisedUnion, TimeSlices
-from strandline.log.operator_state.input_lag import taken_in_until
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.outage import ForkStanding, Outage
 from strandline.log.operator_state.standing import Standing
@@ -83,8 +80,8 @@ def run(
     done = None if work.stable is None else steps_.run(work.stable, element, logs, caches.stable, clock)
     first = done.blocks[-1].end if done is not None and done.blocks else work.first
     fork = work.fork
-    if fork is not None and done is not None:
-        fork = replace(fork, silent_until=done.standing.stands.bound, base_moves=True)
+    if fork is not None and work.stable is not None and done is not None:
+        fork = fork.behind(work.stable, done.standing)
     if fork is None or (fork.silent_until is not None and fork.until <= fork.silent_until):
         return Worked(done, None)
     try:
@@ -137,14 +134,15 @@ class Operation:
             new = input_.next(base, element.tuples_max) or (input_.nothing(base, element.tuples_max) if due else None)
             return watch, None if new is None else Tick(self, _STABLE, new, watch, must_save=due)
         now_us = self.clock.steady_us()
-        union = SerialisedUnion(element.definition, self.inputs, element.replicas, element.begins)
-        marks = union.marks(base.standings, self.unreadable)
-        taken = taken_in_until(base.standings)
+        input_ = element.input(self.inputs)
+        marks = input_.places(base, self.unreadable)
         watch, sights = look(self.inputs, marks, watch, self.unreadable)
+        taken = input_.taken_until(base)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=wall_us)
-        batch = None if watch.unreachable else union.next(base, element.tuples_max)
-        catches_up = not watch.unreachable and (batch is None or self._goes_all_the_way(batch))
+        is_stuck = watch.unreachable or not input_.is_behind(base)
+        batch = None if is_stuck else input_.next(base, element.tuples_max)
+        catches_up = not watch.unreachable and (batch is None or batch.takes_all)
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
         decision = decide(situation, self.promise)
         if decision.begins_anew:
@@ -153,10 +151,6 @@ class Operation:
         if base.finished or (batch is None and not is_news):
             return watch, None
         return watch, Tick(self, decision, batch, watch, marks)
-
-    def _goes_all_the_way(self, batch: TimeSlices) -> bool:
-        """Returns whether a batch takes in all available tuples, if its steps do not stop before."""
-        return all(reachable(self.inputs, p) == one.reaches for p, one in enumerate(batch.slices))
 
 
 _STABLE = Decision(Outage(), undoes=False, begins_anew=False, ends=False, fork_until=None)
@@ -188,7 +182,7 @@ class Tick:
         self._must_save = must_save
         self._name = uuid.uuid4().hex if operation.promise else ""
         many = operation.output.spec.partitions
-        self._standings = list(self._base.standings) or [_beginning(m, self._element) for m in marks]
+        self._standings = list(self._base.standings) or self._beginning()
         begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[:many]]
         self._forks = list(decision.outage.forks) or begun
         self._blocks: list[list[Block]] = [[] for _ in range(many)]
@@ -264,11 +258,16 @@ class Tick:
             found.append(step if is_due else unchanged(step, self._element) or step)
         return found
 
+    def _beginning(self) -> list[Standing]:
+        """Returns the standings of an operator that has taken in nothing."""
+        input_ = self._element.input(self._operation.inputs)
+        return input_.beginning(self._element.policy.mode) if self._marks else []
+
     def _work(self, partition: int, stable: Step | Done) -> Work:
         fork, step = None, stable if isinstance(stable, Step) else None
         if self._decision.fork_until is not None:
-            stands = stable.standing.stands if isinstance(stable, Done) else self._marks[partition].stands
-            fork = self._fork_step(partition, stands.bound, self._decision.fork_until)
+            silent = self._marks[partition].stands.bound if step else self._complete_until(partition)
+            fork = self._fork_step(partition, silent, self._decision.fork_until)
         return Work(partition, self._end(partition), step, fork)
 
     def _fork_step(self, p: int, silent: int | None, until: int) -> ForkStep | None:
@@ -297,11 +296,21 @@ class Tick:
             tuple(log.state.seq for log in self._operation.inputs),
             tuple(self.watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
             takes_over=promise is not None and promise.reconcile == "undo" and self._batch is None,
+            complete_until=self._complete_until(p),
+            results_from=own.inputs[0].first if self._standings[p].marks is None else 0,
         )
+
+    def _complete_until(self, p: int) -> int | None:
+        """Returns the time before which the stable lineage has all tuples, if it takes in all of its slice."""
+        return self._marks[p].stands.bound if self._batch is None else self._batch.complete_until(p)
 
     def _moves(self, p: int) -> bool:
         """Returns whether the stable lineage moves in a partition."""
-        return self._batch is not None and self._batch.slices[p].reaches != self._marks[p].stands.bound
+        if self._batch is None:
+            return False
+        taken = self._batch.slices[p]
+        has_tuples = taken.end is not None and taken.end > taken.begin.ordinal
+        return has_tuples or self._batch.complete_until(p) != self._marks[p].stands.bound
 
     # ------------------------------------------------------------------ the commit
 
@@ -342,10 +351,7 @@ class Tick:
     @property
     def _is_caught_up(self) -> bool:
         """True if the steps have come as far as they can."""
-        if self._batch is None:
-            return True
-        pairs = zip(self.done, self._batch.slices, strict=True)
-        return all(one.until is None or d.standing.stands.bound == one.until for d, one in pairs)
+        return self._batch is None or self._batch.is_done([d.standing for d in self.done])
 
     def _end_reconciliation(self) -> None:
         """Undoes all tentative tuples, and marks them all as corrected."""
@@ -360,11 +366,6 @@ class Tick:
         """Returns the offset behind all tuples that are written so far."""
         own = self._blocks[partition]
         return own[-1].end if own else self._base.ends[partition]
-
-
-def _beginning(marks: Marks, element: Element) -> Standing:
-    """Returns the standing of an operator that has taken in nothing."""
-    return Standing(0, -1, 0, 0, 0, 0, mode=element.policy.mode, marks=marks, results=0)
 
 
 def run_batch(

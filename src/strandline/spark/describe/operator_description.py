@@ -109,12 +109,8 @@ class OperatorDescription(Generic[D]):
         the same.
         """
         promise = Promise.of(bound, failing, stabilizing, reconcile)
-        if len(self._inputs) < 2 and not self.replicated:
-            raise OptionError(
-                "availability: an operator over one input waits for no other",
-                where=self._inputs[0]._input_place.url,
-                todo="leave it out, or build the operator on sl.union(a, b, …), a join or a barrier",
-            )
+        for input_ in self._inputs:  # tentative tuples are complete up to a time, of one stream as of several
+            require_time(repr(input_), input_._input_spec)
         _require_replay(self._policy)
         return type(self)(self._inputs, self._definition, self._policy, promise)
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError, StrandlineError, StreamMismatchError
-from strandline.inputs.input_marks import require_same_input
-from strandline.inputs.next_bounds import reachable
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.loss import total_losses
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.outage_words import outage_report
-from strandline.log.operator_state.standing import Standing, marks_in
+from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
@@ -249,9 +247,7 @@ class OperatorJob:
     @property
     def _is_behind(self) -> bool:
         """True if tuples that can be taken in were not taken in, as of the last look."""
-        stands = (s.stands.bound for s in self.output.state.standings)
-        reach = (reachable(self.inputs.logs, p) for p in range(self.output.spec.partitions))
-        return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
+        return self.inputs.input.is_behind(self.output.state)
 
     def _require_same(self, number: int, log: Log) -> None:
         """Raises if an input that was not there at the start is not the one that the operator has taken in."""
@@ -261,7 +257,9 @@ class OperatorJob:
                 where=log.storage.url,
                 todo="put the input back where it was; for another one, start the operator with a new output stream",
             )
-        require_same_input(log, number, marks_in(self.output.state.standings))
+        logs = [log if n == number else known for n, known in enumerate(self.inputs.logs)]
+        others = frozenset(range(len(logs))) - {number}
+        self._work.element.input(logs).require_same(self.output.state.standings, others)
 
     def _warn(self, done: Sequence[Done]) -> None:
         """Warns of tuples that could not be computed, of recoveries, and of targets that cannot be met."""

@@ -166,7 +166,7 @@ class ProcessingElement:
     def start(self, spark: SparkSession) -> Query:
         """Starts the query, or joins one that persists its input; creates the output stream if there is none."""
         first = self._inputs[0]
-        if len(self._inputs) == 1 and isinstance(first, EntryPoint):
+        if len(self._inputs) == 1 and isinstance(first, EntryPoint) and self._promise() is None:
             return first.start_with(spark, self)
         return self._start_over_streams(spark)
 
