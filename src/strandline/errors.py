@@ -39,10 +39,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 
 class StrandlineError(Exception):
     """Says what happened, where, and what to do about it; `stream` is the address of the stream that it concerns."""
+
+    may_pass: ClassVar[bool] = False
+    """Whether the same program may go on when it is started again, with nothing else changed."""
 
     def __init__(self, what: str, *, where: str = "", todo: str = "", stream: str = "") -> None:
         self.what = what
@@ -153,9 +157,13 @@ class SecondWriterError(ConflictError):
 class CollectedError(ConflictError):
     """Files of this attempt were collected before it published; run the batch again."""
 
+    may_pass = True
+
 
 class DroppedError(ConflictError):
     """The commits that this process stood at were dropped in the meantime; start it again."""
+
+    may_pass = True
 
 
 class ConsumerError(ConflictError):
@@ -180,6 +188,8 @@ class CorruptManifestError(CorruptionError):
 class StorageError(StrandlineError):
     """The disk or the store failed."""
 
+    may_pass = True
+
 
 class NoSpaceError(StorageError):
     """No space left on the device or in the quota."""
@@ -191,6 +201,8 @@ class NoAccessError(StorageError):
 
 class UnsafeFolderError(StorageError):
     """A folder for files of our own belongs to another user, or is a link."""
+
+    may_pass = False
 
 
 class KeyExistsError(StorageError):

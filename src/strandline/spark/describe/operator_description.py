@@ -130,6 +130,7 @@ class OperatorDescription(Generic[D]):
         spark_checkpoint_dir: str | None = None,
         compaction: str = "auto",
         final: bool = False,
+        restart: Duration | None = None,
     ) -> Query:
         """Starts the operator, or goes on where it stood; its output stream at `path` is created if there is none.
 
@@ -144,7 +145,8 @@ class OperatorDescription(Generic[D]):
         What cannot be computed (a sum that does not fit its 64 bits or 38 digits, a value of 16 MiB) ends it, unless
         `on_error="set_aside"`: then it goes to the side log of the operator's stream with its reason, `read(late=True,
         positions=True)`, and the operator goes on.
-        `final` is for an operator behind an entry point, see `Entry.start`.
+        `final` is for an operator behind an entry point, see `Entry.start`. With `restart="10 s"` the operator starts
+        again after an error that may pass (a store, a network, a lost executor), after pauses that grow up to this.
         """
         stage = self.into(
             path,
@@ -156,7 +158,9 @@ class OperatorDescription(Generic[D]):
             storage_options=storage_options,
             compaction=compaction,
         )
-        return stage.start(spark, trigger=trigger, name=name, spark_checkpoint_dir=spark_checkpoint_dir, final=final)
+        return stage.start(
+            spark, trigger=trigger, name=name, spark_checkpoint_dir=spark_checkpoint_dir, final=final, restart=restart
+        )
 
     def into(
         self,

@@ -18,9 +18,11 @@ from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import stage_html, stage_text
 from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, Upstream
 from strandline.spark.query.query import Query
+from strandline.spark.query.restart import Restart
 from strandline.spark.query.trigger import Trigger, plain_trigger
 from strandline.spark.session.place import Place
 from strandline.spark.session.time_zone import session_zone
+from strandline.units import Duration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,12 +66,15 @@ class Stage(OperatorInput):
         name: str | None = None,
         spark_checkpoint_dir: str | None = None,
         final: bool = False,
+        restart: Duration | None = None,
     ) -> Query:
         """Starts the operator, or goes on where it stood; see `Aggregation.start`.
 
         Other stages among its inputs have to be started before; `sl.pipeline` does that.
         """
-        query = QueryOptions(plain_trigger(trigger), name, spark_checkpoint_dir, final=final)
+        query = QueryOptions(
+            plain_trigger(trigger), name, spark_checkpoint_dir, final=final, restart=Restart.of(restart)
+        )
         return self.processing_element(spark, query).start(spark)
 
     def processing_element(

@@ -29,6 +29,8 @@ from strandline.spark.operator.processing_element import Opened, ProcessingEleme
 from strandline.spark.query.fused_run import FusedRun
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.query import Query
+from strandline.spark.query.restart import Restart
+from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic, require_ready
@@ -88,6 +90,7 @@ class Entry(OperatorInput):
         spark_checkpoint_dir: str | None = None,
         blocks: str | None = None,
         final: bool = False,
+        restart: Duration | None = None,
     ) -> Query:
         """Starts the query; the stream is created if there is none.
 
@@ -96,11 +99,17 @@ class Entry(OperatorInput):
         `spark_checkpoint_dir` says otherwise. `blocks` chooses who writes them: "native" (Spark; file systems only) or
         "arrow" (Python tasks); by default whichever is faster there.
         With `final`, for "available-now" alone, the stream is finished when all that is available is published.
+        With `restart="10 s"` the query starts again after an error that may pass (a store, a network, a lost executor),
+        after pauses that grow up to this.
         """
-        with self._starting:
-            self._await_the_last_run()
-            run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
-            return Query(run.hold(EntryHandle(run, None)))
+
+        def begin() -> Query:
+            with self._starting:
+                self._await_the_last_run()
+                run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
+                return Query(run.hold(EntryHandle(run, None)))
+
+        return started(self._place, begin, Restart.of(restart))
 
     def made_of(self, upstream: Mapping[str, Any]) -> Entry:
         """Notes the origin of the stream, which must stay the same while the stream lives; returns this object."""

@@ -43,6 +43,8 @@ from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.query import Query
+from strandline.spark.query.restart import Restart
+from strandline.spark.query.restarting_run import started
 from strandline.spark.query.sources import Sources
 from strandline.spark.query.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
 from strandline.spark.session.place import Place
@@ -121,6 +123,8 @@ class QueryOptions:
     """For an entry point: finish the stream when all available data is published."""
     promise: Promise | None = None
     """For an operator over several inputs: how long their tuples wait for each other."""
+    restart: Restart | None = None
+    """After which errors the element starts again; None: after none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +169,9 @@ class ProcessingElement:
 
     def start(self, spark: SparkSession) -> Query:
         """Starts the query, or joins one that persists its input; creates the output stream if there is none."""
+        return started(self.place, lambda: self._start(spark), self.query.restart)
+
+    def _start(self, spark: SparkSession) -> Query:
         first = self._inputs[0]
         if len(self._inputs) == 1 and isinstance(first, EntryPoint) and self._promise() is None:
             return first.start_with(spark, self)
@@ -188,7 +195,7 @@ class ProcessingElement:
         self._require_another_place()
         # The kernels are compiled while the queries persist the DataFrames.
         kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
-        sources = Sources.start(spark, entries, query)
+        sources = Sources.start(spark, entries, replace(query, promise=self._promise()))
         try:
             return self._start_run(spark, sources, kernels)
         except BaseException:

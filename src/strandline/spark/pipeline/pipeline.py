@@ -17,6 +17,8 @@ from strandline.spark.pipeline.network import Network
 from strandline.spark.pipeline.pipeline_run import PipelineRun
 from strandline.spark.pipeline.written_input import WrittenInput
 from strandline.spark.query.query import Query
+from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
+from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.session.preconditions import require_ready
 from strandline.units import Duration
@@ -78,12 +80,21 @@ class Pipeline:
             bounded[url] = stage.operator.availability(f"{share_us} us", **options)
         return Pipeline(self._network, bounded)
 
-    def start(self, spark: SparkSession, *, trigger: Trigger = None, final: bool = False) -> PipelineRun:
+    def start(
+        self,
+        spark: SparkSession,
+        *,
+        trigger: Trigger = None,
+        final: bool = False,
+        restart: Duration | None = None,
+    ) -> PipelineRun:
         """Starts all elements, sources first, each behind those whose results it takes in; returns the handle on them.
 
         `trigger` is that of every element: an interval ("200 ms"), None for as fast as it goes, or "available-now":
         then each element takes in the tuples that are there when those before it have come to their end. With `final`,
         for "available-now" alone, the sources then finish their streams, and so do the operators behind them.
+        With `restart="10 s"` an element that fails with an error that may pass (a store, a network, a lost executor)
+        starts again, after pauses that grow up to this.
         What is wrong with any of the elements is raised before the first one starts, as far as that can be known.
         """
         plain = plain_trigger(trigger)
@@ -93,16 +104,22 @@ class Pipeline:
                 f"final=True with trigger={plain!r}: such a pipeline never knows that all is there",
                 todo='use trigger="available-now", or call run.finish() when you know it',
             )
-        options = QueryOptions(plain, final=final)
+        options = QueryOptions(plain, final=final, restart=Restart.of(restart))
         require_ready(spark, list(self._network.elements), None)
         prepared = {url: self._prepared(spark, stage, options) for url, stage in self._network.stages.items()}
         self._require_fit(prepared, interval_s(plain))
 
+        bounded = {url for url, element in prepared.items() if element.query.promise is not None}
+        bridged = {read for url in bounded for read in self._network.reads[url]}
+
         def begin(url: str) -> Query:
             element = self._network.elements[url]
-            return element.persist_with(spark, options) if isinstance(element, Entry) else prepared[url].start(spark)
+            if isinstance(element, Entry):
+                restart = BEHIND_A_BOUND if url in bridged else options.restart
+                return started(element._input_place, lambda: element.persist_with(spark, options), restart)
+            return prepared[url].start(spark)
 
-        run = PipelineRun(self._network, begin, {url for url in prepared if prepared[url].query.promise is not None})
+        run = PipelineRun(self._network, begin, bounded)
         run.start(one_by_one=plain == AVAILABLE_NOW)
         return run
 
@@ -111,7 +128,7 @@ class Pipeline:
         url = stage._input_place.url
         operator = self._bounded.get(url, stage.operator)
         inputs: list[Upstream] = [WrittenInput(i) if isinstance(i, Entry) else i for i in operator.inputs]
-        own = QueryOptions(options.trigger)
+        own = QueryOptions(options.trigger, restart=options.restart)
         return stage.processing_element(spark, own, inputs, operator)
 
     def _require_fit(self, prepared: Mapping[str, ProcessingElement], every_s: float) -> None:

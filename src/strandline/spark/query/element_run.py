@@ -18,6 +18,8 @@ class ElementRun(ABC):
 
     place: Place
     """Where the stream is that the user asked for."""
+    stops_with_program: bool = True
+    """Whether its query is stopped when the program ends: not that of a run which is made of other queries."""
     spark_query: StreamingQuery | None = None
     """Spark's streaming query, if one drives the element."""
 

@@ -27,7 +27,8 @@ class Query:
     def __init__(self, run: ElementRun) -> None:
         self._run = run
         self._has_told = False
-        running.began(self, run.name if run.spark_query is None else None)
+        if run.stops_with_program:
+            running.began(self, run.name if run.spark_query is None else None)
 
     @property
     def spark_query(self) -> StreamingQuery | None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import StrandlineError
 from strandline.spark.query.error_in_text import meaning
 from strandline.spark.query.query import Query
+from strandline.spark.query.restart import BEHIND_A_BOUND
+from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW
 
 if TYPE_CHECKING:
@@ -27,12 +30,15 @@ class Sources:
     def start(cls, spark: SparkSession, entries: Iterable[EntryPoint], options: QueryOptions) -> Sources:
         """Starts them, or joins those that run; with "available-now" returns when all of them have ended.
 
-        Raises what keeps one of them from working; then none is left running.
+        Raises what keeps one of them from working; then none is left running. With a bound, a source that fails later
+        is started again, and its stream is a missing input meanwhile.
         """
         sources = cls()
+        restart = BEHIND_A_BOUND if options.promise is not None else options.restart
         try:
             for entry in entries:
-                sources._queries.append(entry.persist_with(spark, options))
+                begin = partial(entry.persist_with, spark, options)
+                sources._queries.append(started(entry._input_place, begin, restart))
             if options.trigger == AVAILABLE_NOW:
                 for query in sources._queries:
                     query.await_termination()

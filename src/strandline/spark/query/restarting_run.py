@@ -1,0 +1,203 @@
+"""The run of an element that starts again when it has failed: one query after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from strandline.errors import OptionError, StrandlineWarning
+from strandline.log.storage.redaction import redacted_url
+from strandline.spark.query.element_run import ElementRun
+from strandline.spark.query.query import Query
+from strandline.spark.query.restart import Restart
+from strandline.spark.query.waiting import wait_for
+from strandline.spark.session.place import Place
+from strandline.user_warning import warn
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_LOOK_S = 0.2
+
+
+class RestartingRun(ElementRun):
+    """An element that is started again after errors that may pass. Its user sees one run, whatever fails in it."""
+
+    stops_with_program = False  # the query of each try does that
+
+    def __init__(self, place: Place, begin: Callable[[], Query], restart: Restart) -> None:
+        """Starts the element with `begin`, and raises the error if that fails: only later errors are borne."""
+        self.place = place
+        self._begin = begin
+        self._restart = restart
+        self._query = begin()
+        self._change = threading.Condition()
+        self._stops = self._has_ended = False
+        self._failure: BaseException | None = None
+        """The error that no other try will follow."""
+        self._down: dict[str, Any] = {}
+        """What has failed, for `progress`; empty while the element is at work."""
+        self._restarts = self._tries = 0
+        """How often it was started again; how many tries have failed in a row, without a commit between."""
+
+    def start(self) -> None:
+        """Lets the thread begin that looks after the element."""
+        from pyspark import InheritableThread
+
+        InheritableThread(self._supervise, name="strandline-restart", daemon=True).start()
+
+    # ------------------------------------------------------------------ its thread
+
+    def _supervise(self) -> None:
+        try:
+            while (problem := self._until_it_fails()) is not None and self._starts_again(problem):
+                pass
+        finally:
+            with self._change:
+                self._has_ended = True
+                self._change.notify_all()
+
+    def _until_it_fails(self) -> BaseException | None:
+        """Waits for the end of the query; returns the error that has ended it."""
+        stood_at = self._query.progress.get("commit")
+        while self._query.is_active:
+            with self._change:
+                self._change.wait(_LOOK_S)
+        if self._query.progress.get("commit") != stood_at:
+            self._tries = 0  # it has published something, so these are other troubles
+        return None if self._stops else self._query.exception()
+
+    def _starts_again(self, problem: BaseException) -> bool:
+        """Pauses and starts the element, until it is at work; returns False if no other try follows."""
+        while True:
+            self._tries += 1
+            if not self._restart.bears(problem, self._tries):
+                self._failure = problem
+                return False
+            if not self._pause(problem):
+                return False
+            try:
+                self._query = self._begin()
+            except Exception as found:
+                problem = found
+                continue
+            self._restarts += 1
+            self._down = {}
+            return True
+
+    def _pause(self, problem: BaseException) -> bool:
+        """Says what has failed, and waits before the next try; returns False if the run stops meanwhile."""
+        pause_s = self._restart.pause_s(self._tries)
+        self._down = {"failed": str(problem), "tries": self._tries, "next_try_s": pause_s}
+        where = redacted_url(self.place.url)
+        with suppress(StrandlineWarning):  # made an error, it would end the thread
+            warn(f"the element of {where} has failed and starts again in {pause_s:g} s, try {self._tries}: {problem}")
+        with self._change:
+            return not self._change.wait_for(lambda: self._stops, pause_s)
+
+    # ------------------------------------------------------------------ as its query shows it
+
+    @property
+    def spark_query(self) -> StreamingQuery | None:  # type: ignore[override]
+        """Spark's streaming query of this try, if one drives the element."""
+        return self._query.spark_query
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of the streams that are written."""
+        return self._query.urls
+
+    @property
+    def id(self) -> str:
+        """The id of the query: the same after every restart."""
+        return self._query.id
+
+    @property
+    def run_id(self) -> str:
+        """The id of this try."""
+        return self._query.run_id
+
+    @property
+    def name(self) -> str | None:
+        """The name given to `start`."""
+        return self._query.name
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """The figures of the last batch, the number of restarts, and what has failed while the element is down."""
+        restarts = {"restarts": self._restarts} if self._restarts else {}
+        return {**self._query.progress, **restarts, **self._down}
+
+    @property
+    def running(self) -> Mapping[str, Any]:
+        """Nothing: the query of this try has it in its report."""
+        return {}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """As Spark says it."""
+        return self._query.status
+
+    @property
+    def recent_progress(self) -> Sequence[Any]:
+        """The last progress reports of this try."""
+        return self._query.recent_progress
+
+    @property
+    def is_active(self) -> bool:
+        """True while the element is at work, or waits for the next try."""
+        return not self._has_ended
+
+    def exception(self) -> BaseException | None:
+        """Returns the error that no other try follows."""
+        return self._failure
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Waits for the end; returns False if it takes longer."""
+        return wait_for(self._ends_within, timeout_s)
+
+    def stop(self, patience_s: float | None) -> None:
+        """Ends the element after the batch under way, and lets no other try follow."""
+        with self._change:
+            self._stops = True
+            self._change.notify_all()
+        self._query.stop()
+        self.wait(patience_s)
+
+    def finish(self) -> None:
+        """Ends the element after the batch under way, then finishes its stream; raises if it is down."""
+        if self._down:
+            raise OptionError(
+                "the element has failed and waits for its next try, so its stream cannot be finished",
+                where=redacted_url(self.place.url),
+                todo="finish it when progress has no `failed` any more",
+            )
+        with self._change:
+            self._stops = True
+            self._change.notify_all()
+        self._query.finish()
+        self._failure = self._query.exception()
+        self.wait(None)
+
+    def process_all_available(self) -> None:
+        """Returns when everything is taken in that the inputs have now, or when the try has ended."""
+        self._query.process_all_available()
+
+    def explain(self, *, extended: bool) -> None:
+        """Prints the plan of the last batch."""
+        self._query.explain(extended)
+
+    def _ends_within(self, timeout_s: float) -> bool:
+        with self._change:
+            return self._change.wait_for(lambda: self._has_ended, timeout_s)
+
+
+def started(place: Place, begin: Callable[[], Query], restart: Restart | None) -> Query:
+    """Starts an element with `begin`; with `restart`, returns a query that goes on after errors that may pass."""
+    if restart is None:
+        return begin()
+    run = RestartingRun(place, begin, restart)
+    run.start()
+    return Query(run)

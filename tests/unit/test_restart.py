@@ -1,0 +1,229 @@
+"""Elements that start again after an error: which errors, after which pauses, and what their user sees."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from strandline.errors import (
+    CorruptBlockError,
+    DroppedError,
+    NoSpaceError,
+    OptionError,
+    SchemaError,
+    SecondWriterError,
+    StorageError,
+    UnsafeFolderError,
+)
+from strandline.spark.query.element_run import ElementRun
+from strandline.spark.query.query import Query
+from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
+from strandline.spark.query.restarting_run import started
+from strandline.spark.session.place import Place
+from tests.support.machine import patience
+
+PLACE = Place("memory://restart/out")
+SOON = Restart(0.01)
+
+
+class OneTry(ElementRun):
+    """One try of an element, which fails or ends when the test says so."""
+
+    stops_with_program = False
+
+    def __init__(self, number: int) -> None:
+        self.place = PLACE
+        self.number = number
+        self.over = threading.Event()
+        self.problem: Exception | None = None
+        self.has_finished = False
+        self.commit = 7
+
+    def end(self, problem: Exception | None = None) -> None:
+        self.problem = problem
+        self.over.set()
+
+    id = name = property(lambda self: "out")  # type: ignore[assignment]
+    run_id = property(lambda self: str(self.number))  # type: ignore[assignment]
+    report: Mapping[str, Any] = property(lambda self: {"commit": self.commit})  # type: ignore[assignment]
+    running = status = property(lambda self: {})  # type: ignore[assignment]
+    recent_progress: Sequence[Any] = ()  # type: ignore[assignment]
+
+    @property
+    def is_active(self) -> bool:
+        return not self.over.is_set()
+
+    def exception(self) -> Exception | None:
+        return self.problem
+
+    def wait(self, timeout_s: float | None) -> bool:
+        return self.over.wait(timeout_s)
+
+    def stop(self, patience_s: float | None) -> None:
+        self.over.set()
+
+    def finish(self) -> None:
+        self.has_finished = True
+        self.over.set()
+
+    def process_all_available(self) -> None:
+        pass
+
+    def explain(self, *, extended: bool) -> None:
+        pass
+
+
+class Element:
+    """An element whose tries the test sees; a start raises what the test has put into `refusals`."""
+
+    def __init__(self) -> None:
+        self.tries: list[OneTry] = []
+        self.refusals: list[Exception] = []
+        self._began = threading.Condition()
+
+    def begin(self) -> Query:
+        with self._began:
+            if self.refusals and self.tries:
+                raise self.refusals.pop(0)
+            self.tries.append(OneTry(len(self.tries)))
+            self._began.notify_all()
+            return Query(self.tries[-1])
+
+    def wait_for_try(self, number: int) -> OneTry:
+        with self._began:
+            assert self._began.wait_for(lambda: len(self.tries) > number, patience(30)), "it was not started again"
+            return self.tries[number]
+
+
+@pytest.fixture
+def element() -> Element:
+    return Element()
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+@pytest.mark.parametrize("problem", [StorageError("no answer"), NoSpaceError("full"), DroppedError("gone")])
+def test_an_element_starts_again_after_an_error_that_may_pass(element: Element, problem: Exception) -> None:
+    query = started(PLACE, element.begin, SOON)
+    element.tries[0].end(problem)
+    element.wait_for_try(1)
+    element.tries[1].end(problem)
+    last = element.wait_for_try(2)
+    assert query.is_active
+    assert query.exception() is None
+    last.end()
+    assert query.await_termination(patience(30))
+    assert query.progress == {"commit": 7, "restarts": 2}
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [SchemaError("wrong"), SecondWriterError("two"), CorruptBlockError("rotten"), UnsafeFolderError("a link")],
+)
+def test_an_element_ends_with_an_error_that_cannot_pass(element: Element, problem: Exception) -> None:
+    query = started(PLACE, element.begin, SOON)
+    element.tries[0].end(problem)
+    with pytest.raises(type(problem)):
+        query.await_termination(patience(30))
+    assert len(element.tries) == 1
+    assert not query.is_active
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_an_error_that_is_not_known_is_borne_a_few_times_in_a_row(element: Element) -> None:
+    query = started(PLACE, element.begin, SOON)
+    for number in range(9):
+        if number == 3:
+            element.wait_for_try(number).commit += 1  # it got further: these three do not count any more
+        element.wait_for_try(number).end(ZeroDivisionError("a user's function"))
+    with pytest.raises(ZeroDivisionError):
+        query.await_termination(patience(30))
+    assert len(element.tries) == 9
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_start_that_fails_is_one_more_try(element: Element) -> None:
+    query = started(PLACE, element.begin, SOON)
+    element.refusals = [StorageError("still gone"), StorageError("still gone")]
+    element.tries[0].end(StorageError("gone"))
+    element.wait_for_try(1)
+    assert element.refusals == []
+    element.refusals = [SchemaError("another one's stream")]
+    element.tries[1].end(StorageError("gone"))
+    with pytest.raises(SchemaError):
+        query.await_termination(patience(30))
+
+
+def test_the_first_start_raises_what_goes_wrong() -> None:
+    def fails() -> Query:
+        raise StorageError("no such disk")
+
+    with pytest.raises(StorageError):
+        started(PLACE, fails, SOON)
+
+
+def test_while_it_is_down_progress_says_what_failed_and_a_stop_ends_the_pause(element: Element) -> None:
+    query = started(PLACE, element.begin, Restart(3600.0))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        element.tries[0].end(StorageError("no answer"))
+        _until(lambda: bool(told))
+    assert "starts again in 1 s, try 1: no answer" in str(told[0].message)
+    assert query.progress["next_try_s"] == 1.0
+    assert query.progress["failed"] == "no answer"
+    assert query.progress["tries"] == 1
+    assert query.is_active
+    with pytest.raises(OptionError, match="waits for its next try"):
+        query.finish()
+    query.stop()
+    assert not query.is_active
+    assert query.exception() is None
+
+
+def test_a_stop_and_a_finish_reach_the_try_at_work(element: Element) -> None:
+    query = started(PLACE, element.begin, SOON)
+    query.finish()
+    assert element.tries[0].has_finished
+    assert not query.is_active
+    other = Element()
+    query = started(PLACE, other.begin, SOON)
+    query.stop()
+    assert len(other.tries) == 1
+    assert not query.is_active
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_source_behind_a_bound_starts_again_after_every_error(element: Element) -> None:
+    query = started(PLACE, element.begin, Restart(0.01, bears_all=True))
+    for number in range(8):
+        element.wait_for_try(number).end(SchemaError("its schema is broken"))
+    element.wait_for_try(8)
+    assert query.exception() is None
+    query.stop()
+    assert BEHIND_A_BOUND.bears(SchemaError("broken"), 1000)
+
+
+def test_without_the_option_an_element_is_started_once(element: Element) -> None:
+    query = started(PLACE, element.begin, Restart.of(None))
+    element.tries[0].end(StorageError("gone"))
+    with pytest.raises(StorageError):
+        query.await_termination(patience(30))
+    assert len(element.tries) == 1
+
+
+@pytest.mark.parametrize("wrong", [10, "soon", "0 s", -1])
+def test_a_pause_needs_a_unit_and_a_length(wrong: Any) -> None:
+    with pytest.raises(OptionError, match="restart"):
+        Restart.of(wrong)
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    turn = threading.Event()
+    for _ in range(round(patience(30) / 0.01)):
+        if holds():
+            return
+        turn.wait(0.01)
+    raise AssertionError("it never happened")
