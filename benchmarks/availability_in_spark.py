@@ -37,7 +37,7 @@ BOUND_S = 3.0
 TRIGGER = f"{round(TICK_S * 1000)} ms"
 ROUNDS = 5
 """At least so many for the overhead, which is small beside what other programs do to a run."""
-_PATIENCE_S = 120.0
+PATIENCE_S = 120.0
 
 
 # ---------------------------------------------------------------------- without a failure
@@ -184,12 +184,12 @@ def _union(sensors: Sensors) -> Any:
 
 def _await(query: sl.Query, is_so: Any) -> None:
     """Returns when it is so; raises what has stopped the query, or TimeoutError."""
-    ends_s = time.time() + _PATIENCE_S
+    ends_s = time.time() + PATIENCE_S
     while not is_so():
         if (problem := query.exception()) is not None:
             raise problem
         if time.time() > ends_s:
-            raise TimeoutError(f"the query has not come so far in {_PATIENCE_S:.0f} s: {query.progress}")
+            raise TimeoutError(f"the query has not come so far in {PATIENCE_S:.0f} s: {query.progress}")
         time.sleep(0.05)
 
 

@@ -69,7 +69,7 @@ seen["filtered"] = spark.read.format("strandline").load(str(folder / "s")).where
 seen["forbidden"] = spark.conf.get("spark.sql.python.filterPushdown.enabled")
 seen["through python"] = spark.read.format("strandline").load(str(folder / "s")).count()
 copied = sl.persist(stream.read_stream(spark, max_tuples_per_batch=50), str(folder / "copy"), key="v", time="at")
-copied.start(trigger="available-now", blocks="arrow").await_termination(60)
+copied.start(trigger="available-now", blocks="arrow").await_termination()
 copy = sl.stream(str(folder / "copy")).read(spark).selectExpr("v", "unix_millis(at) as ms")
 seen["copied"] = sorted(row["v"] for row in copy.collect())
 seen["instants"] = sorted({row["ms"] // 1000 - row["v"] // 20 for row in copy.collect()})

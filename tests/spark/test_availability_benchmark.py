@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from benchmarks import availability_in_spark
 from benchmarks.availability_in_spark import failure, overhead
 from benchmarks.input_failures import Contender
+from tests.support.machine import patience
 
 
 @pytest.mark.long
@@ -23,7 +24,10 @@ def test_a_bound_changes_no_result_while_nothing_fails(
 
 
 @pytest.mark.long
-def test_a_failure_in_spark_is_measured_and_corrected(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_failure_in_spark_is_measured_and_corrected(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(availability_in_spark, "PATIENCE_S", patience(120))
     row = failure(spark, Contender(1.0), 4.0, 300, tmp_path / "failure")
     assert row["stable_match"]
     assert row["tentative"] > 0
