@@ -258,6 +258,15 @@ def test_what_stopped_a_query_comes_without_sparks_history_and_with_its_log(monk
     assert raised.value.__suppress_context__
 
 
+def test_a_python_process_that_spark_did_not_wait_for_is_an_error_that_says_what_to_do():
+    told = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
+    found = meaning(RuntimeError(told), "stream /data/by-shop")
+    assert isinstance(found, sl.StrandlineError)
+    assert found.what == "Spark waited 10 s in vain for a Python process that reads a stream to start; nothing is lost"
+    assert found.where == "stream /data/by-shop"
+    assert found.todo.startswith("start the query again")
+
+
 def test_sparks_log_is_a_private_file_and_old_ones_go(monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     monkeypatch.delenv("STRANDLINE_SPARK_LOG", raising=False)

@@ -16,6 +16,9 @@ _OURS = re.compile(
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "ENOSPC")
 _CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 
+_NOT_CONNECTED = "Python worker failed to connect back"
+"""Spark says this 10 s after it has started the Python process of a streaming read, a limit that no setting changes."""
+
 
 def failure_in(text: str, where: str) -> StrandlineError | None:
     """Returns the error that this text tells of, however deep it lies; None if it is none that we know."""
@@ -34,6 +37,12 @@ def failure_in(text: str, where: str) -> StrandlineError | None:
             "another query writes this stream (it uses the same Spark checkpoint)",
             where=where,
             todo="let one writer at a time write a stream; this one has stopped",
+        )
+    if _NOT_CONNECTED in text:
+        return StrandlineError(
+            "Spark waited 10 s in vain for a Python process that reads a stream to start; nothing is lost",
+            where=where,
+            todo="start the query again when the machine is less busy; if it fails again, the log has the cause",
         )
     return None
 
