@@ -13,6 +13,7 @@ import shutil
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import strandline as sl
 
@@ -108,6 +109,8 @@ def built(name, left, right):
         return sl.union(left, right).apply(steps)
     if name == "barrier":
         return sl.barrier(a=left, b=right)
+    if name == "merged":
+        return sl.union(left, right.where(pc.field("v") > 0.2)).select("k", "at", "more", twice=pc.field("v") * 2.0)
     return (
         sl.union(left, right)
         .window(sl.time_window("2 s", advance="500 ms"))
@@ -121,7 +124,9 @@ def source(spark, root, name):
 
 
 def run(spark, given, name, output, inputs, **options):
-    operator = built(name, *inputs).checkpoint(POLICIES[given.policy])
+    operator = built(name, *inputs)
+    if name != "merged":  # which has no state to save
+        operator = operator.checkpoint(POLICIES[given.policy])
     if given.how == "sources" and options:
         with operator.start(spark, output, trigger="500 ms", **options) as query:  # beside its sources
             query.process_all_available()

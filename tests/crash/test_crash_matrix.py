@@ -33,7 +33,7 @@ POLICIES = {
 """Of each operator in `several_program`, the policies that it can have."""
 BETWEEN_SOURCES = ("after-seal", "before-output", "after-manifest@5", "before-output@2", "before-spark-commit")
 """Where a program of two sources and an operator dies, whichever of its queries comes by: each leaves work to do."""
-BESIDE_SOURCES = ("full", "counts", "barrier", "union", "keyed-union")
+BESIDE_SOURCES = ("full", "counts", "barrier", "union", "keyed-union", "merged")
 
 
 @pytest.mark.long
@@ -124,7 +124,7 @@ def die_beside_sources(name: str, failpoints: Sequence[str], rng: Random, root: 
     in_order = sorted(failpoints, key=BETWEEN_SOURCES.index)
     for number, failpoint in enumerate(in_order):
         lost = rng.choice(("", "state"))
-        deaths.live(number, Life(failpoint, name, lost=lost, policy=rng.choice(POLICIES[name])))
+        deaths.live(number, Life(failpoint, name, lost=lost, policy=rng.choice(POLICIES.get(name, ("cec",)))))
     # Whether there is anything to recover depends on how far the lives before have come; a step is always made.
     deaths.live(len(in_order), Life("before-block", name, lost="state", retried=True))
     deaths.check(name)
