@@ -57,6 +57,7 @@ from tests.simulation.simulated_operators import (
     some_operator_over_several,
     spec_of_output,
 )
+from tests.simulation.simulated_stateless import some_stateless
 from tests.support.operator_streams import bits
 
 TICK_S = 0.1
@@ -78,7 +79,10 @@ def run(seed: int) -> ReplicasWorld:
 
 
 def _some_operator(rng: Random) -> SimulatedOperator:
-    if rng.random() < 0.6:
+    chance = rng.random()
+    if chance > 0.93:
+        return some_stateless(rng, rng.choice([2, 3]))
+    if chance < 0.6:
         return some_aggregate(rng, rng.choice([2, 3]), is_compared_with_plain=False)
     return some_operator_over_several(rng, is_compared_with_plain=False)
 
@@ -93,6 +97,8 @@ class Replica:
         """What it can reach of the inputs."""
         rng = world.rng
         self.policy = rng.choice([cec(), cec(replay=rng.choice([0, 20])), cec(extent=7), instant(300_000)])
+        if not world.operator.definition.keeps_state:
+            self.policy = cec()
         self.machines = [[Machine(None, rng) for _ in ("stable", "fork")] for _ in range(world.partitions)]
         self.begun = self.lives = 0
         self.output: Log | None = None
