@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import operator
 import re
+from typing import Final, Literal
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from strandline.errors import OptionError
 
 Duration = str | int | dt.timedelta | np.timedelta64
 """A `pandas.Timedelta` is a `timedelta`."""
+
+CONSUMED: Final = "consumed"
+Retention = int | Literal["consumed"]
+"""What a writer keeps of the past, as the log has it: a span of time, or what its consumers have not passed."""
 
 _UNITS_US = {
     "us": 1,
@@ -71,6 +76,17 @@ def positive_us(value: Duration, option: str) -> int:
     if amount < 1:
         raise OptionError(f"{option}={value!r} is not a duration", todo="use more than zero")
     return amount
+
+
+def retention_of(value: Duration | None) -> Retention | None:
+    """Returns the option `retention=` as the log keeps it; raises OptionError if it is neither a span nor "consumed".
+
+    >>> retention_of("7 days"), retention_of("consumed"), retention_of(None)
+    (604800000000, 'consumed', None)
+    """
+    if value is None:
+        return None
+    return CONSUMED if value == CONSUMED else duration_us(value, "retention")
 
 
 def has_unit(value: Duration | None) -> bool:

@@ -29,7 +29,8 @@ from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep import consumer_registry, dropping
 from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.levels import Levels
-from strandline.log.upkeep.retention import collect, truncate
+from strandline.log.upkeep.retention import apply_retention, collect, planned, truncate
+from strandline.units import CONSUMED
 from tests.simulation.ledger import LATE, PARTITIONS, Disk, Ledger, require
 from tests.support.items import append_items, items_of
 
@@ -258,6 +259,14 @@ def drop_past(process: Process, log: Log) -> None:
             truncate(log, before_offset={p: offset}, yield_to_consumers=yields)
     except ConsumerError:
         require(not yields, "refused for a consumer, to which it was to yield")
+
+
+def trim(process: Process, log: Log) -> None:
+    """Drops what all consumers have passed."""
+    log.refresh()
+    if not log.state.consumers:
+        require(planned(log, consumed=True).starts == log.state.starts, "tuples go, and no consumer is registered")
+    apply_retention(log, CONSUMED)
 
 
 def collect_files(process: Process, log: Log) -> None:

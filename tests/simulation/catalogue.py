@@ -15,6 +15,7 @@ import pyarrow as pa
 from tests.simulation import (
     availability_world,
     chain_world,
+    consumed_world,
     lossy_world,
     lost_file_world,
     operator_world,
@@ -50,6 +51,12 @@ def run_log(seed: int) -> None:
     """Runs one seed of a log under many processes."""
     with nullcontext() if seed % (2 * REAL_CODEC_EVERY) == 0 else plain_codec():
         world.run(seed)
+
+
+def run_consumed(seed: int) -> None:
+    """Runs one seed of a log that drops what its consumers have passed."""
+    with plain_codec():
+        consumed_world.run(seed)
 
 
 def run_operator(inputs: Inputs, seed: int) -> list[pa.Table]:
@@ -89,6 +96,7 @@ ONCE = "every result is read once, whichever replicas fail"
 _ALL = (
     Simulation("log", "a log keeps what was published, whatever its processes and its disk do", run_log, 30),
     Simulation("lost-file", "a log that has lost a file raises an error or shows the truth", lost_file_world.run, 30),
+    Simulation("consumed", "what no consumer has passed is kept", run_consumed, 30),
     Simulation("one", RIGHT, partial(run_operator, "one"), 8),
     Simulation("several", RIGHT, partial(run_operator, "several"), 8),
     Simulation("keyed", RIGHT, partial(run_operator, "keyed"), 4),

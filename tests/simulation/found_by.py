@@ -7,6 +7,7 @@ warning says which seed to note here.
 FOUND_BY: dict[str, int] = {
     "a barrier lets one more wait than it may": 5,
     "a bound is longer for who sets the clock": 47,
+    "a consumer that registers after the look is overlooked": 121,
     "a dead replica is waited for": 7,
     "a fork begins behind guesses that it has not taken in": 8,
     "a fork outlives the failure": 3,
@@ -65,6 +66,7 @@ FOUND_BY: dict[str, int] = {
     "the extent does not reach over tentative tuples": 133,
     "the first undo is forgotten": 21,
     "the last undo is forgotten": 21,
+    "the newest consumer is overlooked": 0,
     "the newest result of a barrier is overlooked in a recovery": 419,
     "the oldest tuple of a checkpoint is not read": 23,
     "the record is one tuple short": 3,
@@ -75,10 +77,12 @@ FOUND_BY: dict[str, int] = {
     "tuples of a join expire a moment late": 13,
     "tuples that cannot be computed are forgotten": 0,
     "void results count": 25,
+    "what all have passed is kept": 0,
     "what an outer join has matched is kept too short": 23,
     "what is left is forgotten": 5,
     "what was spent too much is forgotten": 0,
     "windows that have closed go on": 0,
     "with a bound, results are counted one too many": 0,
     "with a bound, the place of one replica is used in another": 0,
+    "without consumers everything may go": 0,
 }

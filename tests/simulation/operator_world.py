@@ -609,7 +609,7 @@ class World:
             require(
                 now.credit_us is not None and now.credit_us <= 10 * policy.budget.period_us, "credit", now.credit_us
             )
-            require(now.credit_us >= -10 * policy.budget.interval_us, "more is owed than is forgiven", now.credit_us)
+            require(now.credit_us >= -100 * policy.budget.interval_us, "more is owed than is forgiven", now.credit_us)
         if policy.recover_within_us is None and policy.interval_us is None:
             require(now.replay <= limits.replay, "replay", now.replay, "is above", limits.replay)
             if self.definition.kind == "barrier" and now.replay:

@@ -1,6 +1,6 @@
 """One seed, one run: a stream on a faulty disk, and processes that die, come back and get in each other's way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from random import Random
@@ -57,6 +57,8 @@ class World:
     process_type: type[Process] = Process
     always: tuple[str, ...] = ("writer", "reader")
     others_min = 3
+    more: Mapping[str, Callable[[], Callable[[Process, Log], None]]] = {}
+    """Actors that other worlds do not have."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = Random(seed)
@@ -102,6 +104,7 @@ class World:
             "other dropper": lambda: actors.drop_commits,
         }
         others = sorted(set(steps).difference(self.always))
+        steps |= self.more
         chosen = [*self.always, *self.rng.sample(others, self.rng.randint(self.others_min, len(others)))]
         if self.is_long:  # and few: then somebody who is frozen misses much
             chosen = ["writer", "late zombie", "dropper"]

@@ -13,7 +13,7 @@ from typing import Final
 _GAP_US: Final = 10_000_000
 """A batch earns for at most this time, or a period if that is longer: a stall, or a clock that is set, is no reason for
 a long pause."""
-_INTERVALS_OWED_MAX: Final = 10
+_INTERVALS_OWED_MAX: Final = 100
 """A write that hung for minutes is forgiven after so many periods."""
 
 

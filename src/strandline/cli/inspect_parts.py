@@ -25,7 +25,7 @@ from strandline.cli.terminal import (
     size,
 )
 from strandline.log.stream.reason import LATE
-from strandline.units import time_text
+from strandline.units import CONSUMED, time_text
 from strandline.wording import duration, exact_duration, plural
 
 if TYPE_CHECKING:
@@ -74,7 +74,12 @@ def _retention(s: Summary) -> str:
     gone = f", {plural(dropped, 'offset')} dropped so far" if dropped else ""
     if s.retention is None:
         return ("nothing goes by itself" if dropped else "everything is kept") + gone
-    return _exact(s, s.retention) + (" (set by its writer)" if s.retention_is_writers else "") + gone
+    if s.retention == CONSUMED:
+        of = plural(len(s.consumers), "consumer")
+        kept = f"until {of} passed it" if s.consumers else "until consumed; everything, as no consumer is registered"
+    else:
+        kept = _exact(s, s.retention)
+    return kept + (" (set by its writer)" if s.retention_is_writers else "") + gone
 
 
 def _rates(s: Summary) -> str:
@@ -189,13 +194,15 @@ def _outage(outage: Mapping[str, Any]) -> RenderableType:
 
 def consumers(s: Summary, now_us: int, width: int) -> RenderableType:
     """Shows the consumers that keep tuples from being truncated."""
-    table = rows_table("name", "behind", "needs from", "moved on", right=("behind", "moved on"))
+    right = ("behind", "holds", "moved on")
+    table = rows_table("name", "behind", "holds", "needs from", "moved on", right=right)
     table.columns[0].no_wrap = True  # `folded` finds better places
     for c in s.consumers:
         needs = ", ".join(f"{p}:{count(need)}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
         more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
         behind = Text(count(c.lag_tuples), style="" if c.lag_tuples else "green")
-        table.add_row(Text(folded(c.label, width // 3)), behind, needs + more, ago(c.updated_us, now_us))
+        held = size(c.held_bytes)
+        table.add_row(Text(folded(c.label, width // 3)), behind, held, needs + more, ago(c.updated_us, now_us))
     return table
 
 

@@ -16,6 +16,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.spec import FORMAT, SEVERAL_FORMAT, SHAPED_FORMAT, StreamSpec
 from strandline.operators.operator import Definition
 from strandline.schema_text import struct_json
+from strandline.units import Retention
 from strandline.version import VERSION
 from strandline.wording import plural
 
@@ -52,7 +53,7 @@ def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
             )
 
 
-def output_spec(definition: Definition, input_: StreamSpec, retention: int | None = None) -> StreamSpec:
+def output_spec(definition: Definition, input_: StreamSpec, retention: Retention | None = None) -> StreamSpec:
     """Returns the spec of the stream of a new operator."""
     return StreamSpec(
         id=str(uuid.uuid4()),

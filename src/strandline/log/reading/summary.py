@@ -36,6 +36,7 @@ from strandline.log.stream.log import END, Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep.consumer_registry import Consumer, consumers
 from strandline.operator_texts import aggregate_texts, shape_text, shapes_text
+from strandline.units import Retention
 
 BUCKETS = 60
 RATE_WINDOW_US = 60_000_000
@@ -115,7 +116,7 @@ class Summary:
     time_is_timestamp: bool
     """Times are microseconds since 1970 UTC if so, plain numbers if not."""
     lateness: int | None
-    retention: int | None
+    retention: Retention | None
     """The time for which the present writer keeps tuples; None: nothing is dropped by itself."""
     retention_is_writers: bool
     """True if the last writer chose that, and not the writer that created the stream."""

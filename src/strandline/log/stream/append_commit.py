@@ -23,7 +23,7 @@ from strandline.log.stream.manifest import (
     block_json,
 )
 from strandline.log.stream.spec import StreamSpec
-from strandline.units import END_OF_TIME, earlier
+from strandline.units import END_OF_TIME, Retention, earlier
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class AppendCommit(Commit):
     """Nothing will ever follow it; its boundaries are the end of time."""
     revised: Mapping[str, Any] | None = None
     """In the stream of an operator: what differs from stream.json since a later version of the operator was given."""
-    retention: int | None = None
+    retention: Retention | None = None
     """How long its writer keeps tuples, if that is not what stream.json says."""
     outage: Outage | None = None
     """In the stream of an operator with a bound: whether inputs are missing, and how the operator goes on."""

@@ -14,6 +14,7 @@ from strandline.log.stream.append_commit import tells_of_losses
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, Writer
 from strandline.log.stream.milestone import Milestone
+from strandline.units import Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class LogState:
     """Where the operator that writes this stream stands, per partition."""
     finished: bool = False
     """Nothing will ever be appended again."""
-    retention: int | None = None
+    retention: Retention | None = None
     """How long the writer of the last append keeps tuples, if that is not what stream.json says."""
     milestone: Milestone | None = None
     """The newest one; it may not be marked yet."""

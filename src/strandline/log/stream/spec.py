@@ -35,6 +35,7 @@ from strandline.log.stream.reason import ending
 from strandline.log.stream.stream_id import checked_id
 from strandline.schema_text import struct_json
 from strandline.times import TimeKind
+from strandline.units import Retention
 from strandline.wording import exact_duration
 
 FORMAT = 2
@@ -70,7 +71,7 @@ class StreamSpec:
     partitions: int
     lateness: int | None = 0
     """How far behind the largest time a tuple may come; None: nothing is ever late."""
-    retention: int | None = None
+    retention: Retention | None = None
     created_by: str = ""
     created_us: int = 0
     upstream: Mapping[str, Any] | None = None

@@ -95,6 +95,13 @@ def consumers(log: Log) -> Iterator[Consumer]:
     return (_consumer(log, registered) for registered in log.state.consumers)
 
 
+def slowest(log: Log) -> list[Consumer]:
+    """Returns the consumers for which the oldest tuple of a partition that any of them needs is kept."""
+    known, ends = list(consumers(log)), log.state.ends
+    least = [min(needs) for needs in zip(*(c.needs for c in known), strict=True)]
+    return [c for c in known if any(n == first < end for n, first, end in zip(c.needs, least, ends, strict=False))]
+
+
 def _publish(log: Log, name: str, needs: Sequence[int] | None) -> None:
     def make(state: LogState, _seen: Sequence[Commit]) -> ConsumerCommit:
         for partition, offset in enumerate(needs or ()):

@@ -25,7 +25,7 @@ from strandline.log.stream.reason import AHEAD, TIME
 from strandline.log.upkeep import consumer_registry
 from strandline.log.upkeep.grace import GRACE_US
 from strandline.log.upkeep.unreferenced import IsLive, always, partition_of, unreferenced
-from strandline.units import earlier
+from strandline.units import CONSUMED, Retention, earlier
 
 _FILES_PER_COMMIT = 10_000
 _BLOCK_NAME = re.compile(r"(?P<first>\d{20})-(?:(?P<end>\d{20})-)?")
@@ -38,10 +38,13 @@ def truncate(
     *,
     before_time: int | Mapping[int, int] | None = None,
     before_offset: int | Mapping[int, int] | None = None,
+    consumed: bool = False,
     published_before_us: int | None = None,
     yield_to_consumers: bool = False,
 ) -> tuple[int, ...]:
     """Drops whole blocks before a time or an offset, or one for each partition; returns where each begins now.
+
+    With `consumed` it drops those that every registered consumer has passed.
 
     Blocks are dropped only if all of their results lie before: footprints have no time of their own. What is in the
     side log for its time goes if it was published before `published_before_us`, or else as `first_kept` says.
@@ -52,7 +55,11 @@ def truncate(
 
     def make(state: LogState, _seen: Sequence[Commit]) -> TruncateCommit:
         plan = planned(
-            log, before_time=before_time, before_offset=before_offset, published_before_us=published_before_us
+            log,
+            before_time=before_time,
+            before_offset=before_offset,
+            consumed=consumed,
+            published_before_us=published_before_us,
         )
         if plan.refusal is not None and not yield_to_consumers:
             raise plan.refusal
@@ -85,13 +92,17 @@ def planned(
     *,
     before_time: int | Mapping[int, int] | None = None,
     before_offset: int | Mapping[int, int] | None = None,
+    consumed: bool = False,
     published_before_us: int | None = None,
 ) -> Truncation:
     """Returns what `truncate` would do; changes nothing."""
-    if (before_time is None) == (before_offset is None):
+    if (before_time is not None) + (before_offset is not None) + consumed != 1:
         raise OptionError("truncate needs a time or an offset, and not both", stream=log.storage.url)
     state = log.state
-    wanted = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
+    if consumed:
+        wanted = _aligned(log, _passed(log))
+    else:
+        wanted = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
     for p, standing in enumerate(state.standings):
         # What the operator would read to get its own windows back stays, whatever anybody asked for.
         wanted[p] = min(wanted[p], _block_start(log, p, state.ends[p] - standing.extent))
@@ -118,11 +129,26 @@ def _refusal(log: Log, consumer: consumer_registry.Consumer, partition: int, nee
     )
 
 
-def apply_retention(log: Log, keep: int) -> None:
+def _passed(log: Log) -> list[int]:
+    """Returns per partition the first offset that a registered consumer needs; the present starts if there is none.
+
+    No consumer acknowledges the side log, so all of it stays.
+    """
+    starts, needs = list(log.state.starts), [c.needs for c in consumer_registry.consumers(log)]
+    if needs:
+        starts[: log.spec.partitions] = [min(own) for own in zip(*needs, strict=True)]
+    return starts
+
+
+def apply_retention(log: Log, keep: Retention) -> None:
     """Drops what is more than `keep` older than the newest tuple, as far as consumers allow.
 
-    In an operator's stream the newest result counts, of each partition by itself if times are offsets.
+    In an operator's stream the newest result counts, of each partition by itself if times are offsets. If `keep` is
+    "consumed", it drops what all registered consumers have passed, and nothing while none is registered.
     """
+    if keep == CONSUMED:
+        truncate(log, consumed=True, yield_to_consumers=True)
+        return
     # Times of numbers have no clock.
     published = earlier(log.clock.now_us(), keep) if log.spec.time_is_timestamp else None
 

@@ -18,7 +18,7 @@ from strandline.spark.operator.processing_element import ReplicatedInput, Upstre
 from strandline.spark.query.query import Query
 from strandline.spark.query.trigger import Trigger
 from strandline.spark.session.place import Place
-from strandline.units import Duration, duration_us
+from strandline.units import Duration, retention_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,7 +194,7 @@ class OperatorDescription(Generic[D]):
             since,
             max_tuples_per_batch or TUPLES_MAX,
             on_error,
-            None if retention is None else duration_us(retention, "retention"),
+            retention_of(retention),
             checked_choice(compaction),
         )
         return Stage(self, Place(str(path), durability, dict(storage_options or {})), options)

@@ -13,7 +13,7 @@ from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.operator_texts import shapes_text
-from strandline.units import time_text
+from strandline.units import CONSUMED, time_text
 from strandline.wording import exact_duration, plural
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def entry_html(url: str, spec: StreamSpec) -> str:
         "time": spec.time,
         "partitions": spec.partitions,
         "lateness": _span(spec, spec.lateness),
-        "retention": _span(spec, spec.retention),
+        "retention": spec.retention if spec.retention == CONSUMED else _span(spec, spec.retention),
     }
     return shown(lambda: card(f"Entry: {redacted_url(url)}", facts), card("Entry", {}))
 

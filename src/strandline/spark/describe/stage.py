@@ -22,7 +22,7 @@ from strandline.spark.query.restart import Restart
 from strandline.spark.query.trigger import Trigger, plain_trigger
 from strandline.spark.session.place import Place
 from strandline.spark.session.time_zone import session_zone
-from strandline.units import Duration
+from strandline.units import Duration, Retention
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ class OutputOptions:
     """The place in the inputs where a new output begins."""
     tuples_max: int = TUPLES_MAX
     on_error: OnError = "stop"
-    retention_us: int | None = None
+    retention: Retention | None = None
     compaction: str = "auto"
 
 
@@ -50,7 +50,7 @@ class Stage(OperatorInput):
         self._place = place
         self._options = options
         inputs = operator.inputs
-        self._spec = output_spec(operator.definition, inputs[0]._input_spec, options.retention_us)
+        self._spec = output_spec(operator.definition, inputs[0]._input_spec, options.retention)
 
     def __repr__(self) -> str:
         return stage_text(self._operator, self._place.url)
@@ -100,7 +100,7 @@ class Stage(OperatorInput):
             asked.replicated,
         )
         begins = since_of(options.since, [i._input_spec for i in inputs], session_zone(spark), element)
-        spec = output_spec(definition, inputs[0]._input_spec, options.retention_us)
+        spec = output_spec(definition, inputs[0]._input_spec, options.retention)
         query = replace(query, compaction=options.compaction, promise=asked.promise)
         return ProcessingElement(element, inputs, self._place, spec, query, begins)
 

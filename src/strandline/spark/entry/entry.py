@@ -35,7 +35,7 @@ from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, p
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic, require_ready
 from strandline.spark.session.worker_python import require_workers
-from strandline.units import Duration, duration_us, require_unit
+from strandline.units import Duration, duration_us, require_unit, retention_of
 from strandline.version import VERSION
 
 if TYPE_CHECKING:
@@ -297,10 +297,11 @@ def persist(
 
     Tuples of one key keep their order in one of `partitions`. A tuple that comes more than `lateness` after the
     largest time seen goes to the stream's late side log; by default nothing is ever late. `retention` drops tuples
-    that much older than the newest. A tuple whose time is more than `max_ahead` after this machine's clock goes to the
-    side log, too: one wrong time would make everything after it late, and retention drop everything before it. By
-    default that is a day for timestamps; None switches it off. With `heartbeat`, while nothing comes, the stream's
-    boundary follows the clock that often, minus `lateness`: windows close, and what comes later than that is late.
+    that much older than the newest, or with "consumed" those that all registered consumers have passed. A tuple whose
+    time is more than `max_ahead` after this machine's clock goes to the side log, too: one wrong time would make
+    everything after it late, and retention drop everything before it. By default that is a day for timestamps; None
+    switches it off. With `heartbeat`, while nothing comes, the stream's boundary follows the clock that often, minus
+    `lateness`: windows close, and what comes later than that is late.
     `durability="os"` skips fsync: faster, and safe against crashes of processes, but not of the machine.
     Small blocks of the past are joined while the query runs, unless `compaction="off"`.
     A DataFrame with more columns at its end than the stream has is refused, unless `schema_evolution="add"`: then they
@@ -332,7 +333,7 @@ def persist(
         time=time,
         partitions=partitions,
         lateness=None if lateness is None else duration_us(lateness, "lateness"),
-        retention=None if retention is None else duration_us(retention, "retention"),
+        retention=retention_of(retention),
         created_by=f"strandline {VERSION}",
         created_us=SYSTEM_CLOCK.now_us(),
     )

@@ -15,10 +15,11 @@ from strandline.clock import stopwatch_s
 from strandline.errors import ConflictError, DroppedError, OptionError, StrandlineError
 from strandline.log.index import index
 from strandline.log.stream.log import Log
-from strandline.log.upkeep import dropping, retention
+from strandline.log.upkeep import consumer_registry, dropping, retention
 from strandline.log.upkeep.grace import GRACE_US
 from strandline.log.upkeep.levels import Levels
 from strandline.spark.session.place import Place
+from strandline.units import CONSUMED, Retention
 
 _COLLECT_EVERY = 16 * index.FOLD_EVERY
 _DELETES_MAX = 4 * _COLLECT_EVERY
@@ -38,7 +39,7 @@ def checked_choice(compaction: str) -> str:
 class Housekeeping:
     """Looks after the stream of one writer."""
 
-    def __init__(self, place: Place, keep: int | None, compaction: str) -> None:
+    def __init__(self, place: Place, keep: Retention | None, compaction: str) -> None:
         self._place = place
         self._keep = keep
         self._compacts = checked_choice(compaction) == "auto"
@@ -51,12 +52,13 @@ class Housekeeping:
         """The report of the thread, which alone changes it; a failure stays until one whole pass has none."""
         self._has_failed = False
         self._retention_failure = ""
+        self._kept_for: Mapping[str, Any] = {}
 
     @property
     def report(self) -> Mapping[str, Any]:
         """The work done since the writer started, for its progress; empty if there was none."""
         failure = {"failure": self._retention_failure} if self._retention_failure else {}
-        report = {**self._report, **failure}
+        report = {**self._report, **self._kept_for, **failure}
         return {"housekeeping": report} if report else {}
 
     def after_batch(self, log: Log, since: int) -> None:
@@ -70,10 +72,13 @@ class Housekeeping:
         if self._compacts or self._collect_is_due:
             self._begin()
 
-    def _retain(self, log: Log, keep: int) -> None:
+    def _retain(self, log: Log, keep: Retention) -> None:
         self._retention_failure = ""
         try:
             retention.apply_retention(log, keep)
+            if keep == CONSUMED:
+                held_by = [c.title for c in consumer_registry.slowest(log)]
+                self._kept_for = {"consumers": len(log.state.consumers), "kept_for": held_by}
         except Exception as problem:  # the batch is published, and retention is retried the next time
             self._retention_failure = _told(problem)
 
