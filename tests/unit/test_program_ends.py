@@ -211,6 +211,7 @@ class Run:
     """What a query shows, as far as its end is concerned: ended, well or with this."""
 
     spark_query, name, urls, is_active = None, None, ("somewhere",), False
+    stops_with_program = True
 
     def __init__(self, failure=None):
         self.failure = failure
