@@ -12,7 +12,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
 
-from strandline.clock import stopwatch_s
 from strandline.log.operator_state.input_mark import Position
 from strandline.operators.operator import Operator
 
@@ -59,7 +58,7 @@ class LiveOperators:
             self._kept.pop(place, None)
             self._kept[place] = left
             oldest = next(iter(self._kept.values()))
-            while len(self._kept) > self._at_most or stopwatch_s() - oldest.left_s > _KEEP_S:
+            while len(self._kept) > self._at_most or left.left_s - oldest.left_s > _KEEP_S:
                 self._kept.popitem(last=False)
                 oldest = next(iter(self._kept.values()))
 
