@@ -24,7 +24,7 @@ from strandline.running.state.live_operators import LIVE, LiveOperator
 from strandline.spark.operator import holder
 from tests.support.user_operators import Running, definition
 folder = Path(sys.argv[1])
-LIVE.leave(str(folder), LiveOperator("left", definition(Running()).fresh(), left_s=1e12))
+LIVE.leave(str(folder), LiveOperator("left", definition(Running()).fresh()))
 holder.announce(folder, "left")
 print("ready", flush=True)
 sys.stdin.read()

@@ -204,7 +204,7 @@ def test_a_step_that_fails_leaves_no_object(tmp_path: Path) -> None:
 def test_the_table_of_objects_is_bounded_and_gives_one_to_one_attempt() -> None:
     live, d = LiveOperators(at_most=2), definition(Running())
     for number in range(4):
-        live.leave(f"p{number}", LiveOperator(f"attempt-{number}", d.fresh(), left_s=1e12))
+        live.leave(f"p{number}", LiveOperator(f"attempt-{number}", d.fresh()))
     assert live.take("p0", "attempt-0") is None
     assert live.take("p3", "attempt-2") is None
     assert live.take("p3", "attempt-3") is None  # whoever asked before has taken it out

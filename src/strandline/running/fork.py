@@ -152,7 +152,7 @@ def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
     if not at_work.operator.definition.keeps_state:
         return 0
     if at_work.operator.definition.lives_in_process:
-        caches.fork.leave_operator(LiveOperator(attempt, at_work.operator, left_s=stopwatch_s()))
+        caches.fork.leave_operator(LiveOperator(attempt, at_work.operator))
         return 0
     return caches.fork.leave(attempt, at_work.parent, at_work.operator.image(), whole=not at_work.parent)
 

@@ -171,7 +171,7 @@ def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlac
     if not operator.definition.keeps_state:
         return 0
     if operator.definition.lives_in_process:
-        cache.leave_operator(LiveOperator(step.attempt, operator, places.kept(), stopwatch_s()))
+        cache.leave_operator(LiveOperator(step.attempt, operator, places.kept()))
         return 0
     parent = step.before.attempt if step.before else ""
     return cache.leave(step.attempt, parent, places.stored(operator.image()), whole=whole)

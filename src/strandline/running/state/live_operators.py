@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
 
+from strandline.clock import stopwatch_s
 from strandline.log.operator_state.input_mark import Position
 from strandline.operators.operator import Operator
 
@@ -29,7 +30,6 @@ class LiveOperator:
     operator: Operator
     edges: tuple[Position, ...] = ()
     """The places at which a replay can begin, for an operator over several inputs."""
-    left_s: float = 0.0
 
 
 class LiveOperators:
@@ -37,30 +37,30 @@ class LiveOperators:
 
     def __init__(self, at_most: int = AT_MOST) -> None:
         self._at_most = at_most
-        self._kept: OrderedDict[str, LiveOperator] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, LiveOperator]] = OrderedDict()
+        """By partition, the time at which an operator was left and the operator, the oldest first."""
         self._lock = Lock()
 
     def take(self, place: str, attempt: str) -> LiveOperator | None:
         """Removes the operator of a partition; returns it if this attempt left it, else drops it."""
         with self._lock:
-            found = self._kept.pop(place, None)
+            _, found = self._kept.pop(place, (0.0, None))
         return found if found is not None and found.attempt == attempt else None
 
     def holds(self, place: str, attempt: str) -> bool:
         """Returns whether the operator that this attempt left is here."""
         with self._lock:
-            found = self._kept.get(place)
+            _, found = self._kept.get(place, (0.0, None))
         return found is not None and found.attempt == attempt
 
     def leave(self, place: str, left: LiveOperator) -> None:
         """Keeps an operator for the next step of its partition."""
+        now_s = stopwatch_s()
         with self._lock:
             self._kept.pop(place, None)
-            self._kept[place] = left
-            oldest = next(iter(self._kept.values()))
-            while len(self._kept) > self._at_most or left.left_s - oldest.left_s > _KEEP_S:
+            self._kept[place] = now_s, left
+            while len(self._kept) > self._at_most or now_s - next(iter(self._kept.values()))[0] > _KEEP_S:
                 self._kept.popitem(last=False)
-                oldest = next(iter(self._kept.values()))
 
     def drop(self, place: str) -> None:
         """Drops the operator of a partition."""
