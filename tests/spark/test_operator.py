@@ -420,14 +420,14 @@ def test_open_windows_are_those_that_have_no_result_yet(spark, readings, run, tm
 
 def test_control_tuples_show_in_the_raw_log_and_nowhere_else(spark, readings, run, replayed, tmp_path):
     path = str(tmp_path / "out")
-    counting = sl.stream(readings).window(sl.count_window(90)).aggregate(n=sl.count_all(), last=sl.last("k"))
-    run(counting.checkpoint(sl.cec(extent=0)), path, max_tuples_per_batch=1)
+    counting = sl.stream(readings).window(sl.count_window(120)).aggregate(n=sl.count_all(), last=sl.last("k"))
+    run(counting.checkpoint(sl.cec(replay=0)), path, max_tuples_per_batch=1)
     out = sl.stream(path)
     raw = [row for p in range(2) for row in out.log(p)]
     kinds = {kind: sum(row["_kind"] == kind for row in raw) for kind in (0, 1, 2)}
     assert all(kinds.values()), kinds
     assert all(row["n"] is None and row["_input"] is not None for row in raw if row["_kind"])
-    assert all(row["n"] == 90 and row["_input"] is None for row in raw if not row["_kind"])
+    assert all(row["n"] == 120 and row["_input"] is None for row in raw if not row["_kind"])
     by_format = spark.read.format("strandline").load(path)
     assert by_format.columns == ["k", "window_start", "window_end", "n", "last"]
     assert by_format.count() == out.read(spark).count() == kinds[0]
