@@ -200,6 +200,30 @@ def test_a_stop_and_a_finish_reach_the_try_at_work(element: Element) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_stop_while_the_next_try_begins_stops_that_try(element: Element) -> None:
+    may_begin = threading.Event()
+    begins = threading.Event()
+
+    def begin() -> Query:
+        if element.tries:
+            begins.set()
+            may_begin.wait(patience(30))
+        return element.begin()
+
+    query = started(PLACE, begin, SOON)
+    element.tries[0].end(StorageError("gone"))
+    assert begins.wait(patience(30))
+    stopping = threading.Thread(target=query.stop, daemon=True)
+    stopping.start()
+    stopping.join(0.05)  # a stop that has not got so far finds the new try: fewer cases, the same end
+    may_begin.set()
+    assert element.wait_for_try(1).over.wait(patience(10)), "the new try goes on, and nothing will ever stop it"
+    stopping.join(patience(30))
+    assert not query.is_active
+    assert query.exception() is None
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
 def test_a_source_behind_a_bound_starts_again_after_every_error(element: Element) -> None:
     query = started(PLACE, element.begin, Restart(0.01, bears_all=True))
     for number in range(8):

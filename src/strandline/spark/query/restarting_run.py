@@ -79,12 +79,17 @@ class RestartingRun(ElementRun):
             if not self._pause(problem):
                 return False
             try:
-                self._query = self._begin()
+                query = self._begin()
             except Exception as found:
                 problem = found
                 continue
+            with self._change:
+                self._query = query
+                stops = self._stops
             self._restarts += 1
             self._down = {}
+            if stops:
+                query.stop()  # who asked meanwhile has stopped the query before
             return True
 
     def _pause(self, problem: BaseException) -> bool:
