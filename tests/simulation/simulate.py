@@ -76,9 +76,10 @@ class Totals:
         }
 
 
-def work(number: int, first_seed: int, until_s: float, done: Any) -> None:
-    """Runs turns of the simulations until the time is over; process `number` takes the seeds that the others leave."""
+def work(number: int, first_seed: int, seconds: float, done: Any) -> None:
+    """Runs turns of the simulations for so long; process `number` takes the seeds that the others leave."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends this one
+    until_s = stopwatch_s() + seconds  # from here on: on a busy machine the imports took longer than a short run
     names = list(SIMULATIONS)
     names = names[number * len(names) // PROCESSES :] + names[: number * len(names) // PROCESSES]
     seeds = {name: count(first_seed + number, PROCESSES) for name in names}
@@ -101,10 +102,9 @@ def simulate(minutes: float, seed: int) -> tuple[Totals, float]:
     """Runs all simulations for so many minutes; returns what was done, and in how many seconds."""
     print(f"seeds from {seed} on: {', '.join(SIMULATIONS)}", flush=True)
     began_s, told_s = stopwatch_s(), 0.0
-    until_s = began_s + 60 * minutes
     totals, context = Totals(), multiprocessing.get_context("spawn")
     done: Any = context.Queue()
-    workers = [context.Process(target=work, args=(n, seed, until_s, done), daemon=True) for n in range(PROCESSES)]
+    workers = [context.Process(target=work, args=(n, seed, 60 * minutes, done), daemon=True) for n in range(PROCESSES)]
     for worker in workers:
         worker.start()
     try:
