@@ -12,6 +12,8 @@ from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.stream import quiet
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
+from strandline.log.upkeep.consumer_registry import register
+from strandline.log.upkeep.retention import apply_retention
 from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import count_window
 from strandline.recovery.stream_definition import output_spec
@@ -23,6 +25,7 @@ from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done, Logs, Step
 from strandline.running.tick import run_batch
 from strandline.testing import MemoryStorage
+from strandline.units import CONSUMED
 from tests.simulation.chained_operators import TUMBLING
 from tests.support.bounded_stage import Stage
 from tests.support.operator_streams import published_results
@@ -76,6 +79,14 @@ class Pair:
             log.refresh()
         while run_batch(stage.element, stage.inputs, stage.output, run, Writer("q", "r", 1), stage.output.clock):
             pass
+
+    def trim(self) -> None:
+        """Drops what the second operator has passed of the results of the first."""
+        over, second = self.first.output, self.second
+        over.refresh()
+        needs = second.element.input(second.inputs).needs(0, second.output.state.standings, None)
+        register(over, "second", needs)
+        apply_retention(over, CONSUMED)
 
 
 def kinds(stage: Stage) -> list[str]:
@@ -146,3 +157,23 @@ def test_results_do_not_depend_on_when_there_is_a_bound(tmp_path: Path, window: 
     told = [kinds(pair.second) for pair in pairs]
     assert "tentative" in told[0]
     assert "tentative" not in told[1]
+
+
+def test_guesses_that_count_stay_when_what_is_consumed_is_dropped(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.feed(0, 20, 0, 1)
+    pair.tick()
+    pair.feed(20, 60, 0)
+    pair.tick(7)
+    pair.feed(20, 40, 1)  # a part of what is missing: results, with guesses on both sides of them
+    pair.tick()
+    pair.feed(60, 80, 0)
+    pair.tick(7)
+    pair.feed(40, 50, 1)
+    pair.tick(2)
+    pair.second.told()
+    pair.trim()
+    assert pair.first.output.state.starts[0] > 0
+    pair.second.begin_anew()  # another driver: its fork reads all guesses again
+    pair.tick(4)
+    assert [time for kind, time in pair.second.told() if kind == "tentative"] == [60, 80]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.guesses import guesses_of
 from strandline.log.stream import milestone
 from strandline.log.stream.block import Block
 from strandline.log.stream.commit import Commit
@@ -106,6 +107,9 @@ def planned(
     for p, standing in enumerate(state.standings):
         # What the operator would read to get its own windows back stays, whatever anybody asked for.
         wanted[p] = min(wanted[p], _block_start(log, p, state.ends[p] - standing.extent))
+        if consumed and (guesses := guesses_of(log, p)) is not None:
+            # Consumers say how far they are with results. Another driver of theirs reads all guesses again.
+            wanted[p] = min(wanted[p], _block_start(log, p, guesses.first))
     starts = [max(old, new) for old, new in zip(state.starts, wanted, strict=True)]
     free = list(starts)
     refusal = None
