@@ -36,7 +36,7 @@ def run(
         earned_us = budget.earned_us(credit_us, one)
         many = budget.footprints(earned_us, known_ns or price_ns)
         found.append(Stepped(one, many, many * price_ns / 1_000))
-        credit_us = budget.left_us(earned_us, found[-1].spent_us)
+        credit_us = budget.left_us(earned_us, found[-1].spent_us, many * (known_ns or price_ns) / 1_000)
     return found
 
 
@@ -113,12 +113,26 @@ def test_a_write_that_hung_is_forgiven_after_some_periods(seed: int) -> None:
     rng = Random(seed)
     budget = some_budget(rng)
     earned_us = budget.earned_us(None, 0)
-    credit_us = budget.left_us(earned_us, spent_us=rng.choice([2.0, 1e3, 1e12]) * budget.interval_us)
+    credit_us = budget.left_us(earned_us, rng.choice([2.0, 1e3, 1e12]) * budget.interval_us, expected_us=1.0)
     waited_us = 0
     while not budget.footprints(earned_us := budget.earned_us(credit_us, step_us := rng.randint(1, 1_000_000)), 1e18):
         waited_us += step_us
-        credit_us = budget.left_us(earned_us, 0.0)
+        credit_us = budget.left_us(earned_us, 0.0, 0.0)
         assert waited_us <= (_INTERVALS_OWED_MAX + 2) * budget.period_us
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_footprint_that_is_known_to_take_hundreds_of_intervals_is_paid_back_in_full(seed: int) -> None:
+    require_dear(seed)
+
+
+def require_dear(seed: int) -> None:
+    rng = Random(seed)
+    budget = FootprintBudget(rng.randint(1_000, 5_000), 100_000)
+    price_us = budget.interval_us * rng.randint(200, 2_000)
+    steps = run(budget, [rng.randint(0, 100_000) for _ in range(20_000)], price_us * 1_000.0)
+    spent_us, passed_us = sum(one.spent_us for one in steps), sum(one.elapsed_us for one in steps)
+    assert spent_us <= budget.interval_us * passed_us / budget.period_us + price_us
 
 
 def test_a_footprint_that_takes_longer_than_the_interval_is_written_every_other_period() -> None:
@@ -135,8 +149,12 @@ def test_an_interval_that_is_a_millionth_of_the_time_is_not_rounded_away() -> No
 
 DEFECTS = {
     "every batch has a whole interval": ("earned_us", lambda before, self, _, elapsed: before(self, None, elapsed)),
-    "what is left is forgotten": ("left_us", lambda before, self, credit, spent: min(0.0, before(self, credit, spent))),
+    "what is left is forgotten": ("left_us", lambda before, self, *of: min(0.0, before(self, *of))),
     "what was spent too much is forgotten": ("left_us", lambda before, self, *of: max(0.0, before(self, *of))),
+    "what was expected to take long is forgiven": (
+        "left_us",
+        lambda before, self, c, spent, _: before(self, c, spent, 0),
+    ),
     "time counts in whole periods": (
         "earned_us",
         lambda before, self, credit, elapsed: before(self, credit, elapsed // self.period_us * self.period_us),
@@ -152,5 +170,6 @@ def test_a_planted_defect_is_found(name: str) -> None:
         require_bounded(seed)
         require_used_up(seed)
         require_repaid(seed)
+        require_dear(seed)
 
     require_found(name, lambda: instead_of(FootprintBudget, method, change), check, SEEDS)

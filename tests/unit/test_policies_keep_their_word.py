@@ -11,6 +11,7 @@ import pytest
 from strandline.checkpoint import footprint_cost
 from strandline.checkpoint.footprint_cost import FootprintCost
 from strandline.checkpoint.policy import Policy, cec
+from strandline.checkpoint.saving import Occasion, with_costs
 from strandline.clock import ManualClock
 from strandline.errors import StrandlineWarning
 from strandline.log.operator_state.standing import FOOTPRINT_NS, Standing
@@ -113,6 +114,50 @@ def test_many_small_batches_share_the_interval_of_a_long_period() -> None:
     assert done[-1].standing.footprint_ns == pytest.approx(1e6, rel=0.1)
 
 
+@pytest.mark.parametrize(("windows", "each_s"), [(50, 0.04), (99, 0.04), (120, 0.04), (50, 0.2), (1, 10.0), (1, 0.1)])
+def test_footprints_that_take_long_hold_the_interval(windows: int, each_s: float) -> None:
+    """All windows are due in every batch: of two hours, a twentieth goes into G-checks, after what was learnt."""
+    policy = cec(extent="1x", interval="5 ms", period="100 ms")
+    standing, now_s, elapsed_s, spent_s = None, 0.0, 0.0, 0.0
+    while now_s < 7_200:
+        elapsed_us = round(elapsed_s * 1e6)
+        checked = min(windows, policy.asked(windows, elapsed_us, standing).limits.budget)
+        cost = FootprintCost(checked, checked, max(checked, 1), checked * each_s, write_s=0.0, store_s=0.0)
+        after = Standing(input=0, commit=0, open=windows, oldest=0, extent=0, replay=0)
+        standing = with_costs(after, policy, Occasion(standing, 0, elapsed_us), cost)
+        elapsed_s = 0.1 + cost.checked_s
+        now_s, spent_s = now_s + elapsed_s, spent_s + cost.checked_s
+    assert 0.5 * 0.05 * now_s < spent_s <= 0.05 * now_s + 1.1 * windows * each_s
+
+
+def test_a_partition_that_seldom_has_tuples_grows_less() -> None:
+    states = [KeptStates(), KeptStates()]
+    case = Streams(OPEN, lambda p: states[p], partitions_=2, clock=ManualClock(1_000_000))  # type: ignore[arg-type,return-value]
+    tuples = Tuples(Random(3), keys=60, skew=3)
+    for batch in range(200):
+        case.clock.advance(0.1)  # type: ignore[attr-defined]
+        case.append({0: tuples.rows(30), **({1: tuples.rows(30)} if batch % 20 == 0 else {})})
+        case.drain(cec(failures_per_day=1))
+    busy, quiet = (standing.growth for standing in case.output.state.standings)
+    assert quiet < busy / 10
+
+
+def test_after_a_quiet_time_growth_is_soon_what_it_was() -> None:
+    policy, cost = cec(failures_per_day=1), FootprintCost(0, 0, 1_000, 0.0, 0.0, 0.0)
+    after = Standing(input=0, commit=0, open=1, oldest=0, extent=0, replay=0)
+
+    def stepped(before: Standing, tuples: int) -> Standing:
+        return with_costs(after, policy, Occasion(before, 0, 100_000, tuples=tuples), replace(cost, rows=tuples))
+
+    standing = busy = stepped(stepped(after, 1_000), 1_000)
+    for _ in range(60):
+        standing = stepped(standing, 0)
+    assert standing.growth < 1e-6 * busy.growth
+    for _ in range(5):
+        standing = stepped(standing, 1_000)
+    assert standing.growth > 0.8 * busy.growth
+
+
 def test_the_rarer_failures_are_the_less_is_saved() -> None:
     written = [sum(d.checked for d in Kept().run(cec(failures_per_day=f))) for f in (1e-6, 1e7, 1e12)]
     assert written == sorted(written)
@@ -135,9 +180,12 @@ def test_a_standing_says_nothing_of_what_was_not_measured() -> None:
     assert replace(plain, credit_us=0.0).to_json()["credit_us"] == 0.0
 
 
-def test_a_few_footprints_do_not_change_the_price() -> None:
-    few = FootprintCost(footprints=99, checked=99, rows=99, save_s=1.0, write_s=1.0, store_s=0.0)
+def test_a_few_footprints_change_the_price_only_if_they_took_long_or_less_than_is_known() -> None:
+    few = FootprintCost(footprints=99, checked=99, rows=99, save_s=9e-3, write_s=0.0, store_s=0.0)
+    assert few.footprint_ns(0.0) == 0.0
     assert few.footprint_ns(5.0) == 5.0
+    assert few.footprint_ns(1e6) < 1e6, "or a price that was too high once would never come down"
+    assert replace(few, save_s=0.99).footprint_ns(0.0) == pytest.approx(1e7)
     many = replace(few, footprints=1_000, checked=500, rows=2_000, save_s=4e-3, write_s=1.002, store_s=1.0)
     assert many.footprint_ns(4_000.0) == pytest.approx(4_000 + 0.3 * (5_000 - 4_000))
     assert many.checked_s == pytest.approx(2e-3 + 1.002 / 4)

@@ -18,6 +18,9 @@ from typing import Final
 from strandline.errors import OptionError
 
 _DAY_S: Final = 86_400.0
+_LEAST: Final = 1e-12
+_MOST: Final = 1e12
+"""Options outside of these mean nothing, and their product would leave the range of numbers."""
 _GROWTH_MAX: Final = 1.0
 """A second of running adds no more than about a second to a recovery; assumed until it is measured."""
 
@@ -59,6 +62,8 @@ def checked_balance(failures_per_day: float | None, balance: float | None) -> Ba
 
 def _positive(value: float, option: str, example: str) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not 0 < value < math.inf:
-        raise OptionError(f"cec: {option}={value!r} is not a number above 0", todo=f"use for example {example}")
+    if not is_number or not _LEAST <= value <= _MOST:
+        raise OptionError(
+            f"cec: {option}={value!r} is not a number from {_LEAST:g} to {_MOST:g}", todo=f"use for example {example}"
+        )
     return float(value)

@@ -14,7 +14,7 @@ _GAP_US: Final = 10_000_000
 """A batch earns for at most this time, or a period if that is longer: a stall, or a clock that is set, is no reason for
 a long pause."""
 _INTERVALS_OWED_MAX: Final = 100
-"""A write that hung for minutes is forgiven after so many periods."""
+"""A write that hung for minutes is forgiven after so many periods; what was expected to take long is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,10 @@ class FootprintBudget:
             return 0
         return max(int(credit_us * 1_000 / price_ns), int(credit_us >= self.interval_us))
 
-    def left_us(self, credit_us: float, spent_us: float) -> float:
-        """Returns the time that is left after G-checks took `spent_us`; less than zero if they took too long."""
-        return max(credit_us - spent_us, -_INTERVALS_OWED_MAX * self.interval_us)
+    def left_us(self, credit_us: float, spent_us: float, expected_us: float) -> float:
+        """Returns the time that is left after G-checks took `spent_us`; less than zero if they took too long.
+
+        `expected_us` is what they were expected to take, at the price that was known.
+        """
+        owed_us = max(_INTERVALS_OWED_MAX * self.interval_us, expected_us)
+        return max(credit_us - spent_us, min(credit_us, -owed_us))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.log.operator_state.standing import FOOTPRINT_NS, towards
+from strandline.log.operator_state.standing import towards
 
-FOOTPRINTS_MIN = 100
-"""Fewer footprints say nothing of the price of one: what a save takes in any case would be most of it."""
+FOOTPRINTS_MIN, LONG_S = 100, 0.01
+"""Fewer footprints in less time say only that one does not cost more: what a save takes in any case is most of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,14 @@ class FootprintCost:
         Without the storage: one more footprint in a block that is stored anyway takes it next to no time. The time of
         G-checks has it, so a budget does not forget it.
         """
-        if self.footprints < FOOTPRINTS_MIN:
+        if not self.footprints:
             return known_ns
         encode_s = max(0.0, self.write_s - self.store_s)
         sample_ns = (self.save_s / self.footprints + encode_s / self.rows) * 1e9
-        return round(towards(known_ns or FOOTPRINT_NS, sample_ns), 1)
+        took_s = self.save_s + encode_s * self.footprints / self.rows
+        if self.footprints < FOOTPRINTS_MIN and took_s < LONG_S:
+            sample_ns = min(sample_ns, known_ns)
+        return round(towards(known_ns, sample_ns) if known_ns else sample_ns, 1)
+
+
+NO_FOOTPRINTS = FootprintCost(0, 0, 0, 0.0, 0.0, 0.0)

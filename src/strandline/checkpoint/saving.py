@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from strandline.checkpoint.balance import growth_in
-from strandline.checkpoint.footprint_cost import FootprintCost
+from strandline.checkpoint.footprint_cost import NO_FOOTPRINTS, FootprintCost
 from strandline.checkpoint.input_times import StepEnd
 from strandline.checkpoint.missed_target import MissedTarget
 from strandline.checkpoint.policy import Policy
-from strandline.log.operator_state.standing import Standing, towards
+from strandline.log.operator_state.standing import FOOTPRINT_NS, Standing, nearer
 from strandline.operators.operator import Footprints, Operator
 
 
@@ -102,15 +102,23 @@ def with_costs(standing: Standing, policy: Policy, occasion: Occasion, cost: Foo
     credit_us = None
     if policy.budget is not None:
         earned_us = policy.budget.earned_us(before.credit_us if before else None, occasion.elapsed_us)
-        credit_us = policy.budget.left_us(earned_us, cost.checked_s * 1e6)
+        expected_us = cost.checked * (before.footprint_cost if before else FOOTPRINT_NS) / 1e3
+        credit_us = policy.budget.left_us(earned_us, cost.checked_s * 1e6, expected_us)
     growth = 0.0
     if policy.balance is not None:
         extent_ns, replay_ns = standing.unit_costs
         seconds = (cost.rows * extent_ns + occasion.tuples * replay_ns) / 1e9
         growth = before.growth if before else 0.0
         if (sample := growth_in(seconds, occasion.elapsed_us)) is not None and before is not None:
-            growth = round(towards(growth or sample, sample), 9)
+            growth = round(nearer(growth or sample, sample), 9)
     return replace(standing, footprint_ns=cost.footprint_ns(known_ns), credit_us=credit_us, growth=growth)
+
+
+def after_a_pause(standing: Standing, policy: Policy, elapsed_us: int) -> Standing:
+    """Returns the standing of a partition that had nothing to do for so long: it has earned time, and has not grown."""
+    if policy.budget is None and policy.balance is None:
+        return standing
+    return with_costs(standing, policy, Occasion(standing, 0, elapsed_us), NO_FOOTPRINTS)
 
 
 def _since_the_last_whole(standing: Standing, before: Standing | None, written: int, saved: Checkpoint) -> Standing:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from strandline.checkpoint.footprint_cost import FootprintCost
 from strandline.checkpoint.missed_target import MissedTarget
-from strandline.checkpoint.saving import Occasion, save, standing_after, with_costs
+from strandline.checkpoint.saving import Occasion, after_a_pause, save, standing_after, with_costs
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
@@ -305,7 +305,8 @@ def unchanged(step: Step, element: Element) -> Done | None:
     closes = definition.has_times and until is not None and until != slice_.begin.bound
     if closes and before.open and (before.due is None or until is None or before.due <= until):
         return None
-    return Done.idle(after_silence(before, slice_.until), definition.result_boundary(until, before.input))
+    standing = after_a_pause(after_silence(before, slice_.until), element.policy, step.elapsed_us)
+    return Done.idle(standing, definition.result_boundary(until, before.input))
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,4 +221,9 @@ _PARTS = ("marks", "losses", "times", "footprint_ns", "credit_us", "growth")
 def towards(estimate: float, sample: float) -> float:
     """Returns the estimate, moved a little towards the measured value, however far off that is: one measurement may be
     anything."""
-    return estimate + _WEIGHT * (min(sample, _OUTLIER * estimate) - estimate)
+    return nearer(estimate, min(sample, _OUTLIER * estimate))
+
+
+def nearer(estimate: float, sample: float) -> float:
+    """Returns the estimate, moved a little towards a measured value that is bounded."""
+    return estimate + _WEIGHT * (sample - estimate)
