@@ -63,7 +63,7 @@ class BoundedOperator:
         self.output = _created(self.path, definition, opened, clock, durability)
         self._pace = pace
         element = Element(definition, sl.cec(), durability=durability)
-        self._operation = Operation(element, promise, opened, self.output, clock)
+        self._operation = Operation(element, promise, element.input(opened), self.output, clock)
         self._watch = Watch.fresh(len(opened))
         partitions = range(self.output.spec.partitions)
         self._caches = [Caches(StateCache(folder / f"s{p}"), StateCache(folder / f"f{p}")) for p in partitions]
@@ -83,7 +83,7 @@ class BoundedOperator:
 
     def _run(self, works: Sequence[Work]) -> list[Worked]:
         op = self._operation
-        logs = Logs(op.output, op.inputs)
+        logs = Logs(op.output, op.input.logs)
         return [ticks.run(_hurried(w), op.element, logs, self._caches[w.partition], op.clock) for w in works]
 
     @property

@@ -111,7 +111,7 @@ class Outages:
     def _tick(self) -> None:
         self.clock.advance(1)
         element = Element(UNION, cec(extent=8, replay=4))
-        operation = Operation(element, PROMISE, self.inputs, self.output, self.clock)
+        operation = Operation(element, PROMISE, element.input(self.inputs), self.output, self.clock)
         writer = Writer("golden-query", "golden-run", self.output.state.seq + 1)
         self._watch = operation.tick(self._watch, lambda works: self._run(works, element), writer).watch
 

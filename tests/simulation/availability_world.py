@@ -320,7 +320,7 @@ class World:
         base = self.output.state
         self._unread = {number: tick for number, tick in self._unread.items() if self.ticks < tick}
         unread = frozenset(self._unread)
-        operation = Operation(element, self.promise, self.inputs, self.output, self.clock, unread)
+        operation = Operation(element, self.promise, element.input(self.inputs), self.output, self.clock, unread)
         try:
             with mock.patch.object(ticks, "decide", self._decide):
                 ticked = operation.tick(self.watch, lambda works: self._run_all(works, element), self._writer())

@@ -243,7 +243,7 @@ class BoundedLife(Life):
             self.watch = Watch.resumed(known, outage, world.clock.steady_us(), self.promise.bound_us, states)
         unread = frozenset({0} if log is None else ())
         element = Element(self.operator.definition, world.policy, "set_aside", 100_000, replicas=frozenset({0}))
-        operation = Operation(element, self.promise, self.inputs, self.output, world.clock, unread)
+        operation = Operation(element, self.promise, element.input(self.inputs), self.output, world.clock, unread)
         base, writer = self.output.state, Writer("query", f"run{world.lives}", world.ticks)
         with self.perhaps_lost(log):
             try:

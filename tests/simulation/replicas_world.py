@@ -172,7 +172,7 @@ class Replica:
         world = self.world
         assert self.output is not None
         element = Element(world.operator.definition, self.policy, "set_aside", 100_000)
-        operation = Operation(element, world.promise, self.inputs, self.output, world.clock)
+        operation = Operation(element, world.promise, element.input(self.inputs), self.output, world.clock)
         writer = Writer("query", f"run{self.lives}", world.ticks)
         self.watch = operation.tick(self.watch, lambda works: self._run_all(works, element), writer).watch
         if world.rng.random() < 0.05:

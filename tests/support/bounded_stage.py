@@ -28,7 +28,9 @@ class Stage:
         self.shown = 0
 
     def tick(self) -> Ticked:
-        operation = Operation(self.element, self.promise, self.inputs, self.output, self.output.clock)
+        operation = Operation(
+            self.element, self.promise, self.element.input(self.inputs), self.output, self.output.clock
+        )
         ticked = operation.tick(self.watch, self._run, Writer("q", "r", 1))
         self.watch = ticked.watch
         return ticked

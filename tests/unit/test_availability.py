@@ -60,7 +60,9 @@ class Case:
         streams.clock.advance(1)
         element = Element(self.definition, cec(), tuples_max=self.tuples_max)
         unread = frozenset(unreadable)
-        operation = Operation(element, self.promise, streams.inputs, streams.output, streams.clock, unread)
+        operation = Operation(
+            element, self.promise, element.input(streams.inputs), streams.output, streams.clock, unread
+        )
         ticked = operation.tick(self.watch, lambda works: self._run(works, element), Writer("q", "r", 1))
         self.watch = ticked.watch
         return ticked

@@ -10,7 +10,7 @@ import pytest
 from strandline.checkpoint.policy import cec
 from strandline.errors import CorruptManifestError
 from strandline.inputs import one_stream
-from strandline.inputs.one_stream import pieces
+from strandline.inputs.one_stream import OneStream
 from strandline.log.stream import commit_kinds
 from strandline.log.stream.append_commit import Append, AppendCommit
 from strandline.log.stream.log import Log
@@ -136,7 +136,7 @@ def test_nothing_earlier_follows_a_piece_than_it_says(
     rows = [row for commit in commits for row in commit]
     boundary = case.input.state.boundaries[0]
     assert boundary == max(r["t"] for r in rows) - LATENESS
-    found = list(pieces(case.input, plan, 0, 0, len(rows), boundary, 7))
+    found = list(OneStream(plan, case.input).pieces(0, 0, len(rows), boundary, 7))
     assert [p.end for p in found][-1] == len(rows)
     assert found[-1].boundary == boundary
     for piece in found[:-1]:

@@ -12,9 +12,8 @@ import pytest
 from strandline.clock import ManualClock
 from strandline.errors import OptionError, StorageError, StreamMismatchError
 from strandline.inputs.replicas.replica_place import ReplicaPlace
-from strandline.inputs.replicas.replica_reader import ReplicaReader
+from strandline.inputs.replicas.replica_reader import ReplicaReader, snapshot
 from strandline.inputs.replicas.replica_set import ReplicaSet
-from strandline.inputs.replicas.replica_snapshot import snapshot
 from strandline.log.operator_state.loss import Losses
 from strandline.log.operator_state.outage import Outage
 from strandline.log.operator_state.standing import Standing

@@ -199,15 +199,38 @@ class OneStream:
     def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
         """Yields the tuples of a slice from the offset `first` on."""
         assert taken.end is not None
-        return self._between(partition, first, taken.end, taken.until, rows)
+        return self.pieces(partition, first, taken.end, taken.until, rows)
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
         """Yields tuples that were taken in before."""
-        return self._between(stretch.partition, stretch.first, stretch.end.ordinal, stretch.boundary, rows)
+        return self.pieces(stretch.partition, stretch.first, stretch.end.ordinal, stretch.boundary, rows)
 
-    def _between(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
+    def pieces(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
+        """Yields the tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows."""
+        if first >= end:
+            return
+        log, definition = self.log, self.definition
         since = None if self.begins is None else self.begins.time(partition)
-        return pieces(self.log, self.definition, partition, first, end, boundary, rows, since)
+        is_timed = definition.keeps_time and boundary is not None
+        blocks = listed(log, partition, first, end) if is_timed or since is not None else []
+        later = _Later(blocks) if is_timed else None
+        columns = list(definition.reads[0])
+        if since is not None and all(block.time_min >= since for block in blocks):
+            since = None
+        read = columns if since is None or log.spec.time in columns else [*columns, log.spec.time]
+        for table in log.read(partition, first, end, read):
+            behind = first + table.num_rows
+            least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
+            many = piece_rows(table.num_rows, table.nbytes, rows)
+            for begin in range(0, table.num_rows, many):
+                part = table.slice(begin, many)
+                until = first + begin + part.num_rows
+                known = boundary
+                if least is not None and boundary is not None and until < end:
+                    known = min(boundary, int(least[until - first]))
+                results = only_results(part) if since is None else _not_before(only_results(part), log.spec.time, since)
+                yield Piece((results if read is columns else results.drop_columns(log.spec.time),), until, known)
+            first = behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,44 +308,6 @@ class NoCommits:
     def is_last(self, standings: Sequence[Standing]) -> bool:
         """Returns False: something may follow."""
         return False
-
-
-def pieces(
-    log: Log,
-    definition: Definition,
-    partition: int,
-    first: int,
-    end: int,
-    boundary: int | None,
-    rows: int,
-    since: int | None = None,
-) -> Iterator[Piece]:
-    """Yields the input tuples [first, end), about `rows` at a time. Behind `end`, nothing before `boundary` follows.
-
-    Tuples with a time before `since` are left out.
-    """
-    if first >= end:
-        return
-    is_timed = definition.keeps_time and boundary is not None
-    blocks = listed(log, partition, first, end) if is_timed or since is not None else []
-    later = _Later(blocks) if is_timed else None
-    columns = list(definition.reads[0])
-    if since is not None and all(block.time_min >= since for block in blocks):
-        since = None
-    read = columns if since is None or log.spec.time in columns else [*columns, log.spec.time]
-    for table in log.read(partition, first, end, read):
-        behind = first + table.num_rows
-        least = _least_after(table, definition.times[0], later.least(behind)) if later is not None else None
-        many = piece_rows(table.num_rows, table.nbytes, rows)
-        for begin in range(0, table.num_rows, many):
-            part = table.slice(begin, many)
-            until = begin + part.num_rows
-            known = boundary
-            if least is not None and boundary is not None and first + until < end:
-                known = min(boundary, int(least[until]))
-            results = only_results(part) if since is None else _not_before(only_results(part), log.spec.time, since)
-            yield Piece((results if read is columns else results.drop_columns(log.spec.time),), first + until, known)
-        first = behind
 
 
 def _not_before(table: pa.Table, time: str, since: int) -> pa.Table:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from strandline.clock import Clock
 from strandline.errors import StorageError
 from strandline.failpoint import failpoint
-from strandline.inputs.input import InputBatch, InputSlice
+from strandline.inputs.input import Input, InputBatch, InputSlice
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.outage import ForkStanding, Outage
@@ -112,7 +112,7 @@ class Operation:
     element: Element
     promise: Promise | None
     """The bound and the modes; None: there is no bound."""
-    inputs: tuple[Log, ...]
+    input: Input
     output: Log
     clock: Clock
     unreadable: frozenset[int] = frozenset()
@@ -130,18 +130,17 @@ class Operation:
         """Looks and decides; returns the watch that the driver has to remember, and the tick, None without work."""
         base, element, wall_us = self.output.state, self.element, self.clock.now_us()
         if self.promise is None:  # all that has come is taken in, and nothing else has to be decided
-            due, input_ = overdue(element.policy, base, wall_us), element.input(self.inputs)
-            new = input_.next(base, element.tuples_max) or (input_.nothing(base, element.tuples_max) if due else None)
+            due, many = overdue(element.policy, base, wall_us), element.tuples_max
+            new = self.input.next(base, many) or (self.input.nothing(base, many) if due else None)
             return watch, None if new is None else Tick(self, _STABLE, new, watch, must_save=due)
         now_us = self.clock.steady_us()
-        input_ = element.input(self.inputs)
-        marks = input_.places(base, self.unreadable)
-        watch, sights = look(self.inputs, marks, watch, self.unreadable)
-        taken = input_.taken_until(base)
+        marks = self.input.places(base, self.unreadable)
+        watch, sights = look(self.input.logs, marks, watch, self.unreadable)
+        taken = self.input.taken_until(base)
         watch = watch.looked(sights, now_us, taken, self.promise.bound_us, base.outage)
         before = base.outage or Outage(since_us=wall_us)
-        is_stuck = watch.unreachable or not input_.is_behind(base)
-        batch = None if is_stuck else input_.next(base, element.tuples_max)
+        is_stuck = watch.unreachable or not self.input.is_behind(base)
+        batch = None if is_stuck else self.input.next(base, element.tuples_max)
         catches_up = not watch.unreachable and (batch is None or batch.takes_all)
         situation = Situation(now_us, watch, before, taken, batch is not None, catches_up, wall_us)
         decision = decide(situation, self.promise)
@@ -260,8 +259,7 @@ class Tick:
 
     def _beginning(self) -> list[Standing]:
         """Returns the standings of an operator that has taken in nothing."""
-        input_ = self._element.input(self._operation.inputs)
-        return input_.beginning(self._element.policy.mode) if self._marks else []
+        return self._operation.input.beginning(self._element.policy.mode) if self._marks else []
 
     def _work(self, partition: int, stable: Step | Done) -> Work:
         fork, step = None, stable if isinstance(stable, Step) else None
@@ -293,8 +291,8 @@ class Tick:
             silent,
             f"{self._name}-fork-{p}",
             self.watch.unreachable,
-            tuple(log.state.seq for log in self._operation.inputs),
-            tuple(self.watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.inputs)),
+            tuple(log.state.seq for log in self._operation.input.logs),
+            tuple(self.watch.guesses_of(number, log, p) for number, log in enumerate(self._operation.input.logs)),
             takes_over=promise is not None and promise.reconcile == "undo" and self._batch is None,
             complete_until=self._complete_until(p),
             results_from=own.inputs[0].first if self._standings[p].marks is None else 0,
@@ -384,4 +382,6 @@ def run_batch(
     def run_all(works: Sequence[Work]) -> list[Worked]:
         return [Worked(done, None) for done in run_steps([work.stable for work in works if work.stable is not None])]
 
-    return list(Operation(element, None, tuple(inputs), output, clock).tick(Watch.fresh(0), run_all, writer).done)
+    return list(
+        Operation(element, None, element.input(inputs), output, clock).tick(Watch.fresh(0), run_all, writer).done
+    )

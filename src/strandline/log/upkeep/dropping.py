@@ -19,14 +19,15 @@ from __future__ import annotations
 import bisect
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError
+from strandline.errors import ConflictError, CorruptManifestError, KeyMissingError, StorageError
 from strandline.log.index import cuts
 from strandline.log.index.cuts import CutFile
 from strandline.log.index.index import Child, Index, children_json
-from strandline.log.storage.power_loss import make_durable
+from strandline.log.storage import durable_file
 from strandline.log.storage.storage import Storage, create_once
 from strandline.log.stream.block import checksum
 from strandline.log.stream.commit import Commit
@@ -218,3 +219,28 @@ def _sweep(storage: Storage, kept: int) -> None:
     for listed in storage.list("commits"):
         if 0 < (seq_of(listed.key) or 0) < kept:
             storage.delete(listed.key)
+
+
+def make_durable(storage: Storage, keys: Iterable[str]) -> None:
+    """Returns when these keys will survive a power loss, also those of other writers and of `durability="os"`.
+
+    Keys that are not there are left out. Stores elsewhere show only what is durable: nothing is done for them.
+    """
+    anywhere = storage.local_path("x")
+    if anywhere is None:
+        return
+    folders = set()
+    try:
+        for key in keys:
+            path = anywhere.parent / key
+            with suppress(FileNotFoundError):
+                durable_file.sync_file(str(path))
+                folders.add(str(path.parent))
+        for folder in sorted(folders):
+            durable_file.sync_names_up_to(folder, str(anywhere.parent))
+    except OSError as error:
+        raise StorageError(
+            f"could not make files durable: {error.strerror or error}",
+            stream=storage.url,
+            todo="mend the disk, then start again; nothing was deleted",
+        ) from error

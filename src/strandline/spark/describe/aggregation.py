@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any, NoReturn
 
 from strandline.errors import OptionError, SchemaError
 from strandline.log.stream.column_types import fields_of, type_name
@@ -13,17 +14,26 @@ from strandline.operators.aggregate.definition import AggregateDefinition
 from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions.input_shapes import InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
-from strandline.spark.describe.half_built import HalfBuilt
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.reprs import builder_html, builder_text
 from strandline.spark.operator.processing_element import Upstream
 
 
-class Windowed(HalfBuilt):
+def _missing(method: str) -> Callable[..., NoReturn]:
+    def refuse(_windowed: Windowed, *_: Any, **__: Any) -> NoReturn:
+        """Raises OptionError: there is nothing to compute yet."""
+        raise OptionError(
+            f"{method}() of window(…), which computes nothing by itself",
+            todo="say what to compute over each window: .aggregate(n=sl.count_all(), …)",
+        )
+
+    return refuse
+
+
+class Windowed:
     """A stream cut into windows; `aggregate` says what to compute over each."""
 
-    _is = "window(…)"
-    _needs = "say what to compute over each window: .aggregate(n=sl.count_all(), …)"
+    start, checkpoint, availability = map(_missing, ("start", "checkpoint", "availability"))
 
     def __init__(self, input_: Upstream, window: Window, shape: Shape = AS_IS) -> None:
         if not isinstance(window, Window):

@@ -12,9 +12,8 @@ import pyarrow as pa
 from strandline.errors import OptionError
 from strandline.inputs.replicas.replica_choice import choose
 from strandline.inputs.replicas.replica_place import ReplicaPlace
-from strandline.inputs.replicas.replica_reader import ReplicaReader
+from strandline.inputs.replicas.replica_reader import ReplicaReader, snapshot, snapshot_schema
 from strandline.inputs.replicas.replica_set import PATIENCE_US, ReplicaSet
-from strandline.inputs.replicas.replica_snapshot import snapshot, snapshot_schema
 from strandline.log.operator_state.outage import State
 from strandline.log.operator_state.replica_group import group_of
 from strandline.log.reading.bounds import Bound

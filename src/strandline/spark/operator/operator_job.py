@@ -220,7 +220,7 @@ class OperatorJob:
                     is_idle = known == self._idle or not self.inputs.input.has_news(output.state)
                     if not self.inputs.are_there or (is_idle and not self.must_save):
                         return None
-                operation = Operation(element, self._promise, self.inputs.logs, output, SYSTEM_CLOCK, unreadable)
+                operation = Operation(element, self._promise, self.inputs.input, output, SYSTEM_CLOCK, unreadable)
                 seen, tick = operation.next(self._seen)
             except MISSING as problem:
                 if not self._bear(problem):

@@ -22,14 +22,12 @@ from strandline.recovery.window_report import current_windows, saved_windows
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import rekeyed
 from strandline.spark.describe.reprs import stream_html, stream_text
-from strandline.spark.describe.view import session_and_name
 from strandline.spark.query import translation
 from strandline.spark.read.arrow_reading import ArrowReading
-from strandline.spark.read.block_reading import read_blocks
+from strandline.spark.read.block_reading import read_blocks, read_with_tentative
 from strandline.spark.read.patience import once_there
 from strandline.spark.read.read_options import MOMENT, SECRET_OPTIONS
 from strandline.spark.read.spark_reading import loaded, streamed
-from strandline.spark.read.tentative_reading import read_with_tentative
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic
 from strandline.spark.session.time_zone import current_zone, session_zone
@@ -284,3 +282,23 @@ class Stream(ArrowReading, OperatorInput):
 def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
     """Opens the stream at `path`; with `wait="10 s"`, waits that long for a writer to create it."""
     return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))
+
+
+def session_and_name(spark: SparkSession | str, name: str | None) -> tuple[SparkSession, str]:
+    """Returns session and name for `create_view(spark, "items")`; for `create_view("items")` the active session."""
+    from pyspark.sql import SparkSession
+
+    if isinstance(spark, str) and name is None:
+        active = SparkSession.getActiveSession()
+        if active is None:
+            raise OptionError(
+                "there is no active Spark session to create a view in",
+                todo='start one with sl.session(), or pass yours: create_view(spark, "items")',
+            )
+        return active, spark
+    if isinstance(spark, str) or not isinstance(name, str):
+        raise OptionError(
+            f"create_view({spark!r}, {name!r}) does not name a view",
+            todo='write create_view("items") or create_view(spark, "items")',
+        )
+    return spark, name
