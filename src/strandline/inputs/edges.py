@@ -8,28 +8,25 @@ the last one before the tuple that it needs.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from strandline.inputs.input import InputSlice, Piece
+from strandline.inputs.input import INPUT_EDGES, Arrays, InputSlice, Piece, ReplayPlaces
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.input_mark import Marks, Position
 from strandline.log.operator_state.standing import Standing
 from strandline.operators.operator import StateImage
 from strandline.units import END_OF_TIME
 
-Arrays = Mapping[str, npt.NDArray[Any]]
 EDGES_MAX = 256
 _NOTHING = np.iinfo(np.int64).min
 """Nothing is before this time, as nothing is before none."""
 _EMPTY = -1
 
 
-class Edges:
+class Edges(ReplayPlaces):
     """Positions in order, a bounded number of them, from the one at which a replay would begin now.
 
     >>> edges = Edges([Position(0, None), Position(10, 500), Position(20, 900)])
@@ -94,31 +91,26 @@ class Edges:
     # ------------------------------------------------------------------ as a step uses them
 
     def begin(self, position: Position) -> None:
-        """Notes where the input is read from."""
         self.add(position)
 
     def passed(self, piece: Piece) -> None:
-        """Notes the places in a piece that was taken in, and that behind it."""
         self.add_all(piece.edges)
         if piece.is_edge:
             self.add(piece.position)
 
     def restored(self, kept: Sequence[Position], before: Standing) -> None:
-        """Notes the places that the step before has kept, and where it stood: time may have passed without a step."""
         self.add_all([*kept, before.stands])
 
     def kept(self) -> tuple[Position, ...]:
-        """Returns the places, for the next step."""
         return tuple(self)
 
     def stored(self, image: StateImage) -> StateImage:
-        """Returns the state of an operator with the places beside it."""
-        changed = None if image.changed is None else {**image.changed, _NAME: slice(0, EDGES_MAX)}
-        return StateImage({**image.arrays, _NAME: self.words}, changed)
+        changed = None if image.changed is None else {**image.changed, INPUT_EDGES: slice(0, EDGES_MAX)}
+        return StateImage({**image.arrays, INPUT_EDGES: self.words}, changed)
 
     def loaded(self, arrays: Arrays) -> tuple[Sequence[Position], Arrays] | None:
         """Returns the places that were stored and the operator's arrays; None if no places are there."""
-        return (tuple(Edges.of_words(arrays[_NAME])), without_edges(arrays)) if _NAME in arrays else None
+        return (tuple(Edges.of_words(arrays[INPUT_EDGES])), without_edges(arrays)) if INPUT_EDGES in arrays else None
 
     def reached(self, boundary: int | None, time: int | None) -> tuple[int | None, int | None]:
         """Returns the time up to which tuples were taken in; no tuple among them is later."""
@@ -126,47 +118,9 @@ class Edges:
         return until, time if until == END_OF_TIME else until
 
     def noted(self, standing: Standing, taken: InputSlice) -> Standing:
-        """Returns the standing after a slice, with the place at which a replay begins now."""
         return replace(standing, marks=Marks(self.last, self.before(standing.oldest), taken.inputs))
-
-
-class EveryOffset:
-    """The places of one stream: a replay can begin at every offset, and none has to be noted."""
-
-    def begin(self, position: Position) -> None:
-        """Does nothing."""
-
-    def passed(self, piece: Piece) -> None:
-        """Does nothing."""
-
-    def restored(self, kept: Sequence[Position], before: Standing) -> None:
-        """Does nothing."""
-
-    def kept(self) -> tuple[Position, ...]:
-        """Returns nothing."""
-        return ()
-
-    def stored(self, image: StateImage) -> StateImage:
-        """Returns the state as it is."""
-        return image
-
-    def loaded(self, arrays: Arrays) -> tuple[Sequence[Position], Arrays] | None:
-        """Returns the operator's arrays; None if they are those of an operator over several streams."""
-        return None if _NAME in arrays else ((), arrays)
-
-    def reached(self, boundary: int | None, time: int | None) -> tuple[int | None, int | None]:
-        """Returns both as they are."""
-        return boundary, time
-
-    def noted(self, standing: Standing, taken: InputSlice) -> Standing:
-        """Returns the standing as it is: its offsets say it."""
-        return standing
 
 
 def without_edges(arrays: Arrays) -> Arrays:
     """Returns the arrays of the operator, out of those that were stored."""
-    return {name: array for name, array in arrays.items() if name != _NAME}
-
-
-_NAME = "input_edges"
-"""Of the array beside those of the operator."""
+    return {name: array for name, array in arrays.items() if name != INPUT_EDGES}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -103,8 +103,16 @@ class Stretch:
         return cls(partition, before.input, before.stands, now.stands, boundary, before.input_marks)
 
 
-class ReplayPlaces(Protocol):
-    """The places, known to one step or recovery, at which a later replay can begin."""
+Arrays = Mapping[str, npt.NDArray[Any]]
+INPUT_EDGES: Final = "input_edges"
+"""The name of the places of several streams in the local state, beside the arrays of the operator."""
+
+
+class ReplayPlaces:
+    """The places, known to one step or recovery, at which a later replay can begin.
+
+    Of one stream these are all offsets, and none has to be noted. Several streams note theirs (see `Edges`).
+    """
 
     def begin(self, position: Position) -> None:
         """Notes where the input is read from."""
@@ -113,27 +121,30 @@ class ReplayPlaces(Protocol):
         """Notes the places in a piece that was taken in, and that behind it."""
 
     def restored(self, kept: Sequence[Position], before: Standing) -> None:
-        """Notes the places that the step before has kept, and where it stood."""
+        """Notes the places that the step before has kept, and where it stood: time may have passed without a step."""
 
     def kept(self) -> tuple[Position, ...]:
         """Returns the places, for the next step."""
+        return ()
 
     def stored(self, image: StateImage) -> StateImage:
         """Returns the state of an operator with the places beside it."""
+        return image
 
-    def loaded(
-        self, arrays: Mapping[str, npt.NDArray[Any]]
-    ) -> tuple[Sequence[Position], Mapping[str, npt.NDArray[Any]]] | None:
+    def loaded(self, arrays: Arrays) -> tuple[Sequence[Position], Arrays] | None:
         """Returns the places that were stored and the operator's arrays; None if another kind of input stored them."""
+        return None if INPUT_EDGES in arrays else ((), arrays)
 
     def reached(self, boundary: int | None, time: int | None) -> tuple[int | None, int | None]:
         """Returns the time up to which tuples were taken in, and the largest time in the input, at most.
 
         `boundary` is the time up to which windows are closed, `time` what the slice says.
         """
+        return boundary, time
 
     def noted(self, standing: Standing, taken: InputSlice) -> Standing:
         """Returns the standing after a slice, with the place at which a replay begins now."""
+        return standing
 
 
 class InputBatch(Protocol):
@@ -158,6 +169,26 @@ class InputBatch(Protocol):
 
     def is_last(self, standings: Sequence[Standing]) -> bool:
         """Returns whether nothing follows behind these standings."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakesNothing:
+    """A batch that takes in nothing: its steps only save."""
+
+    slices: tuple[InputSlice, ...]
+    takes_all: ClassVar[bool] = False
+
+    def complete_until(self, partition: int) -> int | None:
+        """Returns the time up to which windows are closed."""
+        return self.slices[partition].begin.bound
+
+    def is_done(self, standings: Sequence[Standing]) -> bool:
+        """Returns True: there is nothing to take in."""
+        return True
+
+    def is_last(self, standings: Sequence[Standing]) -> bool:
+        """Returns False: something may follow."""
+        return False
 
 
 class Input(Protocol):

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import StrandlineError
-from strandline.inputs.edges import EveryOffset
-from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
+from strandline.inputs.input import InputBatch, InputSlice, Piece, ReplayPlaces, Stretch, TakesNothing
 from strandline.inputs.put_back import require_reached, require_seen
 from strandline.inputs.stable_part import StablePart, has_moved
 from strandline.log.index import index
@@ -93,7 +92,6 @@ class OneStream:
         )
 
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
-        """Returns a batch that takes in nothing: its steps only save."""
         pairs = zip(output.standings, output.boundaries, strict=False)
         slices = (InputSlice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
         return NoCommits(tuple(slices), output.standings)
@@ -139,13 +137,11 @@ class OneStream:
         return [Standing(first, done, 0, first, 0, 0, mode=mode, results=0) for first in self._firsts]
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
-        """Returns the blocks that hold the tuples of a slice."""
         first, end = taken.begin.ordinal, taken.end
         assert end is not None
         return [listed(self.log, partition, first, end) if first < end else []]
 
     def needs(self, number: int, standings: Sequence[Standing], begins: Beginning | None) -> list[int]:
-        """Returns the first offset, per partition, that the stream has to keep for a recovery."""
         starts = self.log.state.starts[: self._partitions]
         if not standings:
             return list(firsts_of(begins, starts, number))
@@ -160,7 +156,6 @@ class OneStream:
         return sum(self.log.state.ends[p] - s.input for p, s in enumerate(standings))
 
     def require_same(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> None:
-        """Raises `InputWentBackError` if the stream is not what was taken in: if it was put back."""
         if not standings or but:
             return
         newest = max(max(s.commit, s.seen) for s in standings)
@@ -192,9 +187,9 @@ class OneStream:
 
     # ------------------------------------------------------------------ in a task
 
-    def edges(self) -> EveryOffset:
+    def edges(self) -> ReplayPlaces:
         """Returns nothing to note: a replay can begin at every offset."""
-        return EveryOffset()
+        return ReplayPlaces()
 
     def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
         """Yields the tuples of a slice from the offset `first` on."""
@@ -285,29 +280,15 @@ class WholeCommits:
 
 
 @dataclass(frozen=True, slots=True)
-class NoCommits:
+class NoCommits(TakesNothing):
     """A batch of one stream that takes in nothing."""
 
-    slices: tuple[InputSlice, ...]
     before: Sequence[Standing]
-    takes_all: ClassVar[bool] = False
-
-    def complete_until(self, partition: int) -> int | None:
-        """Returns the time up to which windows are closed."""
-        return self.slices[partition].begin.bound
-
-    def is_done(self, standings: Sequence[Standing]) -> bool:
-        """Returns True: there is nothing to take in."""
-        return True
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings, as far into the stream as before."""
         pairs = zip(standings, self.before, strict=True)
         return [replace(s, commit=b.commit, seen=b.seen, seen_checksum=b.seen_checksum) for s, b in pairs]
-
-    def is_last(self, standings: Sequence[Standing]) -> bool:
-        """Returns False: something may follow."""
-        return False
 
 
 def _not_before(table: pa.Table, time: str, since: int) -> pa.Table:

@@ -13,7 +13,7 @@ from typing import ClassVar
 from strandline.errors import StrandlineError
 from strandline.inputs import serialised_input
 from strandline.inputs.edges import Edges
-from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
+from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch, TakesNothing
 from strandline.inputs.input_marks import (
     Seen,
     first_needed,
@@ -93,9 +93,9 @@ class SerialisedUnion:
         )
 
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
-        """Returns a batch that takes in nothing: its steps only save."""
         marks = marks_in(output.standings)
-        return NoTuples(self.logs, tuple(marks), _slices(marks, [None] * len(marks), [False] * len(marks), tuples_max))
+        slices = _slices(marks, [None] * len(marks), [False] * len(marks), tuples_max)
+        return NoTuples(slices, self.logs, tuple(marks))
 
     def has_news(self, output: LogState) -> bool:
         """Returns True: only `next` can tell."""
@@ -120,7 +120,6 @@ class SerialisedUnion:
         return [Standing(0, -1, 0, 0, 0, 0, mode=mode, marks=marks, results=0) for marks in self.marks(())]
 
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
-        """Returns the blocks of each stream that hold the tuples of a slice."""
         if taken.until is None:
             return [[] for _ in self.logs]
         since, until = taken.begin.bound, None if taken.until == END_OF_TIME else taken.until
@@ -128,7 +127,6 @@ class SerialisedUnion:
         return [blocks_between(log, partition, mark.first, since, until) for log, mark in pairs]
 
     def needs(self, number: int, standings: Sequence[Standing], begins: Beginning | None) -> list[int]:
-        """Returns the first offset, per partition, that the stream with this number has to keep for a recovery."""
         log, marks = self.logs[number], marks_in(standings)
         starts = log.state.starts[: log.spec.partitions]
         if not marks:
@@ -238,7 +236,6 @@ class TimeSlices:
         return self.slices[partition].reaches
 
     def is_done(self, standings: Sequence[Standing]) -> bool:
-        """Returns whether the steps have come up to the times of their slices."""
         pairs = zip(standings, self.slices, strict=True)
         return all(one.until is None or s.stands.bound == one.until for s, one in pairs)
 
@@ -267,30 +264,16 @@ class TimeSlices:
 
 
 @dataclass(frozen=True, slots=True)
-class NoTuples:
+class NoTuples(TakesNothing):
     """A batch of several streams that takes in nothing."""
 
     logs: tuple[Log, ...]
     marks: tuple[Marks, ...]
-    slices: tuple[InputSlice, ...]
-    takes_all: ClassVar[bool] = False
-
-    def complete_until(self, partition: int) -> int | None:
-        """Returns the time up to which windows are closed."""
-        return self.slices[partition].begin.bound
-
-    def is_done(self, standings: Sequence[Standing]) -> bool:
-        """Returns True: there is nothing to take in."""
-        return True
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings as far into the streams as before; less has to be kept for what is saved now."""
         own = [in_logs(marks, self.logs, p) for p, marks in enumerate(self.marks)]
         return _moved(self.logs, own, standings, [Seen(-1, "")] * len(self.logs))
-
-    def is_last(self, standings: Sequence[Standing]) -> bool:
-        """Returns False: something may follow."""
-        return False
 
 
 def _moved(

@@ -41,7 +41,6 @@ class OneTableDefinition(Definition, Protocol):
 
     @property
     def takes(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that the operator takes of each input when it has its shape."""
         return tuple(tuple(time if name == self.time[0] else name for name in self.taken) for time in self.times)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ from strandline.operators.kernels.kernel_cache import TALLY
 from strandline.operators.operator import Definition, OnError, Operator, version_in
 from strandline.recovery import eventual_checkpoint
 from strandline.wording import plural
+
+Again = Callable[[Stretch, int], Iterator[Piece]]
+"""Yields tuples that were taken in before, see `Input.again`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ def recover(
     first = operator.input_end = found.standing.oldest
     begin = found.standing.replays_from.ordinal
     try:
-        _take_in_again(found, _Noting(input_, places or input_.edges()), stand)
+        _take_in_again(found, _noting(input_, places or input_.edges()), stand)
     except TruncatedError as gone:
         raise (found.problem or gone) from gone
     if operator.open_windows != standing.open:
@@ -164,22 +167,22 @@ def _require_same_version(output: Log, definition: Definition, partition: int) -
         )
 
 
-def _take_in_again(found: _Checkpoint, input_: _Again, stand: Stand) -> None:
+def _take_in_again(found: _Checkpoint, again: Again, stand: Stand) -> None:
     """Brings the operator of a checkpoint to where it stood."""
     operator, before = found.operator, found.standing
     operator.aside.ignore()
     if before.mode == "eventual":
-        for piece in input_.again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
+        for piece in again(Stretch.replayed(stand.partition, before), operator.rows_at_once):
             operator.replay(piece.tables)
         operator.input_end = before.input
-    repeat(operator, input_, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
+    repeat(operator, again, Stretch.since(stand.partition, before, stand.standing, stand.boundary))
 
 
-def repeat(operator: Operator, input_: _Again, stretch: Stretch) -> None:
+def repeat(operator: Operator, again: Again, stretch: Stretch) -> None:
     """Repeats the steps since a checkpoint of the whole state: windows that opened since have no footprint."""
     operator.aside.ignore()
     has_times = operator.definition.has_times
-    for piece in input_.again(stretch, operator.rows_at_once):
+    for piece in again(stretch, operator.rows_at_once):
         operator.repeat(piece.tables)
         if piece.boundary is not None and has_times:
             operator.advance(piece.boundary)
@@ -188,26 +191,16 @@ def repeat(operator: Operator, input_: _Again, stretch: Stretch) -> None:
         operator.advance(stretch.boundary)  # it may have moved without a tuple
 
 
-class _Again(Protocol):
-    """The part of an input that a recovery asks for."""
+def _noting(input_: Input, places: ReplayPlaces) -> Again:
+    """Returns a reader of the input that notes the places at which a later replay can begin."""
 
-    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
-        """Yields tuples that were taken in before."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Noting:
-    """An input that notes the places at which a later replay can begin, as a recovery passes them."""
-
-    input: Input
-    places: ReplayPlaces
-
-    def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
-        """Yields tuples that were taken in before."""
-        self.places.begin(stretch.begin)
-        for piece in self.input.again(stretch, rows):
+    def again(stretch: Stretch, rows: int) -> Iterator[Piece]:
+        places.begin(stretch.begin)
+        for piece in input_.again(stretch, rows):
             yield piece
-            self.places.passed(piece)
+            places.passed(piece)
+
+    return again
 
 
 @dataclass(frozen=True, slots=True)

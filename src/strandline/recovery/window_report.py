@@ -55,7 +55,7 @@ def _repeated(log: Log, input_: Input, definition: Definition, partition: int, s
     operator.begin()
     try:
         taken_in = Stretch(partition, empty, begins.stands, standing.stands, boundary, begins.input_marks)
-        repeat(operator, input_, taken_in)
+        repeat(operator, input_.again, taken_in)
     except TruncatedError as gone:
         raise TruncatedError(
             f"the operator keeps no checkpoints, and what was open before is gone: {gone.what}",

@@ -12,7 +12,7 @@ from typing import TypeVar
 from strandline.inputs.replicas.replica_check import require_result, result_checksum
 from strandline.inputs.replicas.replica_choice import choose
 from strandline.inputs.replicas.replica_place import ReplicaPlace, ResultPlace
-from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.replica_set import ReplicaSet, ReplicaUser
 from strandline.inputs.replicas.replica_watch import results_of
 from strandline.inputs.replicas.result_span import Held, ResultSpan
 from strandline.log.index.seek import offsets_at
@@ -25,13 +25,11 @@ from strandline.log.upkeep import consumer_registry
 Found = TypeVar("Found")
 
 
-class NumberedResults:
+class NumberedResults(ReplicaUser):
     """The results of replicas, from any replica that can be read."""
 
     def __init__(self, replicas: ReplicaSet) -> None:
-        self._set = replicas
-        self._current: int | None = None
-        self._log: Log | None = None
+        super().__init__(replicas)
         self._offsets: dict[int, tuple[int, int]] = {}
         """Per partition of the replica that is read: a number of results, and an offset up to which there are so many.
         A reader goes on where it was, so it need not be looked for."""
@@ -40,11 +38,6 @@ class NumberedResults:
     def group(self) -> str:
         """Of which replicas these are the results."""
         return group_of(self._set.spec)
-
-    @property
-    def current(self) -> int | None:
-        """The number of the replica that was asked last; None if there was none."""
-        return self._current
 
     # ------------------------------------------------------------------ places
 
@@ -101,7 +94,7 @@ class NumberedResults:
         return self._asked(end.results, start, lambda log: [self._held(span, log) for span in spans]) or spans
 
     def _held(self, span: ResultSpan, log: Log) -> ResultSpan:
-        assert self._current is not None
+        assert self.current is not None
         p = span.partition
         number, offset = self._offsets.get(p, (-1, -1))
         first = offset if number == span.first else offset_of_result(log, p, span.first)
@@ -109,22 +102,20 @@ class NumberedResults:
         end = offset_of_result(log, p, span.end)
         self._offsets[p] = span.end, end
         blocks = tuple(listed(log, p, first, end))
-        return replace(span, held=Held(self._current, log.spec.to_json(), first, end, blocks))
+        return replace(span, held=Held(self.current, log.spec.to_json(), first, end, blocks))
 
     def _asked(self, results: Sequence[int], place: ReplicaPlace | None, ask: Callable[[Log], Found]) -> Found | None:
         """Returns what is found in the best replica that has so many results; None if there is none.
 
         A replica that was not asked before must have the same results up to the place. One that fails is left out.
         """
-        for attempt in self._set.attempts(lambda sights: choose(sights, results, self._current)):
+        for attempt in self._attempts(lambda sights: choose(sights, results, self.current)):
             with attempt as (number, log):
-                if log is not self._log:
+                if log is not self.log:
                     for p, own in enumerate(place.partitions if place else ()):
                         require_result(log, p, own.results, own.last)
-                    self._current, self._log, self._offsets = number, log, {}
+                    self.current, self.log, self._offsets = number, log, {}
                 return ask(log)
-            self._current = self._log = None
-        self._current = self._log = None
         return None
 
     # ------------------------------------------------------------------ a consumer

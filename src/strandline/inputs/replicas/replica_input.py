@@ -13,7 +13,7 @@ from strandline.inputs.input_marks import in_logs, needs_of_replica, require_sam
 from strandline.inputs.left_alone import LeftAlone
 from strandline.inputs.replicas.replica_check import BEGIN_ANEW
 from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
-from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet
+from strandline.inputs.replicas.replica_set import MISSING, ReplicaSet, ReplicaUser
 from strandline.log.index.seek import offset_at
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.stream.log import Log
@@ -21,24 +21,12 @@ from strandline.log.upkeep import consumer_registry
 from strandline.units import END_OF_TIME
 
 
-class ReplicaInput:
+class ReplicaInput(ReplicaUser):
     """One of the inputs of an operator."""
 
     def __init__(self, replicas: ReplicaSet) -> None:
-        self._set = replicas
-        self._current: int | None = None
-        self._log: Log | None = None
+        super().__init__(replicas)
         self._alone = LeftAlone(replicas.clock)
-
-    @property
-    def log(self) -> Log | None:
-        """The replica that was chosen last; None if there was none."""
-        return self._log
-
-    @property
-    def current(self) -> int | None:
-        """Its number."""
-        return self._current
 
     def choose(self, marks: Sequence[Marks], number: int) -> Log | None:
         """Looks, and returns the replica to read now, as it is by now; None if none has what was taken in.
@@ -52,13 +40,12 @@ class ReplicaInput:
             fit = [None if s is None or not self._reaches(i, mine) else s for i, s in enumerate(sights)]
             return choose(fit, self._taken_in(mine), self._at_hand(fit, mine))
 
-        for attempt in self._set.attempts(best, self._alone.now()):
+        for attempt in self._attempts(best, self._alone.now()):
             with attempt as (chosen, log):
-                if mine and log is not self._log:
+                if mine and log is not self.log:
                     _require_same(log, mine)
-                self._current, self._log = chosen, log
+                self.current, self.log = chosen, log
                 return log
-        self._current = self._log = None
         return None
 
     def _taken_in(self, marks: Sequence[Marks]) -> list[int]:
@@ -76,21 +63,20 @@ class ReplicaInput:
 
     def _at_hand(self, fit: Sequence[ReplicaSight | None], marks: Sequence[Marks]) -> int | None:
         """Returns the replica that was read so far: after a restart, the one that the marks are of."""
-        if self._current is not None or not marks:
-            return self._current
+        if self.current is not None or not marks:
+            return self.current
         noted = marks[0].inputs[0].replica
         ids = [None if s is None or log is None else log.spec.id for s, log in zip(fit, self._set.logs, strict=True)]
         return ids.index(noted.stream) if noted is not None and noted.stream in ids else None
 
     def bears(self, problem: StrandlineError) -> bool:
         """Returns whether a step's problem lies in the replica that is read; if so, leaves that alone for a while."""
-        if self._log is None or self._current is None or not isinstance(problem, MISSING):
+        if self.log is None or self.current is None or not isinstance(problem, MISSING):
             return False
-        if not problem.lies_in(self._log.storage.url):
+        if not problem.lies_in(self.log.storage.url):
             return False
-        self._set.lose(self._current, problem)
-        self._alone.add(self._current)
-        self._current = self._log = None
+        self._alone.add(self.current)
+        self._lose(self.current, problem)
         return True
 
     def none_readable(self) -> StrandlineError:

@@ -19,7 +19,7 @@ from strandline.errors import StreamMismatchError
 from strandline.inputs.replicas.replica_check import require_result
 from strandline.inputs.replicas.replica_choice import ReplicaSight, choose
 from strandline.inputs.replicas.replica_place import ReplicaPlace, ResultPlace
-from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.replica_set import ReplicaSet, ReplicaUser
 from strandline.inputs.replicas.replica_story import RESULT, Heard, Story
 from strandline.inputs.replicas.replica_watch import results_of
 from strandline.log.operator_state.replica_group import group_of
@@ -32,7 +32,7 @@ LOOK_EVERY_S = 0.1
 _NOWHERE = -1
 
 
-class ReplicaReader:
+class ReplicaReader(ReplicaUser):
     """Reads replicas from the oldest result on, or from where another reader stood."""
 
     def __init__(self, replicas: ReplicaSet, place: ReplicaPlace | None = None) -> None:
@@ -42,10 +42,8 @@ class ReplicaReader:
                 where=f"a place in {place.stream}, replicas such as {replicas.spec.id}",
                 todo="go on from the place of a reader of these replicas, or begin anew, without a place",
             )
-        self._set = replicas
+        super().__init__(replicas)
         self._place = place
-        self._current: int | None = None
-        self._log: Log | None = None
         self._stable_from: list[int] = []
         """Per partition, in the replica that is read: results before this offset were shown."""
 
@@ -55,17 +53,12 @@ class ReplicaReader:
         return self._place
 
     @property
-    def current(self) -> int | None:
-        """The number of the replica that was read last; None if there was none to be read."""
-        return self._current
-
-    @property
     def is_done(self) -> bool:
         """True if all was shown, and nothing will follow."""
-        if self._log is None or self._place is None or not self._log.state.finished:
+        if self.log is None or self._place is None or not self.log.state.finished:
             return False
         is_open = any(own.is_open for own in self._place.partitions)
-        return not is_open and self._place.offsets == self._log.state.ends[: len(self._place.offsets)]
+        return not is_open and self._place.offsets == self.log.state.ends[: len(self._place.offsets)]
 
     def follow(self, every_s: float = LOOK_EVERY_S) -> Iterator[pa.Table]:
         """Yields changes until the stream is finished, see `poll`. Waits while there is nothing, or no replica, to
@@ -82,20 +75,18 @@ class ReplicaReader:
         Tables have the columns of the results, `_kind` ("stable", "tentative", "undo", "rec_done"), `_partition`, and
         `_result`: how many stable results of the partition come before. Guesses that are void already are left out.
         """
-        for attempt in self._set.attempts(self._best):
+        for attempt in self._attempts(self._best):
             with attempt as (number, log):
-                if log is not self._log:
-                    self._current = self._log = None  # a reader that stops in between has left the old one, too
+                if log is not self.log:
+                    self.current = self.log = None  # a reader that stops in between has left the old one, too
                     yield from self._begin(log)
-                self._current, self._log = number, log
+                self.current, self.log = number, log
                 yield from self._go_on(log)
                 return
-            self._current = self._log = None
-        self._current = self._log = None
 
     def _best(self, sights: Sequence[ReplicaSight | None]) -> int | None:
         read = (0,) * self._set.spec.partitions if self._place is None else self._place.results
-        return choose(sights, read, self._current)
+        return choose(sights, read, self.current)
 
     # ------------------------------------------------------------------ changing over
 

@@ -144,23 +144,6 @@ class ReplicaSet:
         if log.spec.operator is not self.spec.operator:
             require_same_operator(log.spec, self.spec, log.storage.url)
 
-    def attempts(
-        self, best: Callable[[Sequence[ReplicaSight | None]], int | None], without: Collection[int] = ()
-    ) -> Iterator[Attempt]:
-        """Yields the best replica of a look, and the best of the next look as long as attempts fail.
-
-        `best` picks its number, or None: then there is no further attempt. Those that the looks are `without` are not
-        asked, nor are those that have failed.
-        """
-        lost = set(without)
-        while True:
-            number = best(self.look(lost))
-            log = None if number is None else self.logs[number]
-            if number is None or log is None:
-                return
-            yield Attempt(self, number, log)
-            lost.add(number)
-
     def at_each(self, act: Callable[[Log], None]) -> tuple[int, list[StrandlineError]]:
         """Acts on every replica that can be reached; returns how many these were, and the problems of the others."""
         reached, problems = 0, list[StrandlineError]()
@@ -182,11 +165,45 @@ class ReplicaSet:
         self.logs[number], self.problems[number] = None, problem
 
 
+class ReplicaUser:
+    """Reads one replica of a set at a time, and changes to another where that one fails, or a better one is there."""
+
+    def __init__(self, replicas: ReplicaSet) -> None:
+        self._set = replicas
+        self.current: int | None = None
+        """The number of the replica that was read last; None if there was none to be read."""
+        self.log: Log | None = None
+        """Its stream."""
+
+    def _attempts(
+        self, best: Callable[[Sequence[ReplicaSight | None]], int | None], without: Collection[int] = ()
+    ) -> Iterator[Attempt]:
+        """Yields the best replica of a look, and the best of the next look as long as attempts fail.
+
+        `best` picks its number, or None: then there is no further attempt. Those that the looks are `without` are not
+        asked, nor are those that have failed.
+        """
+        lost = set(without)
+        while True:
+            number = best(self._set.look(lost))
+            log = None if number is None else self._set.logs[number]
+            if number is None or log is None:
+                self.current = self.log = None
+                return
+            yield Attempt(self, number, log)
+            lost.add(number)
+
+    def _lose(self, number: int, problem: StrandlineError) -> None:
+        """Leaves a replica that cannot be read."""
+        self._set.lose(number, problem)
+        self.current = self.log = None
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A use of one replica. In a `with` block, a problem that another replica need not have ends the block alone."""
 
-    replicas: ReplicaSet
+    user: ReplicaUser
     number: int
     log: Log
 
@@ -196,5 +213,5 @@ class Attempt:
     def __exit__(self, _kind: object, problem: BaseException | None, _trace: object) -> bool:
         if not isinstance(problem, MISSING):
             return False
-        self.replicas.lose(self.number, problem)
+        self.user._lose(self.number, problem)
         return True

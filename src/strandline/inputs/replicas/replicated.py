@@ -41,7 +41,6 @@ class Replicated(SerialisedUnion):
         return any(member.bears(problem) for member in self.members.values())
 
     def waiting(self, standings: Sequence[Standing]) -> int:
-        """Returns how many tuples are not taken in, at most."""
         return SerialisedUnion.waiting(self, self.here(standings))
 
     def here(self, standings: Sequence[Standing]) -> Sequence[Standing]:

@@ -156,7 +156,6 @@ class AggregateOperator(OpenWindows):
         return Columns(self.definition, records, state.arrays, NO_BATCH).results() if len(records) else None
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes tuples that were seen before into the windows whose footprints did not have them yet."""
         table = self.shaped(as_one_table(self.definition, tuples, self.on_error, self.aside.add_tuples))
         table = self.aside.healthy(table, self.on_error)
         if not table.num_rows:
@@ -178,9 +177,7 @@ class AggregateOperator(OpenWindows):
         return Columns(self.definition, records, self.state.arrays, NO_BATCH).footprints(self.state.open_windows)
 
     def end(self) -> None:
-        """Ends a step: drops bytes that no window refers to any more."""
         self.state.drop_dead_bytes(self.definition.bytes_words)
 
     def load(self, newest_first: Iterable[Saved]) -> None:
-        """Replaces the state by the newest footprint of every window that is open."""
         self.state = loaded(self.definition, newest_first)

@@ -179,13 +179,11 @@ class AggregateDefinition(OneTableDefinition):
 
     @property
     def result_columns(self) -> list[tuple[str, str]]:
-        """Names and types of the results' columns."""
         ends = [(START, self.time_type), (END, self.time_type)]
         return [*self.key, *ends, *(column for a in self.accumulators for column in a.results)]
 
     @property
     def control_columns(self) -> list[tuple[str, str]]:
-        """Names and types of the columns that only footprints fill."""
         return [*CONTROL, *state_columns(self.accumulators)]
 
     @property
@@ -224,7 +222,6 @@ class AggregateDefinition(OneTableDefinition):
         return bool(self.shape or self.conditions or self.sketches)
 
     def fresh(self, on_error: OnError = "stop") -> AggregateOperator:
-        """Returns an operator without windows."""
         from strandline.operators.aggregate.aggregate_operator import AggregateOperator
 
         return AggregateOperator(self, WindowState.empty(self.width, self.layout, timed=self.has_times), on_error)
@@ -257,7 +254,6 @@ class AggregateDefinition(OneTableDefinition):
         return self.window.text(is_timestamp=is_timestamp)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "window": self.window.to_json(),
             "aggregates": {a.name: a.aggregate.to_json(a.type) for a in self.accumulators},

@@ -187,7 +187,6 @@ class BarrierOperator(Operator):
         return Footprints(self.save_nothing().opened, self._save_these(self.state.live(), position))
 
     def save_nothing(self) -> Footprints:
-        """Returns no footprints."""
         nothing = self._footprints(np.empty(0, np.int64))
         self._forget()
         return Footprints(nothing, nothing)
@@ -216,7 +215,6 @@ class BarrierOperator(Operator):
         self._unsaved = live[tuples[live, POS] < 0]
 
     def end(self) -> None:
-        """Ends a step: drops memory that no tuple refers to any more."""
         self.state.drop_garbage()
 
     @property
@@ -225,7 +223,6 @@ class BarrierOperator(Operator):
         return int(np.count_nonzero(self.state.arrays.tuples[self.state.live(), POS] >= 0))
 
     def extent(self, position: int) -> Extent:
-        """Returns where recovery would begin if the output ended at this offset."""
         w = self.state.arrays
         unsaved, saved = int(footprint_queue.oldest_unsaved(w)), int(footprint_queue.oldest_print(w))
         since = int(w.tuples[unsaved, SINCE]) if unsaved >= 0 else NONE
@@ -255,7 +252,6 @@ class BarrierOperator(Operator):
         footprint_queue.note_prints(self.state.arrays, sealed(slots[order]), sealed(offsets[order]), self.state.touched)
 
     def oldest_footprint(self) -> tuple[int, int] | None:
-        """Returns T and output offset of the oldest footprint that counts; None if there is none."""
         slot = int(footprint_queue.oldest_print(self.state.arrays))
         if slot < 0:
             return None
@@ -266,5 +262,4 @@ class BarrierOperator(Operator):
         return self._footprints(self.state.live())
 
     def image(self) -> StateImage:
-        """Returns the state as arrays."""
         return self.state.image()

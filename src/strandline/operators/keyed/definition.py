@@ -149,7 +149,6 @@ class KeyedDefinition(OneTableDefinition):
 
     @property
     def control_columns(self) -> list[tuple[str, str]]:
-        """Names and types of the columns that only footprints fill."""
         return [*CONTROL, *((STATE + name, stored_kind(kind)) for name, kind in self.function.state)]
 
     @property
@@ -181,7 +180,6 @@ class KeyedDefinition(OneTableDefinition):
         return text + version_text(f.version)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "kind": self.kind,
             "function": self.function.main.text,
@@ -260,7 +258,6 @@ class KeyedDefinition(OneTableDefinition):
         return WindowState.empty(self.width, BY_KEY, timed=self.has_times, room=room)
 
     def fresh(self, on_error: OnError = "stop") -> KeyedOperator:
-        """Returns an operator without keys."""
         from strandline.operators.keyed.keyed_operator import KeyedOperator
 
         return KeyedOperator(self, self.empty_state(), on_error)

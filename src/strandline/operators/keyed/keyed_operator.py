@@ -112,7 +112,6 @@ class KeyedOperator(OpenWindows):
         return [pa.concat_arrays(columns) for columns in zip(*found, strict=True)]
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes tuples that were seen before into the keys whose footprints did not have them yet."""
         aside = self._nothing_aside()
         aside.ignore()  # what was set aside is there already
         table = aside.healthy(self._one(tuples, aside, "set_aside"), "set_aside")
@@ -131,13 +130,11 @@ class KeyedOperator(OpenWindows):
     # ------------------------------------------------------------------ footprints, and the state in and out
 
     def save(self, position: int, limits: Limits) -> Footprints:
-        """Returns footprints of the keys that opened and stay open, then of the oldest ones, as the limits ask."""
         saved = super().save(position, limits)
         self._is_of_this_version()
         return saved
 
     def save_all(self, position: int) -> Footprints:
-        """Returns a footprint of every key: an instant checkpoint."""
         saved = super().save_all(position)
         self._is_of_this_version()
         return saved
@@ -150,7 +147,6 @@ class KeyedOperator(OpenWindows):
         self.state.drop_dead_bytes(self.definition.bytes_words)
 
     def load(self, newest_first: Iterable[Saved]) -> None:
-        """Replaces the state by the newest footprint of every key that is open."""
         self.state = loaded(self.definition, newest_first)
         self.must_save_all = bool(self.state.arrays.header[FUNCTION] != self.definition.function.version)
 

@@ -93,7 +93,6 @@ class OpenWindows(Operator):
         return Footprints(nothing, self._save_these(slots[order].astype(np.int32), position))
 
     def save_nothing(self) -> Footprints:
-        """Returns no footprints."""
         nothing = self._footprints(np.empty((0, self.state.width), np.int64))
         self.state.arrays.header[LISTED] = 0
         self._fresh = []
@@ -110,7 +109,6 @@ class OpenWindows(Operator):
         raise NotImplementedError
 
     def mark_unsaved(self, *, every: bool = False) -> None:
-        """Marks windows without a footprint as just opened; with `every`, all windows: no footprint counts then."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         is_open = records[:, OPENED] >= 0
         if every:
@@ -120,11 +118,9 @@ class OpenWindows(Operator):
         self._fresh.append(found[np.lexsort((records[found, START], records[found, OPENED]))].astype(np.int32))
 
     def extent(self, position: int) -> Extent:
-        """Returns where recovery would begin if the output ended at this offset."""
         return Extent(self.open_windows, *(self.oldest_footprint() or (self.input_end, position)))
 
     def oldest_footprint(self) -> tuple[int, int] | None:
-        """Returns T and output offset of the oldest footprint that counts; None if there is none."""
         slot = int(oldest(self.state.arrays))
         if slot < 0:
             return None
@@ -132,7 +128,6 @@ class OpenWindows(Operator):
         return int(record[T]), int(record[POS])
 
     def windows(self, *, now: bool = False) -> list[pa.Array]:
-        """Returns every open window in the columns of footprints: its last one, or with `now` one made now."""
         records = self.state.arrays.records[: self.state.arrays.header[USED]]
         records = records[records[:, OPENED] >= 0]
         if now:

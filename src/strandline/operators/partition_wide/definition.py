@@ -160,7 +160,6 @@ class PartitionWideDefinition(OneTableDefinition):
 
     @property
     def control_columns(self) -> list[tuple[str, str]]:
-        """Names and types of the columns that only footprints fill."""
         return [*CONTROL]
 
     @property
@@ -180,7 +179,6 @@ class PartitionWideDefinition(OneTableDefinition):
         return f"class {call_text(self.to_json())}: output {_text(self.output)}{version_text(self.of.version)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body = {
             "kind": self.kind,
             "class": self.of.name,

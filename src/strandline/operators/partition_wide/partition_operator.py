@@ -150,7 +150,6 @@ class PartitionWideOperator(Operator):
         return Footprints(footprints(self.definition, NO_STATE), footprints(self.definition, saved))
 
     def save_nothing(self) -> Footprints:
-        """Returns no footprints."""
         return Footprints(*(footprints(self.definition, NO_STATE) for _ in range(2)))
 
     def extent(self, position: int) -> Extent:

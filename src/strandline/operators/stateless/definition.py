@@ -98,7 +98,6 @@ class StatelessDefinition(OneTableDefinition):
         return f"stateless: {', '.join(name for name, _ in self.output)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "kind": self.kind,
             "output": [list(column) for column in self.output],

@@ -66,7 +66,6 @@ class StatelessOperator(Operator):
         return self.save_nothing()
 
     def save_nothing(self) -> Footprints:
-        """Returns no footprints."""
         return Footprints(self.windows(), self.windows())
 
     def extent(self, position: int) -> Extent:

@@ -33,7 +33,9 @@ def _missing(method: str) -> Callable[..., NoReturn]:
 class Windowed:
     """A stream cut into windows; `aggregate` says what to compute over each."""
 
-    start, checkpoint, availability = map(_missing, ("start", "checkpoint", "availability"))
+    start = _missing("start")
+    checkpoint = _missing("checkpoint")
+    availability = _missing("availability")
 
     def __init__(self, input_: Upstream, window: Window, shape: Shape = AS_IS) -> None:
         if not isinstance(window, Window):

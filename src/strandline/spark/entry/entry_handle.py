@@ -53,7 +53,6 @@ class EntryHandle(ElementRun):
 
     @property
     def name(self) -> str | None:
-        """The name given to `start`."""
         return self.spark_query.name
 
     @property
@@ -147,7 +146,6 @@ class EntryHandle(ElementRun):
             self.operator.rest(None)
 
     def explain(self, *, extended: bool) -> None:
-        """Prints Spark's plan of the last batch."""
         self.spark_query.explain(extended)
 
     def _end_operator(self, patience_s: float | None) -> None:

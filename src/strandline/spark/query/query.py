@@ -111,7 +111,7 @@ class Query:
     def _repr_html_(self) -> str:
         return query_html(self)
 
-    # ------------------------------------------------------------------ as PySpark has it, and under its names
+    # ------------------------------------------------------------------ as PySpark has it, and under its spellings
 
     @property
     def last_progress(self) -> StreamingQueryProgress | None:
@@ -132,29 +132,6 @@ class Query:
         self._raise_failure()
 
     @property
-    def isActive(self) -> bool:
-        """`is_active`."""
-        return self.is_active
-
-    @property
-    def lastProgress(self) -> StreamingQueryProgress | None:
-        """`last_progress`."""
-        return self.last_progress
-
-    @property
-    def recentProgress(self) -> list[StreamingQueryProgress]:
-        """`recent_progress`."""
-        return self.recent_progress
-
-    def awaitTermination(self, timeout: float | Duration | None = None) -> bool:
-        """Does what `await_termination` does: returns True at the end, where Spark without a timeout returns None."""
-        return self.await_termination(timeout)
-
-    def processAllAvailable(self) -> None:
-        """Does what `process_all_available` does."""
-        self.process_all_available()
-
-    @property
     def id(self) -> str:
         """The id of the query, the same after every restart: Spark's, or that of the operator's stream."""
         return self._run.id
@@ -162,11 +139,6 @@ class Query:
     @property
     def run_id(self) -> str:
         """The id of this run of it."""
-        return self._run.run_id
-
-    @property
-    def runId(self) -> str:
-        """`run_id`."""
         return self._run.run_id
 
     @property
@@ -182,6 +154,13 @@ class Query:
     def explain(self, extended: bool = False) -> None:
         """Prints Spark's plan of the last batch; an operator over streams has none."""
         self._run.explain(extended=extended)
+
+    isActive = is_active
+    lastProgress = last_progress
+    recentProgress = recent_progress
+    runId = run_id
+    awaitTermination = await_termination  # Spark's returns None at the end
+    processAllAvailable = process_all_available
 
     def _raise_failure(self) -> None:
         if (problem := self.exception()) is not None:

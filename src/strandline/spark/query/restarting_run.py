@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.storage.redaction import redacted_url
@@ -16,10 +16,11 @@ from strandline.spark.query.waiting import wait_for
 from strandline.spark.session.place import Place
 from strandline.user_warning import warn
 
-if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
 _LOOK_S = 0.2
+
+
+def _of_this_try(name: str) -> Any:
+    return property(lambda run: getattr(run._query, name))
 
 
 class RestartingRun(ElementRun):
@@ -104,30 +105,13 @@ class RestartingRun(ElementRun):
 
     # ------------------------------------------------------------------ as its query shows it
 
-    @property
-    def spark_query(self) -> StreamingQuery | None:  # type: ignore[override]
-        """Spark's streaming query of this try, if one drives the element."""
-        return self._query.spark_query
-
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """The addresses of the streams that are written."""
-        return self._query.urls
-
-    @property
-    def id(self) -> str:
-        """The id of the query: the same after every restart."""
-        return self._query.id
-
-    @property
-    def run_id(self) -> str:
-        """The id of this try."""
-        return self._query.run_id
-
-    @property
-    def name(self) -> str | None:
-        """The name given to `start`."""
-        return self._query.name
+    spark_query = _of_this_try("spark_query")
+    urls = _of_this_try("urls")
+    id = _of_this_try("id")
+    run_id = _of_this_try("run_id")
+    name = _of_this_try("name")
+    status = _of_this_try("status")
+    recent_progress = _of_this_try("recent_progress")
 
     @property
     def report(self) -> Mapping[str, Any]:
@@ -139,16 +123,6 @@ class RestartingRun(ElementRun):
     def running(self) -> Mapping[str, Any]:
         """Nothing: the query of this try has it in its report."""
         return {}
-
-    @property
-    def status(self) -> dict[str, Any]:
-        """As Spark says it."""
-        return self._query.status
-
-    @property
-    def recent_progress(self) -> Sequence[Any]:
-        """The last progress reports of this try."""
-        return self._query.recent_progress
 
     @property
     def is_active(self) -> bool:
@@ -187,11 +161,9 @@ class RestartingRun(ElementRun):
         self.wait(None)
 
     def process_all_available(self) -> None:
-        """Returns when everything is taken in that the inputs have now, or when the try has ended."""
         self._query.process_all_available()
 
     def explain(self, *, extended: bool) -> None:
-        """Prints the plan of the last batch."""
         self._query.explain(extended)
 
     def _ends_within(self, timeout_s: float) -> bool:
