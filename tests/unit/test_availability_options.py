@@ -9,8 +9,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, StorageError
-from strandline.log.operator_state.outage import ForkStanding, Outage
-from strandline.log.operator_state.outage_words import outage_report
+from strandline.log.operator_state.outage import ForkStanding, Outage, outage_report
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
 from strandline.spark.operator.operator_inputs import OperatorInputs

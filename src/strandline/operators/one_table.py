@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,10 @@ class OneTableDefinition(Definition, Protocol):
     @property
     def takes(self) -> tuple[tuple[str, ...], ...]:
         return tuple(tuple(time if name == self.time[0] else name for name in self.taken) for time in self.times)
+
+    def continuing(self, stored: Mapping[str, Any] | None) -> Self:
+        """Returns the definition with the stream's texts for the shapes of its inputs."""
+        return replace(self, before=self.before.known_as(stored))  # type: ignore[type-var]
 
 
 def one_table(tables: Sequence[pa.Table], names: Sequence[str] | None = None) -> pa.Table:

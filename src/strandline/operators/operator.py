@@ -26,8 +26,8 @@ What a new operator writes
 --------------------------
 
 - A dataclass derived from `Definition`: `kind`, `key`, `times`, `result_columns`, `result_time`, `control_columns`,
-  `takes`, `shapes`, `text`, `to_json`, `in_small`, `continuing`, `fresh`, `revived`, and a line in `registry.py`. Over
-  inputs with the same columns `OneTableDefinition` has `times`, `takes` and `shapes`.
+  `takes`, `shapes`, `text`, `to_json`, `continuing`, `fresh`, `revived`, with kernels `in_small`, and a line in
+  `registry.py`. Over inputs with the same columns `OneTableDefinition` has `times`, `takes`, `shapes`, `continuing`.
 - A class derived from `Operator`: `on_error`, `input_end`, `definition`, `aside`, `opened`, `open_windows`,
   `rows_at_once`, `due`, `begin`, `feed`, `replay`, `save`, `save_all`, `save_nothing`, `extent`, `load`, `windows`,
   `image`. State in records of windows has most of these in `open_windows.windows_at_work`.
@@ -198,14 +198,6 @@ class Definition(Protocol):
     def to_json(self) -> dict[str, Any]:
         """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
 
-    def in_small(
-        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
-    ) -> tuple[Definition, Sequence[Mapping[str, Any]]]:
-        """Returns a definition that runs the same kernels over windows of a few tuples, and the columns it reads.
-
-        Columns are names and types, a mapping an input; those given are what the inputs have.
-        """
-
     def continuing(self, stored: Mapping[str, Any] | None) -> Definition:
         """Returns the definition by the rules of a stream with this JSON; they may be older than today's."""
 
@@ -213,10 +205,8 @@ class Definition(Protocol):
         """Returns an operator without state."""
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> Operator:
-        """Returns the operator with these arrays as its state, which it may write to.
-
-        Raises ValueError if they do not fit, OtherVersionError if another version of the operator made them.
-        """
+        """Returns the operator with these arrays as its state, which it may write to; raises ValueError if they do not
+        fit, OtherVersionError if another version of the operator made them."""
 
     # ------------------------------------------------------------------ with a default
 
@@ -300,6 +290,15 @@ class Definition(Protocol):
     def result_lateness(self, lateness: int | None) -> int | None:
         """Returns the lateness of the results' stream; `lateness` is that of the first input."""
         return 0
+
+    def in_small(
+        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
+    ) -> tuple[Definition, Sequence[Mapping[str, Any]]]:
+        """Returns a definition that runs the same kernels over windows of a few tuples, and the columns it reads.
+
+        `columns` are names and types, a mapping an input. Without kernels this is the definition itself.
+        """
+        return self, columns
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled and cached parts stay behind: the receiver of the definition has its own.

@@ -25,7 +25,7 @@ from strandline.log.operator_state.input_lag import (
 )
 from strandline.log.operator_state.loss import TotalLosses, total_losses
 from strandline.log.operator_state.operator_words import WordsOf, kind_words
-from strandline.log.operator_state.outage_words import outage_report
+from strandline.log.operator_state.outage import outage_report
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.reading.field_lines import field_lines
 from strandline.log.storage.storage_url import open_storage

@@ -15,10 +15,9 @@ from strandline.operators.aggregate.tuples import closed_records, footprint_reco
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch
 from strandline.operators.open_windows.byte_arena import held_bytes
-from strandline.operators.open_windows.footprint_loading import fill, load
+from strandline.operators.open_windows.footprint_loading import fill, load, require_few
 from strandline.operators.open_windows.record import BY_LIST, BY_START, KEY, KEY_AT, OLDER, OPENED, POS, START, USED
 from strandline.operators.open_windows.window_state import WindowState
-from strandline.operators.open_windows.windows_of_a_key import require_few
 from strandline.operators.operator import Saved
 
 

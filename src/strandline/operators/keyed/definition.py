@@ -20,7 +20,7 @@ from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
 from strandline.operators.keyed.record_layout import Columns, stored_kind
-from strandline.operators.keyed.returned import EMIT
+from strandline.operators.keyed.sheet import EMIT
 from strandline.operators.one_table import INPUT_NAME, OneTableDefinition
 from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
@@ -223,10 +223,6 @@ class KeyedDefinition(OneTableDefinition):
         more = tuple(name for name, _ in times[1:])
         before = InputShapes.from_json(body)
         return cls(function, tuple(key.items()), time, body["lateness"], _pairs(body["reads"]), more, before)
-
-    def continuing(self, stored: Mapping[str, Any] | None) -> KeyedDefinition:
-        """Returns the definition with the stream's texts for the shapes of its inputs."""
-        return replace(self, before=self.before.known_as(stored))
 
     def in_small(
         self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]

@@ -16,8 +16,7 @@ from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_columns import KeyedColumns
 from strandline.operators.keyed.keyed_function import UserFunction
 from strandline.operators.keyed.record_layout import NULL, STATE_BEGIN, Check, WordLayout
-from strandline.operators.keyed.returned import CLOSE
-from strandline.operators.keyed.sheet import EXPIRING, RESULTS, RETURNED, Sheet
+from strandline.operators.keyed.sheet import CLOSE, EXPIRING, RESULTS, RETURNED, Sheet
 from strandline.operators.open_windows.record import KEY, KEY_AT, ROWS
 
 

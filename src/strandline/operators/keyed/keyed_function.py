@@ -14,7 +14,7 @@ from strandline.operators.functions.function_identity import FunctionIdentity, i
 from strandline.operators.functions.row_function import require_parameters
 from strandline.operators.keyed.function_rewrite import Use, use_of
 from strandline.operators.keyed.record_layout import Columns, is_computable
-from strandline.operators.keyed.returned import EMIT_MAX
+from strandline.operators.keyed.sheet import EMIT_MAX
 from strandline.schema_text import columns_of
 from strandline.units import Duration, duration_us, has_unit
 

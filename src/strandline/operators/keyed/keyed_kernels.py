@@ -18,8 +18,8 @@ from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel, njit
 from strandline.operators.keyed.key_kernels import close_key, find_due, open_key, order_due
 from strandline.operators.keyed.record_layout import RESULT_KEY, RESULT_KEY_AT, RESULT_TIME_WORD, STATE_BEGIN, Check
-from strandline.operators.keyed.returned import CLOSE
 from strandline.operators.keyed.sheet import (
+    CLOSE,
     CLOSINGS,
     DONE,
     DUE_END,

@@ -14,12 +14,11 @@ from strandline.operators.keyed.definition import OPENED, RESULT_TIME, ROWS, VER
 from strandline.operators.keyed.keyed_columns import closed_records, footprint_records, versions
 from strandline.operators.open_windows.arrays import NO_BATCH, Batch, sealed_batch
 from strandline.operators.open_windows.byte_arena import held_bytes
-from strandline.operators.open_windows.footprint_loading import fill, load
+from strandline.operators.open_windows.footprint_loading import fill, load, require_few
 from strandline.operators.open_windows.record import BY_START, FUNCTION, KEY, KEY_AT, POS, USED, T
 from strandline.operators.open_windows.record import OPENED as OPENED_WORD
 from strandline.operators.open_windows.record import ROWS as ROWS_WORD
 from strandline.operators.open_windows.window_state import ROOM_MIN, WindowState
-from strandline.operators.open_windows.windows_of_a_key import require_few
 from strandline.operators.operator import TAKEN_IN, Saved
 from strandline.operators.unsound_footprint import require_sound, require_values
 

@@ -1,10 +1,17 @@
-"""The output of the loops of keyed operators, and their reasons to return."""
+"""The output of the loops of keyed operators, what their functions return, and their own reasons to return."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
+
+EMIT: Final = 1
+"""A result is what `out` has now; 2 * EMIT: `out[0]` and `out[1]`."""
+CLOSE: Final = 1 << 16
+"""The state of the key is forgotten; the next tuple of the key begins a new one."""
+EMIT_MAX: Final = 1024
+"""Results of one call at most."""
 
 DONE, FULL, FLUSH, REFUSED = range(4)
 """Why a loop returns: all is done; no room for another key; no room for results; a call returned what it must not."""

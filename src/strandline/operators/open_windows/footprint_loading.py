@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
-from strandline.operators.kernels.kernel_arrays import Int64s
+from collections import Counter
+
+import numpy as np
+
+from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.kernel_cache import njit
 from strandline.operators.open_windows.arrays import Batch, State
 from strandline.operators.open_windows.hash_table import bucket_of, key_of, link, same_key, start_in_hash
@@ -13,9 +17,12 @@ from strandline.operators.open_windows.record import (
     END,
     KEY,
     KEY_AT,
+    LENGTH_BITS,
+    LENGTH_MAX,
     LINK,
     NONE,
     OPENED,
+    POS,
     QUEUE_TAIL,
     SEED,
     START,
@@ -25,6 +32,7 @@ from strandline.operators.open_windows.record import (
 from strandline.operators.open_windows.timers import push_timer
 from strandline.operators.open_windows.trace import Trace
 from strandline.operators.open_windows.window_records import blank_record, copy_row
+from strandline.operators.unsound_footprint import UnsoundFootprintError
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -85,3 +93,16 @@ def count_filled(state: State, windows: int) -> None:
     """Sets the header to so many open windows, all of them in the queue."""
     state.header[N] = windows
     state.header[QUEUE_TAIL] = windows
+
+
+def require_few(records: Int64s, most: int, *, fits_word: bool, held: Bytes) -> None:
+    """Raises UnsoundFootprintError if more than `most` of these windows have the same key; `held` has bytes of keys."""
+    words = np.sort(records[:, KEY])
+    again = words[most:][words[most:] == words[: len(words) - most]] if len(words) > most else words[:0]
+    met: Counter[object] = Counter()
+    for record in records[np.isin(records[:, KEY], again)] if len(again) else ():  # or hashes that are the same
+        at, length = int(record[KEY_AT]) >> LENGTH_BITS, int(record[KEY_AT]) & LENGTH_MAX
+        key = (int(record[KEY]), int(record[KEY_AT])) if fits_word else held[at : at + length].tobytes()
+        met[key] += 1
+        if met[key] > most:
+            raise UnsoundFootprintError(f"a key has more than {most:,} open windows", int(record[POS]))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy.typing as npt
-import pyarrow as pa
 
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import call_text, version_text
@@ -213,16 +212,6 @@ class PartitionWideDefinition(OneTableDefinition):
             tuple(name for name, _ in times[1:]),
             InputShapes.from_json(body),
         )
-
-    def continuing(self, stored: Mapping[str, Any] | None) -> PartitionWideDefinition:
-        """Returns the definition with the stream's texts for the shapes of its inputs."""
-        return replace(self, before=self.before.known_as(stored))
-
-    def in_small(
-        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
-    ) -> tuple[PartitionWideDefinition, Sequence[Mapping[str, Any]]]:
-        """Returns the definition itself: there are no kernels."""
-        return self, columns
 
     # ------------------------------------------------------------------ operators
 

@@ -13,8 +13,7 @@ from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.one_table import as_one_table
 from strandline.operators.operator import Extent, Footprints, Limits, OnError, Operator, Saved, StateImage
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
-from strandline.operators.partition_wide.failed_method import raised
-from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork
+from strandline.operators.partition_wide.object_at_work import CallRaisedError, ObjectAtWork, raised
 from strandline.operators.partition_wide.returned_table import ReturnedTable
 from strandline.operators.partition_wide.state_rows import NO_STATE, SavedState, footprints, loaded
 

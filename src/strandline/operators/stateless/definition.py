@@ -140,12 +140,6 @@ class StatelessDefinition(OneTableDefinition):
             before=self.before.known_as(stored),
         )
 
-    def in_small(
-        self, columns: Sequence[Mapping[str, Any]], schemas: Sequence[pa.Schema]
-    ) -> tuple[StatelessDefinition, Sequence[Mapping[str, Any]]]:
-        """Returns the definition itself: there are no kernels."""
-        return self, columns
-
     # ------------------------------------------------------------------ operators
 
     def fresh(self, on_error: OnError = "stop") -> StatelessOperator:

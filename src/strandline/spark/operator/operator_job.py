@@ -14,8 +14,7 @@ from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import ConflictError, StorageError, StrandlineError, StreamMismatchError
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.loss import total_losses
-from strandline.log.operator_state.outage import Outage
-from strandline.log.operator_state.outage_words import outage_report
+from strandline.log.operator_state.outage import Outage, outage_report
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log

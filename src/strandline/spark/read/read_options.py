@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -223,3 +223,15 @@ def _truth(text: str, option: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{option}={text!r} is not true or false")
     return text.lower() == "true"
+
+
+def shared_out(waiting: Sequence[int], limit: int) -> list[int]:
+    """Divides a limit among the partitions in proportion to what waits, so that all pass through time together."""
+    total = sum(waiting)
+    found = [w * limit // total for w in waiting]
+    rest = limit - sum(found)
+    for p, w in enumerate(waiting):
+        extra = min(rest, w - found[p])
+        found[p] += extra
+        rest -= extra
+    return found

@@ -30,8 +30,7 @@ from strandline.inputs.replicas.replica_story import RESULT
 from strandline.inputs.replicas.result_span import ResultSpan
 from strandline.log.reading.tentative_results import CHANGES
 from strandline.log.stream.kinds import Kind
-from strandline.spark.read.read_options import ReadOptions
-from strandline.spark.read.shares import shared_out
+from strandline.spark.read.read_options import ReadOptions, shared_out
 
 ROWS_PER_BATCH = 1 << 16
 

@@ -47,9 +47,8 @@ from strandline.log.stream.reason import LATE
 from strandline.log.stream.spec import StreamSpec
 from strandline.log.upkeep import consumer_registry
 from strandline.spark.entry.table_options import options_in, options_of_table, with_options
-from strandline.spark.read.read_options import ReadOptions
+from strandline.spark.read.read_options import ReadOptions, shared_out
 from strandline.spark.read.replica_source import ReplicaChangesReader, ReplicaStreamReader
-from strandline.spark.read.shares import shared_out
 from strandline.spark.read.sink_refusal import refused_stream, refused_write
 from strandline.spark.read.source_schema import changes_schema, replicas_schema, spark_schema
 from strandline.spark.session.place import Place
