@@ -9,7 +9,6 @@ from strandline.log.stream.column_types import fields_of, type_name
 from strandline.operators.barrier.definition import BarrierDefinition, BarrierInput
 from strandline.operators.expressions.input_shapes import InputShapes
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.describe.several import require_several
 from strandline.spark.operator.processing_element import Upstream
 from strandline.wording import plural
@@ -17,12 +16,6 @@ from strandline.wording import plural
 
 class Barrier(OperatorDescription[BarrierDefinition]):
     """A barrier; `start` sets it going."""
-
-    def __repr__(self) -> str:
-        return operator_text("Barrier", self._inputs, self._definition, self._choices)
-
-    def _repr_html_(self) -> str:
-        return operator_html("Barrier", self._inputs, self._definition, self._choices)
 
 
 def barrier(*nameless: Any, at_most: int | None = None, **inputs: Any) -> Barrier:

@@ -12,19 +12,12 @@ from strandline.operators.join.definition import GROUP, JoinDefinition, JoinInpu
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.operators.join.predicate import Predicate
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.describe.several import require_several
 from strandline.spark.operator.processing_element import Upstream
 
 
 class Join(OperatorDescription[JoinDefinition]):
     """A join; `where` may say which pairs count, `start` sets it going."""
-
-    def __repr__(self) -> str:
-        return operator_text("Join", self._inputs, self._definition, self._choices)
-
-    def _repr_html_(self) -> str:
-        return operator_html("Join", self._inputs, self._definition, self._choices)
 
     def where(self, condition: Callable[[Any, Any], Any], *, version: int = 1) -> Join:
         """Keeps only pairs for which the condition is true: `where(lambda left, right: left.n <= right.most)`.

@@ -11,18 +11,11 @@ from strandline.operators.keyed.keyed_function import KeyedFunction
 from strandline.operators.one_table import INPUT_NAME
 from strandline.spark.describe.applied_inputs import AppliedInputs
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.operator.processing_element import Upstream
 
 
 class Keyed(OperatorDescription[KeyedDefinition]):
     """A keyed function over a stream; `start` sets it going."""
-
-    def __repr__(self) -> str:
-        return operator_text("Keyed", self._inputs, self._definition, self._choices)
-
-    def _repr_html_(self) -> str:
-        return operator_html("Keyed", self._inputs, self._definition, self._choices)
 
 
 def applied(input_: Upstream, function: Any) -> Keyed:

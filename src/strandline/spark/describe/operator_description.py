@@ -13,6 +13,7 @@ from strandline.operators.operator import Definition, OnError
 from strandline.running.element import TUPLES_MAX
 from strandline.running.promise import Mode, Promise, Reconcile
 from strandline.running.since import SinceOption
+from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.operator.housekeeping import checked_choice
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 from strandline.spark.query.query import Query
@@ -40,6 +41,12 @@ class OperatorDescription(Generic[D]):
         self._definition = definition
         self._policy = policy or cec()
         self._promise = promise
+
+    def __repr__(self) -> str:
+        return operator_text(type(self).__name__, self._inputs, self._definition, self._choices)
+
+    def _repr_html_(self) -> str:
+        return operator_html(type(self).__name__, self._inputs, self._definition, self._choices)
 
     def _operator(self) -> Self:
         """Returns itself: other elements make an operator of themselves here."""

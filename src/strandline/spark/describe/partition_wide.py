@@ -12,7 +12,6 @@ from strandline.operators.partition_wide.user_operator import UserOperator
 from strandline.running.promise import Promise
 from strandline.spark.describe.applied_inputs import AppliedInputs
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.operator.processing_element import Upstream
 
 DEFAULT: Final = instant("10 s")
@@ -36,12 +35,6 @@ class PartitionWide(OperatorDescription[PartitionWideDefinition]):
                 todo='use sl.instant(every="10 s"), sl.partial(every="10 s") or sl.none()',
             )
         super().__init__(inputs, definition, chosen, promise)
-
-    def __repr__(self) -> str:
-        return operator_text("PartitionWide", self._inputs, self._definition, self._choices)
-
-    def _repr_html_(self) -> str:
-        return operator_html("PartitionWide", self._inputs, self._definition, self._choices)
 
 
 def applied_class(input_: Upstream, operator: UserOperator) -> PartitionWide:

@@ -14,7 +14,6 @@ from strandline.operators.expressions.shape import Select, Shape
 from strandline.operators.stateless.definition import StatelessDefinition
 from strandline.spark.describe.aggregation import require_columns
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.reprs import operator_html, operator_text
 from strandline.spark.operator.processing_element import Upstream
 
 if TYPE_CHECKING:
@@ -41,12 +40,6 @@ class Stateless(OperatorDescription[StatelessDefinition]):
             todo="leave it out: its results are its output stream, and its place in the input is all that a recovery "
             "needs",
         )
-
-    def __repr__(self) -> str:
-        return operator_text("Stateless", self._inputs, self._definition, self._choices)
-
-    def _repr_html_(self) -> str:
-        return operator_html("Stateless", self._inputs, self._definition, self._choices)
 
 
 class StatelessWork:
