@@ -84,7 +84,7 @@ class LossyWorld(World):
         standing = log.state.standings[partition] if log.state.standings else None
         if standing is None or standing.losses is None:
             return []
-        losses: list[Loss] = [*loss_record.newest_first(log.storage, standing.losses)][::-1]
+        losses: list[Loss] = [*loss_record.on_record(log.storage, standing.losses).losses][::-1]
         require(standing.losses.count == len(losses), "losses are counted that are not on record")
         require(standing.losses.tuples == sum(loss.tuples for loss in losses), "tuples are counted wrongly")
         self.losses += len(losses)

@@ -7,13 +7,16 @@ minute; so blocks are counted in the order of time until there are enough of the
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.stream.block import Block
 from strandline.log.stream.listing import undisturbed
 from strandline.log.stream.log import END, Log
 from strandline.units import END_OF_TIME
+
+_Ahead = tuple[int, int]
+"""Of a block, its least time that is not taken in, and about how many tuples of it are not."""
 
 
 def reachable(inputs: Sequence[Log], partition: int) -> int | None:
@@ -48,42 +51,28 @@ def _is_before(bound: int | None, until: int | None) -> bool:
     return until is not None and (bound is None or bound < until)
 
 
-class _Ahead:
-    """The blocks of one input and partition that hold tuples to be taken in, in the order of offsets."""
-
-    def __init__(self, blocks: Iterator[Block], since: int | None) -> None:
-        self._blocks = blocks
-        self._since = since
-
-    def next(self) -> tuple[int, int] | None:
-        """Returns of the next block its least time that is not taken in, and about how many tuples of it are not."""
-        block = next((b for b in self._blocks if b.has_results), None)
-        if block is None:
-            return None
-        least = block.time_min if self._since is None else max(block.time_min, self._since)
-        share = (block.time_max - least + 1) / (block.time_max - block.time_min + 1)
-        return least, max(1, round(block.results * share))
-
-
-def _waiting(inputs: Sequence[Log], partition: int, marks: Marks, until: int | None) -> Iterator[_Ahead]:
+def _waiting(inputs: Sequence[Log], partition: int, marks: Marks, until: int | None) -> Iterator[Iterator[_Ahead]]:
+    """Yields the blocks of each input that hold tuples to be taken in, in the order of their offsets."""
     before = None if until == END_OF_TIME else until
     since = marks.stands.bound
     for log, mark in zip(inputs, marks.inputs, strict=True):
-        yield _Ahead(log.blocks(partition, mark.first, END, since, before), since)
+        yield _ahead(log.blocks(partition, mark.first, END, since, before), since)
 
 
-def _common(waiting: Sequence[_Ahead], tuples_max: int) -> int | None:
+def _ahead(blocks: Iterator[Block], since: int | None) -> Iterator[_Ahead]:
+    for block in blocks:
+        if block.has_results:
+            least = block.time_min if since is None else max(block.time_min, since)
+            share = (block.time_max - least + 1) / (block.time_max - block.time_min + 1)
+            yield least, max(1, round(block.results * share))
+
+
+def _common(waiting: Iterable[Iterator[_Ahead]], tuples_max: int) -> int | None:
     """Returns the time before which about so many tuples wait; None if there are not so many."""
-    heads = [(*head, i) for i, w in enumerate(waiting) if (head := w.next())]
-    heapq.heapify(heads)
-    if not heads:
-        return None
-    least, tuples = heads[0][0], 0
-    while heads and (tuples < tuples_max or heads[0][0] <= least):
-        _, count, i = heads[0]
+    first, tuples = None, 0
+    for least, count in heapq.merge(*waiting):  # one block ahead of each
+        first = least if first is None else first
+        if tuples >= tuples_max and least > first:
+            return least
         tuples += count
-        if head := waiting[i].next():
-            heapq.heapreplace(heads, (*head, i))
-        else:
-            heapq.heappop(heads)
-    return heads[0][0] if heads else None
+    return None

@@ -67,59 +67,47 @@ def add(storage: Storage, attempt: str, before: Losses | None, losses: list[Loss
     )
 
 
-def newest_first(storage: Storage, losses: Losses | None) -> Iterator[Loss]:
-    """Yields all losses of a partition, the newest first; raises `CorruptManifestError` if a record was changed."""
+def _walk(storage: Storage, losses: Losses | None) -> Iterator[tuple[str, list[Loss] | CorruptManifestError]]:
+    """Yields the key and the losses of each record of a partition, the newest first; last the problem of one that
+    cannot be read."""
     record = losses and losses.record
     while record:
-        record, found = _read(storage, record)
-        yield from reversed(found)
+        key = record
+        try:
+            record, found = _read(storage, key)
+        except CorruptManifestError as problem:
+            yield key, problem
+            return
+        yield key, found
 
 
 def records(storage: Storage, losses: Losses | None) -> Iterator[str]:
     """Yields the keys of all records of a partition, the newest first, up to one that cannot be read."""
-    record = losses and losses.record
-    while record:
-        try:
-            before, _ = _read(storage, record)
-        except CorruptManifestError:
-            return
-        yield record
-        record = before
+    return (key for key, found in _walk(storage, losses) if isinstance(found, list))
 
 
 def live_records(storage: Storage, every: Iterable[Losses | None]) -> set[str] | None:
     """Returns the keys of all records of these partitions; None if one cannot be read: it may name any other."""
-    found: set[str] = set()
-    for losses in every:
-        record = losses and losses.record
-        while record:
-            found.add(record)
-            try:
-                record, _ = _read(storage, record)
-            except CorruptManifestError:
-                return None
-    return found
+    every_one = [one for losses in every for one in _walk(storage, losses)]
+    return {key for key, _ in every_one} if all(isinstance(found, list) for _, found in every_one) else None
 
 
 def on_record(storage: Storage, losses: Losses | None) -> OnRecord:
     """Returns all losses of a partition that can be read, and the sums of those that cannot."""
     if losses is None:
         return OnRecord(())
-    found: list[Loss] = []
-    record: str | None = losses.record
+    known: list[Loss] = []
     unreadable = why = ""
-    while record:
-        try:
-            record, some = _read(storage, record)
-        except CorruptManifestError as problem:
-            unreadable, why = record or "", problem.what
-            break
-        found += reversed(some)
+    for key, found in _walk(storage, losses):
+        if isinstance(found, list):
+            known += reversed(found)
+        else:
+            unreadable, why = key, found.what
     return OnRecord(
-        tuple(found),
-        losses.count - len(found),
-        losses.tuples - sum(loss.tuples for loss in found),
-        losses.windows - sum(loss.windows for loss in found),
+        tuple(known),
+        losses.count - len(known),
+        losses.tuples - sum(loss.tuples for loss in known),
+        losses.windows - sum(loss.windows for loss in known),
         unreadable,
         why,
     )

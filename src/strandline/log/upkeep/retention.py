@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from strandline.errors import ConsumerError, OptionError
 from strandline.log.operator_state import loss_record
@@ -34,42 +35,33 @@ _BLOCK_NAME = re.compile(r"(?P<first>\d{20})-(?:(?P<end>\d{20})-)?")
 Progress = Callable[[str, int], None]
 
 
-def truncate(
-    log: Log,
-    *,
-    before_time: int | Mapping[int, int] | None = None,
-    before_offset: int | Mapping[int, int] | None = None,
-    consumed: bool = False,
-    published_before_us: int | None = None,
-    yield_to_consumers: bool = False,
-) -> tuple[int, ...]:
-    """Drops whole blocks before a time or an offset, or one for each partition; returns where each begins now.
+class Past(TypedDict, total=False):
+    """What is to be dropped: one of the first three."""
 
-    With `consumed` it drops those that every registered consumer has passed.
+    before_time: int | Mapping[int, int] | None
+    """What is older, or a time for each partition."""
+    before_offset: int | Mapping[int, int] | None
+    """What lies before, or an offset for each partition."""
+    consumed: bool
+    """What every registered consumer has passed."""
+    published_before_us: int | None
+    """What is in the side log for its time goes if it was published before this, or else as `first_kept` says."""
 
-    Blocks are dropped only if all of their results lie before: footprints have no time of their own. What is in the
-    side log for its time goes if it was published before `published_before_us`, or else as `first_kept` says.
-    If a registered consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what
-    no consumer needs.
+
+def truncate(log: Log, *, yield_to_consumers: bool = False, **past: Unpack[Past]) -> tuple[int, ...]:
+    """Drops whole blocks that lie in the past; returns where each partition begins now.
+
+    Blocks are dropped only if all of their results lie before: footprints have no time of their own. If a registered
+    consumer needs some of them this raises and names it, or, with `yield_to_consumers`, drops only what no consumer
+    needs.
     """
     log.refresh()
 
     def make(state: LogState, _seen: Sequence[Commit]) -> TruncateCommit:
-        plan = planned(
-            log,
-            before_time=before_time,
-            before_offset=before_offset,
-            consumed=consumed,
-            published_before_us=published_before_us,
-        )
+        plan = planned(log, **past)
         if plan.refusal is not None and not yield_to_consumers:
             raise plan.refusal
-        return TruncateCommit(
-            seq=state.seq + 1,
-            stream=log.spec.id,
-            published_us=log.clock.now_us(),
-            starts=plan.free if yield_to_consumers else plan.starts,
-        )
+        return TruncateCommit(*log.stamp(state), starts=plan.free if yield_to_consumers else plan.starts)
 
     if make(log.state, ()).starts != log.state.starts:
         log.publish(make, since=log.state.seq)
@@ -88,22 +80,13 @@ class Truncation:
     """Raised if a consumer needs some of what is to go; None if none does."""
 
 
-def planned(
-    log: Log,
-    *,
-    before_time: int | Mapping[int, int] | None = None,
-    before_offset: int | Mapping[int, int] | None = None,
-    consumed: bool = False,
-    published_before_us: int | None = None,
-) -> Truncation:
+def planned(log: Log, **past: Unpack[Past]) -> Truncation:
     """Returns what `truncate` would do; changes nothing."""
-    if (before_time is not None) + (before_offset is not None) + consumed != 1:
+    given = [past.get("before_time") is not None, past.get("before_offset") is not None, past.get("consumed")]
+    if sum(map(bool, given)) != 1:
         raise OptionError("truncate needs a time or an offset, and not both", stream=log.storage.url)
-    state = log.state
-    if consumed:
-        wanted = _aligned(log, _passed(log))
-    else:
-        wanted = _aligned(log, _wanted(log, before_time, before_offset, published_before_us))
+    state, offsets = log.state, _passed(log) if past.get("consumed") else _wanted(log, past)
+    wanted = [_block_start(log, p, offset) for p, offset in enumerate(offsets)]
     for p, standing in enumerate(state.standings):
         # What the operator would read to get its own windows back stays, whatever anybody asked for.
         wanted[p] = min(wanted[p], _block_start(log, p, state.ends[p] - standing.extent))
@@ -191,19 +174,14 @@ def _newest_result(log: Log, partition: int) -> int | None:
     return None
 
 
-def _wanted(
-    log: Log,
-    before_time: int | Mapping[int, int] | None,
-    before_offset: int | Mapping[int, int] | None,
-    published_before_us: int | None,
-) -> list[int]:
+def _wanted(log: Log, past: Past) -> list[int]:
     """Returns, per partition, the first offset to keep, not yet aligned to blocks."""
-    late = log.spec.late
+    late, before_time, before_offset = log.spec.late, past.get("before_time"), past.get("before_offset")
     if before_time is not None:
         times = before_time if isinstance(before_time, Mapping) else dict.fromkeys(range(late + 1), before_time)
         starts = list(log.state.starts)
         for p, time in times.items():
-            starts[p] = first_kept(log, p, time, published_before_us)
+            starts[p] = first_kept(log, p, time, past.get("published_before_us"))
         return starts
     if isinstance(before_offset, Mapping):
         unknown = [p for p in before_offset if not 0 <= p < late]
@@ -249,10 +227,6 @@ def _oldest_kept_us(log: Log, before_time: int) -> int:
             return -(1 << 63)
         oldest_us = min([oldest_us, *(b.published_us for b in itertools.islice(log.blocks(p, first), 1))])
     return oldest_us
-
-
-def _aligned(log: Log, wanted: Sequence[int]) -> list[int]:
-    return [_block_start(log, p, offset) for p, offset in enumerate(wanted)]
 
 
 def _block_start(log: Log, partition: int, offset: int) -> int:
@@ -366,12 +340,6 @@ def _announce(log: Log, files: Sequence[str], base_seq: int, deleted_through: in
         named = {file for m in seen for file in m.named}
         if any(isinstance(m, MilestoneCommit) for m in seen):
             named |= {file for file in doomed if file.startswith(f"{milestone.FOLDER}/")}
-        return CollectCommit(
-            seq=state.seq + 1,
-            stream=log.spec.id,
-            published_us=log.clock.now_us(),
-            files=tuple(sorted(doomed - named)),
-            deleted_through=deleted_through,
-        )
+        return CollectCommit(*log.stamp(state), tuple(sorted(doomed - named)), deleted_through)
 
     log.publish(make, since=base_seq)
