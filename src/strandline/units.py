@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import operator
 import re
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import numpy as np
@@ -153,6 +154,18 @@ _DURATION_TODO = (
 def latest(*times: int | None) -> int | None:
     """Returns the last of the times that are known; None if none is."""
     return max((time for time in times if time is not None), default=None)
+
+
+def first_of_all(times: Iterable[int | None]) -> int | None:
+    """Returns the first of the times; None if one of them is not known, or if there is none."""
+    every = list(times)
+    known = [time for time in every if time is not None]
+    return min(known) if known and len(known) == len(every) else None
+
+
+def is_before(time: int | None, until: int | None) -> bool:
+    """Returns whether a time is before another; nothing is before None, and None is before everything else."""
+    return until is not None and (time is None or time < until)
 
 
 def earlier(time: int, duration: int) -> int:

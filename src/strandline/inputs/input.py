@@ -20,6 +20,7 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.operators.operator import StateImage
+from strandline.units import latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,7 @@ class InputSlice:
     @property
     def reaches(self) -> int | None:
         """The later of the time up to which windows are closed and that which the slice reaches."""
-        times = [time for time in (self.begin.bound, self.until) if time is not None]
-        return max(times, default=None)
+        return latest(self.begin.bound, self.until)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.listing import listed
 from strandline.log.stream.log import END, Log
 from strandline.log.stream.spec import KEY
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def guess_blocks(log: Log, partition: int, guesses: Guesses, since: int | None, 
 
     The index knows the times of results, and so does a block that has some: these are not judged by their times.
     """
-    least = max((time for time in (since, guesses.since) if time is not None), default=None)
+    least = latest(since, guesses.since)
     found = listed(log, partition, guesses.first_at(least), guesses.end)
     return [
         block
@@ -184,8 +184,7 @@ class WaitingTuples:
         guesses = self._stream.guesses
         if guesses is None or not opened.block.has_guesses:
             return found
-        known = [time for time in (self._since, guesses.since) if time is not None]
-        return found + opened.groups(max(known, default=None), self._until, Kind.TENTATIVE)
+        return found + opened.groups(latest(self._since, guesses.since), self._until, Kind.TENTATIVE)
 
     def _read_group(self, opened: OpenBlock) -> None:
         """Reads what comes next if it is of this block."""

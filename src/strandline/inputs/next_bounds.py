@@ -13,7 +13,7 @@ from strandline.log.operator_state.input_mark import Marks
 from strandline.log.stream.block import Block
 from strandline.log.stream.listing import undisturbed
 from strandline.log.stream.log import END, Log
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, first_of_all, is_before
 
 _Ahead = tuple[int, int]
 """Of a block, its least time that is not taken in, and about how many tuples of it are not."""
@@ -21,9 +21,7 @@ _Ahead = tuple[int, int]
 
 def reachable(inputs: Sequence[Log], partition: int) -> int | None:
     """Returns the time before which all tuples of all inputs are there; None if one of them has no such time yet."""
-    boundaries = [log.state.boundaries[partition] for log in inputs]
-    known = [boundary for boundary in boundaries if boundary is not None]
-    return min(known) if len(known) == len(boundaries) else None
+    return first_of_all(log.state.boundaries[partition] for log in inputs)
 
 
 def next_bounds(inputs: Sequence[Log], marks: Sequence[Marks], tuples_max: int) -> list[int | None]:
@@ -33,7 +31,7 @@ def next_bounds(inputs: Sequence[Log], marks: Sequence[Marks], tuples_max: int) 
     are no more batches than blocks, however small `tuples_max` is.
     """
     reach = [reachable(inputs, p) for p in range(len(marks))]
-    ahead = [p for p, mark in enumerate(marks) if _is_before(mark.stands.bound, reach[p])]
+    ahead = [p for p, mark in enumerate(marks) if is_before(mark.stands.bound, reach[p])]
     common = undisturbed(
         lambda: _common([w for p in ahead for w in _waiting(inputs, p, marks[p], reach[p])], tuples_max)
     )
@@ -43,12 +41,8 @@ def next_bounds(inputs: Sequence[Log], marks: Sequence[Marks], tuples_max: int) 
         assert until is not None
         if common is not None:
             until = min(until, common)
-        found[p] = until if _is_before(marks[p].stands.bound, until) else None
+        found[p] = until if is_before(marks[p].stands.bound, until) else None
     return found
-
-
-def _is_before(bound: int | None, until: int | None) -> bool:
-    return until is not None and (bound is None or bound < until)
 
 
 def _waiting(inputs: Sequence[Log], partition: int, marks: Marks, until: int | None) -> Iterator[Iterator[_Ahead]]:

@@ -32,6 +32,7 @@ from strandline.log.stream.listing import listed
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.operators.operator import Definition
+from strandline.units import first_of_all, latest
 
 PIECE_BYTES_MAX = 64 << 20
 """A piece has about so many bytes at most, or is a single tuple."""
@@ -117,7 +118,7 @@ class OneStream:
         found = []
         for p, (first, needed, bound) in enumerate(zip(self._taken(output), oldest, known, strict=True)):
             began = None if self.begins is None else self.begins.time(p)
-            stands = Position(first, max((time for time in (bound, began) if time is not None), default=None))
+            stands = Position(first, latest(bound, began))
             found.append(Marks(stands, Position(needed, None), (InputMark(first, needed),)))
         return found
 
@@ -128,8 +129,7 @@ class OneStream:
         if not self.is_behind(output):
             return self.log.state.boundary
         before = StablePart.at(self.log, self._done(output.standings))
-        known = () if before is None else [time for time in before.boundaries if time is not None]
-        return min(known) if len(known) == self._partitions else None
+        return None if before is None else first_of_all(before.boundaries)
 
     def beginning(self, mode: Mode) -> list[Standing]:
         """Returns standings at the first offsets of the stream, or where the operator begins in it."""

@@ -37,7 +37,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
 from strandline.log.stream.partial_log import PartialLog
 from strandline.operators.operator import Definition
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, is_before
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class SerialisedUnion:
         """Returns whether all streams are complete up to a time that the operator has not reached."""
         stands = [s.stands.bound for s in output.standings] or [None] * self.logs[0].spec.partitions
         reach = [reachable(self.logs, p) for p in range(len(stands))]
-        return any(r is not None and (s is None or s < r) for s, r in zip(stands, reach, strict=True))
+        return any(map(is_before, stands, reach))
 
     def places(self, output: LogState, but: Set[int] = frozenset()) -> list[Marks]:
         """Returns where the operator stands in the streams that are read now, see `marks`."""
@@ -197,8 +197,7 @@ def _known(log: Log, partition: int, first: int) -> int:
 
 def _latest(logs: Sequence[Log], partition: int) -> int | None:
     """Returns the time before which nothing can follow in any stream that has one; None if none of them has."""
-    known = [bound for log in logs if (bound := log.state.boundaries[partition]) is not None]
-    bound = min(known, default=None)
+    bound = min((b for log in logs if (b := log.state.boundaries[partition]) is not None), default=None)
     if bound != END_OF_TIME:
         return bound
     # All are finished. The output begins behind the last tuple, and so takes in that there is no other.

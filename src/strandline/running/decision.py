@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from strandline.log.operator_state.outage import Outage, State
 from strandline.running.promise import Mode, Promise
 from strandline.running.watch import Watch
+from strandline.units import latest
 
 _BEFORE_ALL = float("-inf")
 
@@ -95,7 +96,7 @@ def _now(before: Outage, outage: Outage) -> Outage:
 
 
 def _target(before: Outage) -> int | None:
-    return max((fork.bound for fork in before.forks if fork.bound is not None), default=None)
+    return latest(*(fork.bound for fork in before.forks))
 
 
 def _is_past(situation: Situation, target: int | None) -> bool:

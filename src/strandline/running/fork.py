@@ -31,6 +31,7 @@ from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, operator_before
 from strandline.running.step_output import StepOutput
+from strandline.units import is_before, latest
 
 Emit = Callable[[list[pa.Array]], None]
 
@@ -121,7 +122,6 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     operator.save_nothing()
     operator.end()
     blocks, results = output.finish(), output.count(Kind.TENTATIVE)
-    times = [time for time in (fork.before.latest, *(block.time_max for block in blocks)) if time is not None]
     left = _leave(fork.attempt, at_work, caches)
     caches.stable.close()
     standing = replace(
@@ -133,7 +133,7 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
         published=fork.before.published + results,
         attempt=fork.attempt,
         problem="",
-        latest=max(times, default=None),
+        latest=latest(fork.before.latest, *(block.time_max for block in blocks)),
     )
     return Forked(blocks, standing, began, results, found is None, left, stopwatch_s() - began_s)
 
@@ -177,7 +177,7 @@ def _at_its_place(before: ForkStanding, definition: Definition) -> _AtWork:
 def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
     """Returns the fork as its last step left it; None if it is not here, or the stable lineage has overtaken it."""
     before = fork.before
-    if not before.attempt or before.bound is None or _is_before(before.bound, fork.silent_until):
+    if not before.attempt or before.bound is None or is_before(before.bound, fork.silent_until):
         return None
     if not element.definition.keeps_state:
         return _at_its_place(before, element.definition)
@@ -217,12 +217,12 @@ def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWo
     places = element.input(logs.inputs).edges()
     operator, recovery = operator_before(stable, replace(element, on_error="set_aside"), logs, cache, places)
     position = stable.slice.begin
-    known = [bound for bound in (fork.before.bound, fork.silent_until) if bound is not None]
+    known = latest(fork.before.bound, fork.silent_until)
     operator.begin()
     if fork.repeats is not None:
         position = _repeat(fork, fork.repeats, operator, element, logs)
-    if known and _is_before(position.bound, max(known)):
-        position = _take_in(fork, operator, position, max(known), logs, lambda _: None, at_once=True)
+    if known is not None and is_before(position.bound, known):
+        position = _take_in(fork, operator, position, known, logs, lambda _: None, at_once=True)
     is_view = recovery is None and stable.before is not None and not fork.base_moves
     return _AtWork(operator, position, stable.before.attempt if is_view and stable.before else "")
 
@@ -243,13 +243,12 @@ def _repeat(fork: ForkStep, taken: InputSlice, operator: Operator, element: Elem
             break
     if operator.input_end == taken.end:
         closed = _closed(operator, closed, taken.until, lambda _: None)
-    known = [time for time in (fork.silent_until, closed) if time is not None]
-    return Position(operator.input_end, max(known, default=None))
+    return Position(operator.input_end, latest(fork.silent_until, closed))
 
 
 def _closed(operator: Operator, before: int | None, until: int | None, emit: Emit) -> int | None:
     """Closes windows up to a time, if it is later than the one before; returns the later of the two."""
-    if not operator.definition.has_times or not _is_before(before, until):
+    if not operator.definition.has_times or not is_before(before, until):
         return before
     assert until is not None
     if due := operator.advance(until):
@@ -288,7 +287,3 @@ def _take_in(
         if is_much and not at_once:
             break
     return position
-
-
-def _is_before(bound: int | None, until: int | None) -> bool:
-    return until is not None and (bound is None or bound < until)

@@ -11,7 +11,7 @@ from strandline.log.operator_state.guesses import Guesses, guessed_until, passed
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.stream.log import Log
 from strandline.running.watch import Arrival, Sight, Watch
-from strandline.units import END_OF_TIME
+from strandline.units import END_OF_TIME, latest
 
 
 def look(
@@ -50,8 +50,8 @@ def _arrived(log: Log, number: int, marks: Sequence[Marks], seen: tuple[Arrival,
     beyond = next((one for one in seen if one.boundary > boundary), None)
     since = found[-1].boundary if found else None
     if beyond is not None and since != boundary:
-        latest = _last([_latest(log, number, p, m, since, boundary) for p, m in enumerate(marks)])
-        found.append(replace(beyond, boundary=boundary, latest=latest))
+        last = latest(*(_latest(log, number, p, m, since, boundary) for p, m in enumerate(marks)))
+        found.append(replace(beyond, boundary=boundary, latest=last))
     return tuple(found)
 
 
@@ -62,24 +62,19 @@ def _sight(log: Log, number: int, marks: Sequence[Marks], watch: Watch) -> Sight
         boundary, undone = log.state.boundary, undone_until(log.state)
         sight = Sight(boundary, guessed=guessed_until(log.state), undone=undone, passed=passed_by(log.state))
         if boundary is not None and (before is None or boundary > before):
-            latest = [_latest(log, number, p, m, before, boundary) for p, m in enumerate(marks)]
-            sight = replace(sight, latest=_last(latest))
+            found = [_latest(log, number, p, m, before, boundary) for p, m in enumerate(marks)]
+            sight = replace(sight, latest=latest(*found))
         seen = watch.guessed(number, undone)
         if sight.guessed is not None and (seen is None or sight.guessed > seen):
             since = boundary if seen is None else seen
             every = [watch.guesses_of(number, log, p) for p in range(len(marks))]
             found = [_latest(log, number, p, m, since, sight.guessed) for p, m in enumerate(marks)]
             guesses = [_latest_guess(log, p, own, since, sight.guessed) for p, own in enumerate(every)]
-            latest = [*found, *guesses]
-            sight = replace(sight, latest_guess=_last(latest))
+            sight = replace(sight, latest_guess=latest(*found, *guesses))
     except StorageError:
         # The input may have moved on: the next look that can read it notes what has arrived.
         return Sight(None, is_reachable=False)
     return sight
-
-
-def _last(times: Sequence[int | None]) -> int | None:
-    return max((time for time in times if time is not None), default=None)
 
 
 def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | None, boundary: int) -> int | None:
@@ -87,9 +82,8 @@ def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | N
 
     Tuples that the operator has taken in do not count.
     """
-    known = [bound for bound in (before, marks.stands.bound) if bound is not None]
     until = None if boundary == END_OF_TIME else boundary
-    since = max(known, default=None)
+    since = latest(before, marks.stands.bound)
     found = blocks_between(log, partition, marks.inputs[number].first, since, until)
     return max((min(block.time_max, boundary - 1) for block in found), default=None)
 
@@ -104,4 +98,4 @@ def _latest_guess(log: Log, partition: int, guesses: Guesses | None, since: int 
         until - 1 if block.has_results else min(block.time_max, until - 1)
         for block in guess_blocks(log, partition, guesses, since, before)
     ]
-    return _last(times)
+    return latest(*times)

@@ -32,6 +32,7 @@ from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step_output import StepOutput
+from strandline.units import is_before
 from strandline.wording import plural
 
 WINDOWS_MAX = 1 << 20
@@ -209,7 +210,7 @@ def _feed(
 
 def _close(operator: Operator, boundary: int | None, before: int | None, output: StepOutput) -> int | None:
     """Closes windows up to the boundary, if it is later than the one before; returns the later of the two."""
-    if boundary is None or (before is not None and boundary <= before):
+    if boundary is None or not is_before(before, boundary):
         return before
     if operator.definition.has_times and (due := operator.advance(boundary)):
         output.add(Kind.RESULT, due)

@@ -37,6 +37,7 @@ from strandline.running.inputs_at_sight import look
 from strandline.running.promise import Promise
 from strandline.running.step import Done, Logs, Step, unchanged
 from strandline.running.watch import Watch
+from strandline.units import latest
 
 PROBLEM_CHARS_MAX = 500
 """The greatest length of the problem that an append states for a fork that failed."""
@@ -272,7 +273,7 @@ class Tick:
         fork, promise = self._forks[p], self._operation.promise
         if fork.problem and not self._moves(p):
             return None
-        come = max((bound for bound in (fork.bound, silent) if bound is not None), default=None)
+        come = latest(fork.bound, silent)
         if come is not None and until <= come:
             return None
         own = self._marks[p]

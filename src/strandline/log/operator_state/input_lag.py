@@ -16,7 +16,7 @@ from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log import Log
 from strandline.log.upkeep.consumer_registry import folder_name
-from strandline.units import END_OF_TIME, time_text
+from strandline.units import END_OF_TIME, first_of_all, time_text
 from strandline.wording import plural
 
 
@@ -64,14 +64,13 @@ def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) 
 
 
 def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
-    state, partitions = log.state, log.spec.partitions
-    known = [b for b in state.boundaries[:partitions] if b is not None]
-    taken = [m.inputs[number].first for m in marks_in(standings)] or state.starts[:partitions]
+    state = log.state
+    taken = [m.inputs[number].first for m in marks_in(standings)] or state.starts[: log.spec.partitions]
     url = redacted_url(log.storage.url)
     return InputLag(
         folder_name(url),
         url,
-        min(known) if len(known) == partitions else None,
+        state.boundary,
         None,
         sum(max(0, end - first) for end, first in zip(state.ends, taken, strict=False)),
         state.finished,
@@ -96,9 +95,7 @@ def opened_inputs(log: Log, open_log: Callable[[str], Log]) -> list[Log | InputL
 
 def taken_in_until(standings: Sequence[Standing]) -> int | None:
     """Returns the time up to which all partitions of an operator have taken in its inputs; None before that."""
-    bounds = [s.stands.bound for s in standings]
-    known = [bound for bound in bounds if bound is not None]
-    return min(known) if known and len(known) == len(bounds) else None
+    return first_of_all(s.stands.bound for s in standings)
 
 
 def waits_for(lags: Sequence[InputLag], until: int | None, *, is_timestamp: bool) -> str | None:

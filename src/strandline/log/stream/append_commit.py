@@ -23,7 +23,7 @@ from strandline.log.stream.manifest import (
     block_json,
 )
 from strandline.log.stream.spec import StreamSpec
-from strandline.units import END_OF_TIME, Retention, earlier
+from strandline.units import END_OF_TIME, Retention, earlier, latest
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Append:
         for b in self.blocks:
             ends[b.partition] = max(ends[b.partition], b.end)
         times = [b.time_max for b in self.blocks if b.partition != spec.late and b.has_results]
-        time_max = max([t for t in (base.time_max, *times) if t is not None], default=None)
+        time_max = latest(base.time_max, *times)
         boundary = None if time_max is None or (late := spec.lateness) is None else earlier(time_max, late)
         known = (END_OF_TIME,) * spec.partitions if self.finished else self.boundaries
         return AppendCommit(

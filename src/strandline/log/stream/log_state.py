@@ -14,7 +14,7 @@ from strandline.log.stream.append_commit import tells_of_losses
 from strandline.log.stream.commit import Commit
 from strandline.log.stream.manifest import FORMAT, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5, Writer
 from strandline.log.stream.milestone import Milestone
-from strandline.units import Retention
+from strandline.units import Retention, first_of_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,7 @@ class LogState:
     @property
     def boundary(self) -> int | None:
         """The time before which no tuple will follow in any partition."""
-        known = [b for b in self.boundaries if b is not None]
-        return min(known) if len(known) == len(self.boundaries) else None
+        return first_of_all(self.boundaries)
 
     def boundaries_until(self, time: int | None) -> tuple[int | None, ...]:
         """Returns the boundaries, moved on to `time` where they are not further already."""
