@@ -94,7 +94,7 @@ class Operator:
 
 
 def begun(query: Any, *operators: Any, trigger: str | None = None, final: bool = False) -> EntryRun:
-    run = EntryRun(Writer(), trigger=trigger, final=final)  # type: ignore[arg-type]
+    run = EntryRun(Writer(), QueryOptions(trigger, final=final))  # type: ignore[arg-type]
     run.operators.extend(operators)
     run.begin(query, lambda: query)
     return run
@@ -202,11 +202,11 @@ def entry(run: EntryRun, monkeypatch: pytest.MonkeyPatch) -> Any:
     made._starting, made._run, made.begun = threading.Lock(), run, []
     made.operator = Operator("b")
 
-    def begin(spark: Any, start: Start, trigger: str | None, *others: Any, final: bool) -> EntryRun:
+    def begin(spark: Any, start: Start, options: QueryOptions) -> EntryRun:
         assert not run.spark_query.isActive
         assert run.life.has_ended
-        made.begun.append(trigger)
-        return begun(SparkQuery(), Operator("b"), trigger=trigger, final=final)
+        made.begun.append(options.trigger)
+        return begun(SparkQuery(), Operator("b"), trigger=options.trigger, final=options.final)
 
     monkeypatch.setattr("strandline.spark.entry.entry.require_workers", lambda session: None)
     made._df = SimpleNamespace(sparkSession=None)
@@ -267,7 +267,7 @@ def test_an_operator_waits_until_the_last_run_has_finished_the_stream(entry: Any
 def test_without_a_trigger_it_does_what_the_query_did_that_it_might_have_joined(
     entry: Any, run: EntryRun, is_heard: bool
 ) -> None:
-    run.trigger = "available-now"
+    run.options = QueryOptions("available-now")
     first = joined(run, Operator("a"))
     run.spark_query.stop()
     if is_heard:  # then what starts now is something new

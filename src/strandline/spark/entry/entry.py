@@ -106,7 +106,8 @@ class Entry(OperatorInput):
         def begin() -> Query:
             with self._starting:
                 self._await_the_last_run()
-                run = self._start(spark, None, plain_trigger(trigger), name, spark_checkpoint_dir, blocks, final=final)
+                options = QueryOptions(plain_trigger(trigger), name, spark_checkpoint_dir, final=final)
+                run = self._start(spark, None, options, blocks)
                 return Query(run.hold(EntryHandle(run, None)))
 
         return started(self._place, begin, Restart.of(restart))
@@ -134,24 +135,22 @@ class Entry(OperatorInput):
             if (query := self._joined(operator)) is not None:
                 return query
             self._await_the_last_run()
-            trigger, checkpoint_dir = operator.query.trigger, operator.query.spark_checkpoint_dir
-            if self._run is not None and not self._run.end_is_heard:  # a little earlier it would have joined that
-                trigger = self._run.trigger if trigger is None else trigger
-                checkpoint_dir = checkpoint_dir or self._run.spark_checkpoint_dir
             asked = operator.query
-            run = self._start(spark, operator, trigger, asked.name, checkpoint_dir, None, final=asked.final)
+            if self._run is not None and not self._run.end_is_heard:  # a little earlier it would have joined that
+                asked = asked.behind(self._run.options)
+            run = self._start(spark, operator, asked)
             return Query(run.hold(EntryHandle(run, run.operators[0])))
 
     def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
         """Starts the query for an operator over several inputs, or a handle on it if it runs already."""
         with self._starting:
-            run = self._run
+            run, options = self._run, QueryOptions(options.trigger, final=options.final)
             if run is not None and run.is_open:
-                run.require_same(options.trigger, None, final=options.final)
+                run.require_same(options)
                 if (handle := run.join(EntryHandle(run, None))) is not None:
                     return Query(handle)
             self._await_the_last_run()
-            run = self._start(spark, None, options.trigger, None, None, None, final=options.final)
+            run = self._start(spark, None, options)
             return Query(run.hold(EntryHandle(run, None)))
 
     def _joined(self, operator: ProcessingElement) -> Query | None:
@@ -159,7 +158,7 @@ class Entry(OperatorInput):
         run = self._run
         if run is None or not run.is_open:
             return None
-        run.require_same(operator.query.trigger, operator.query.spark_checkpoint_dir, final=operator.query.final)
+        run.require_same(operator.query)
         run.require_no_other(operator.place)
         self._require_fit(operator)
         require_workers(self._df.sparkSession)
@@ -187,13 +186,10 @@ class Entry(OperatorInput):
         self,
         spark: SparkSession | None,
         operator: ProcessingElement | None,
-        trigger: str | None,
-        name: str | None,
-        spark_checkpoint_dir: str | None,
-        blocks: str | None,
-        *,
-        final: bool,
+        options: QueryOptions,
+        blocks: str | None = None,
     ) -> EntryRun:
+        trigger, name, final = options.trigger, options.name, options.final
         arguments = trigger_arguments(trigger)
         if final and trigger != AVAILABLE_NOW:
             raise OptionError(
@@ -203,7 +199,8 @@ class Entry(OperatorInput):
             )
         if spark is not None and spark is not self._df.sparkSession:
             self._require_same_context(spark)
-        checkpoint_place = Place(spark_checkpoint_dir) if spark_checkpoint_dir else self._place.below(FOLDER)
+        folder = options.spark_checkpoint_dir
+        checkpoint_place = Place(folder) if folder else self._place.below(FOLDER)
         session, urls = self._df.sparkSession, [self._place.url, *([operator.place.url] if operator else [])]
         require_ready(session, urls, name, checkpoint_place)
         by_spark = written_by_spark(self._place, self._spec, blocks)
@@ -223,14 +220,16 @@ class Entry(OperatorInput):
         if self._heartbeat_us is not None and log.spec.lateness is not None:
             # Spark looks into the source once an interval; what came since is not late for that.
             heartbeat = Heartbeat(self._heartbeat_us, log.spec.lateness + round(interval_s(trigger) * 1e6))
-        options: dict[str, Any] = {
-            "blocks": blocks,
-            "housekeeping": Housekeeping(self._place, retention, self._compaction),
-            "max_ahead": self._max_ahead,
-            "heartbeat": heartbeat,
-        }
-        writer = BatchWriter(self._place, log, checkpoint, **options)
-        run = EntryRun(writer, trigger=trigger, final=final, spark_checkpoint_dir=spark_checkpoint_dir)
+        writer = BatchWriter(
+            self._place,
+            log,
+            checkpoint,
+            blocks=blocks,
+            housekeeping=Housekeeping(self._place, retention, self._compaction),
+            max_ahead=self._max_ahead,
+            heartbeat=heartbeat,
+        )
+        run = EntryRun(writer, options)
         if operator is not None:
             run.operators.append(self._following(operator))
         try:

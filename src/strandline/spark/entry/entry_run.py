@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from strandline.spark.entry.entry_handle import EntryHandle
+    from strandline.spark.operator.processing_element import QueryOptions
 
 # Spark tells an interruption from a failure by this text, searched for with a regular expression that overflows the
 # stack on a traceback of ordinary length; so what we raise is short.
@@ -41,17 +42,13 @@ class EntryRun:
 
     spark_query: StreamingQuery
 
-    def __init__(
-        self, writer: BatchWriter, *, trigger: str | None, final: bool, spark_checkpoint_dir: str | None = None
-    ) -> None:
+    def __init__(self, writer: BatchWriter, options: QueryOptions) -> None:
         self.writer = writer
-        self.trigger = trigger
-        self.spark_checkpoint_dir = spark_checkpoint_dir
+        self.options = options
         self.life = Life()
         self.operators: list[FusedRun] = []
         self.end_is_heard = False
         """Whether a user who held it knows that it has ended: until then others count on joining it."""
-        self._final = final
         self._again: Callable[[], StreamingQuery] | None = None
         self._started = threading.Event()
         self._at_work = threading.Lock()
@@ -105,7 +102,7 @@ class EntryRun:
             ending.callback(self._stopping.set)
             try:
                 self.spark_query.awaitTermination()
-                if self._final and self.life.goes_on:
+                if self.options.final and self.life.goes_on:
                     self._prove_the_end()
                 elif self._finishes:
                     self._finish()
@@ -234,19 +231,20 @@ class EntryRun:
         """True as long as an operator can join it."""
         return not self._is_closed and self.life.goes_on and bool(self.spark_query.isActive)
 
-    def require_same(self, trigger: str | None, spark_checkpoint_dir: str | None, *, final: bool) -> None:
+    def require_same(self, options: QueryOptions) -> None:
         """Raises `OptionError` if an operator asks for what the query that it joins does not do."""
-        if trigger not in (None, self.trigger):
-            asked = f"trigger={trigger!r}"
-        elif spark_checkpoint_dir not in (None, self.spark_checkpoint_dir):
-            asked = f"spark_checkpoint_dir={spark_checkpoint_dir!r}"
-        elif final and not self._final:
+        own = self.options
+        if options.trigger not in (None, own.trigger):
+            asked = f"trigger={options.trigger!r}"
+        elif options.spark_checkpoint_dir not in (None, own.spark_checkpoint_dir):
+            asked = f"spark_checkpoint_dir={options.spark_checkpoint_dir!r}"
+        elif options.final and not own.final:
             asked = "final=True"
         else:
             return
         raise OptionError(
-            f"{asked}, but the source is being read already, with trigger={self.trigger!r}, "
-            f"spark_checkpoint_dir={self.spark_checkpoint_dir!r}, final={self._final}: "
+            f"{asked}, but the source is being read already, with trigger={own.trigger!r}, "
+            f"spark_checkpoint_dir={own.spark_checkpoint_dir!r}, final={own.final}: "
             "operators of one source share its query",
             where=self.place.url,
             todo="give those that join it the same, or leave it out; or stop the others first",

@@ -126,6 +126,12 @@ class QueryOptions:
     restart: Restart | None = None
     """After which errors the element starts again; None: after none."""
 
+    def behind(self, other: QueryOptions) -> QueryOptions:
+        """Returns the options with the trigger and the Spark checkpoint of another query where these name none."""
+        trigger = other.trigger if self.trigger is None else self.trigger
+        folder = self.spark_checkpoint_dir or other.spark_checkpoint_dir
+        return replace(self, trigger=trigger, spark_checkpoint_dir=folder)
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMember:
