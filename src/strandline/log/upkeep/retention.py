@@ -36,16 +36,16 @@ Progress = Callable[[str, int], None]
 
 
 class Past(TypedDict, total=False):
-    """What is to be dropped: one of the first three."""
+    """The part of a stream that is to be dropped: one of the first three."""
 
     before_time: int | Mapping[int, int] | None
-    """What is older, or a time for each partition."""
+    """All that is older, or a time for each partition."""
     before_offset: int | Mapping[int, int] | None
-    """What lies before, or an offset for each partition."""
+    """All that lies before, or an offset for each partition."""
     consumed: bool
-    """What every registered consumer has passed."""
+    """All that every registered consumer has passed."""
     published_before_us: int | None
-    """What is in the side log for its time goes if it was published before this, or else as `first_kept` says."""
+    """Beside a time: the side log of wrong times goes if it was published before this; else see `first_kept`."""
 
 
 def truncate(log: Log, *, yield_to_consumers: bool = False, **past: Unpack[Past]) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ def planned(log: Log, **past: Unpack[Past]) -> Truncation:
     for p, standing in enumerate(state.standings):
         # What the operator would read to get its own windows back stays, whatever anybody asked for.
         wanted[p] = min(wanted[p], _block_start(log, p, state.ends[p] - standing.extent))
-        if consumed and (guesses := guesses_of(log, p)) is not None:
+        if past.get("consumed") and (guesses := guesses_of(log, p)) is not None:
             # Consumers say how far they are with results. Another driver of theirs reads all guesses again.
             wanted[p] = min(wanted[p], _block_start(log, p, guesses.first))
     starts = [max(old, new) for old, new in zip(state.starts, wanted, strict=True)]
