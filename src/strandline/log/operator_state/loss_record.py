@@ -88,8 +88,13 @@ def records(storage: Storage, losses: Losses | None) -> Iterator[str]:
 
 def live_records(storage: Storage, every: Iterable[Losses | None]) -> set[str] | None:
     """Returns the keys of all records of these partitions; None if one cannot be read: it may name any other."""
-    every_one = [one for losses in every for one in _walk(storage, losses)]
-    return {key for key, _ in every_one} if all(isinstance(found, list) for _, found in every_one) else None
+    keys: set[str] = set()
+    for losses in every:
+        for key, found in _walk(storage, losses):
+            if not isinstance(found, list):
+                return None
+            keys.add(key)
+    return keys
 
 
 def on_record(storage: Storage, losses: Losses | None) -> OnRecord:

@@ -20,7 +20,7 @@ from strandline.spark.operator.processing_element import Upstream
 
 
 def _missing(method: str) -> Callable[..., NoReturn]:
-    def refuse(_windowed: Windowed, *_: Any, **__: Any) -> NoReturn:
+    def refuse(self: Windowed, *_: Any, **__: Any) -> NoReturn:
         """Raises OptionError: there is nothing to compute yet."""
         raise OptionError(
             f"{method}() of window(…), which computes nothing by itself",
