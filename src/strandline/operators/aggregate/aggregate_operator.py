@@ -59,13 +59,6 @@ class AggregateOperator(OpenWindows):
             return max(1, _WINDOWS_MAX // self.definition.window.overlap)
         return _ROWS_MAX
 
-    def begin(self) -> None:
-        """Begins a step."""
-        self.state.begin()
-        self.aside = self._nothing_aside()
-        self.opened = 0
-        self._fresh = []
-
     # ------------------------------------------------------------------ tuples
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:

@@ -82,13 +82,6 @@ class KeyedOperator(OpenWindows):
         """How many tuples to feed before time may pass."""
         return self.definition.rows_max
 
-    def begin(self) -> None:
-        """Begins a step."""
-        self.state.begin()
-        self.aside = self._nothing_aside()
-        self.opened = 0
-        self._fresh = []
-
     # ------------------------------------------------------------------ tuples
 
     def feed(self, tuples: Sequence[pa.Table]) -> Iterator[list[pa.Array]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from strandline.operators.aside_tables import OneTableAside
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.open_windows.record import INPUT, LISTED, NONE, OPENED, POS, START, TICKET, TIMERS, USED, T
 from strandline.operators.open_windows.slow_windows import SlowBounds, note_openings, save_slow
@@ -28,6 +29,17 @@ class OpenWindows(Operator):
         self.opened = 0
         """How many windows were opened in this step."""
         self._fresh: list[Int32s] = []
+
+    def _nothing_aside(self) -> OneTableAside:
+        """Returns tables for the tuples and windows that a step sets aside."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Begins a step."""
+        self.state.begin()
+        self.aside = self._nothing_aside()
+        self.opened = 0
+        self._fresh = []
 
     @property
     def input_end(self) -> int:
