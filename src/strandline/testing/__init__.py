@@ -3,7 +3,8 @@
 For tests of what operators compute:
 
     stream          a stream in memory that is fed by hand: `feed.add([…])`, `feed.finish()`, `feed.late`
-    run             an operator over it: `run.step()`, `run.rows`, `run.crash()`
+    run             an operator over it: `run.step()`, `run.rows`, `run.crash()`; with a bound, `run.tentative`, and
+                    feeds that `fall_silent()`, are lost (`lose()`), and `come_back()`
     HandClock       the clock of both, moved by hand: `feed.clock.advance("1 min")`
 
     check_operator  raises if the results of a user's operator depend on cuts, losses or restores

@@ -29,6 +29,7 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.schema_text import schema_json
 from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
+from strandline.testing.lost_storage import lost_log
 from strandline.testing.memory_storage import MemoryStorage
 from strandline.testing.memory_stream import MemoryStream
 from strandline.testing.spark_hash import partition_of
@@ -48,6 +49,10 @@ class Feed(MemoryStream):
     def __init__(self, log: Log, clock: HandClock, max_ahead: int | None, heartbeat: int | None) -> None:
         super().__init__(log)
         self.clock = clock
+        self._lost: Log | None = None
+        """The stream as operators have it while it is lost: the feed itself goes on writing."""
+        self._held: list[pa.Table] | None = None
+        """The batches since the feed fell silent; None while it is not."""
         self._max_ahead = max_ahead
         self._heartbeat = heartbeat
         self._batches = 0
@@ -57,17 +62,22 @@ class Feed(MemoryStream):
 
         A time may be text such as "2026-01-01 12:00:05"; without a zone it is UTC. Raises `SchemaError` for columns
         that are not the stream's, `NullTimeError` for a tuple without a time, `StreamFinishedError` after `finish`.
+        While the feed is silent, the batch waits for `come_back`.
         """
         table = self._table(rows)
-        if table.num_rows == 0:
-            return
-        log = self._log
-        base, spec = log.state, log.spec
-        if nulls := table.column(spec.time).null_count:
+        if nulls := table.column(self._log.spec.time).null_count:
             raise NullTimeError(
-                f"{nulls:,} of {plural(table.num_rows, 'tuple')} without a time ({spec.time} is null)",
+                f"{nulls:,} of {plural(table.num_rows, 'tuple')} without a time ({self._log.spec.time} is null)",
                 where="sl.testing",
             )
+        if self._held is not None:
+            self._held.append(table)
+        elif table.num_rows:
+            self._publish(table)
+
+    def _publish(self, table: pa.Table) -> None:
+        log = self._log
+        base, spec = log.state, log.spec
         limits = EntryLimits.of(spec, base, self._max_ahead, self.clock.now_us())
         blocks: list[Block] = []
         firsts = list(base.ends)
@@ -85,14 +95,40 @@ class Feed(MemoryStream):
     def pass_time(self) -> None:
         """Moves the boundary to the clock minus lateness, as a heartbeat does when no tuple comes."""
         lateness = self._log.spec.lateness
-        if self._heartbeat is None or lateness is None:
+        if self._heartbeat is None or lateness is None or self._held is not None:
             return
         if self.clock.now_us() - self._log.state.published_us >= self._heartbeat:
             quiet.pass_time(self._log, self.clock.now_us() - lateness, "feed")
 
     def finish(self) -> None:
         """Says that nothing will follow: all windows of time close with the next step."""
+        if self._held is not None:
+            raise OptionError("a silent feed cannot finish: what was added waits", todo="call come_back() first")
         quiet.finish(self._log, "feed")
+
+    # ------------------------------------------------------------------ failures
+
+    def fall_silent(self) -> None:
+        """Lets the source fail: its stream stands still, without heartbeats, and what is added waits."""
+        self._held = [] if self._held is None else self._held
+
+    def lose(self) -> None:
+        """Makes the stream unreadable for operators, as if its store were gone. The source goes on writing."""
+        if self._lost is None:
+            self._lost = lost_log(self._log)
+
+    def come_back(self) -> None:
+        """Ends both failures; publishes what was added to a silent feed, batch by batch."""
+        self._lost = None
+        held, self._held = self._held or (), None
+        for table in held:
+            if table.num_rows:
+                self._publish(table)
+
+    @property
+    def input_log(self) -> Log:
+        """For operators: the stream as they read it."""
+        return self._lost or self._log
 
     @property
     def late(self) -> pa.Table:

@@ -12,19 +12,25 @@ from typing import Any
 
 import pyarrow as pa
 
+from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.errors import OptionError
+from strandline.log.operator_state.guesses import guesses_of
+from strandline.log.operator_state.outage import Outage, State
 from strandline.log.operator_state.upstream import Origin, upstream_of
+from strandline.log.reading.tentative_results import changes, is_counting
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.operators.operator import OnError
 from strandline.recovery.stream_definition import output_spec
-from strandline.running import step
+from strandline.running import tick as ticks
 from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.fork import Caches
 from strandline.running.since import SinceOption, begun, since_of
 from strandline.running.state.live_operators import LIVE
 from strandline.running.state.state_cache import StateCache
-from strandline.running.step import Done, Logs, Step
-from strandline.running.tick import run_batch
+from strandline.running.step import Logs
+from strandline.running.tick import Operation, Work, Worked
+from strandline.running.watch import Watch
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.stateless import StatelessWork
 from strandline.testing.feed import Feed
@@ -48,6 +54,7 @@ class Run(MemoryStream):
         self._sources = tuple(sources)
         self.clock = clock
         element = Element(operator.definition, operator.policy, on_error, tuples_max)
+        self._promise = operator.promise
         self._steps = 0
         self._folder = tempfile.TemporaryDirectory(prefix="strandline-testing-")
         """Where the state lies between two steps; goes with this object."""
@@ -60,27 +67,31 @@ class Run(MemoryStream):
         spec = begun(replace(spec, upstream=upstream), asked, self._inputs, element)
         self._element = replace(element, begins=spec.begins)
         super().__init__(Log.create(MemoryStorage(clock), spec, clock))
+        self._watch = Watch.fresh(len(sources))
 
     def step(self) -> pa.Table:
         """Takes in all that the source has, and returns the results that came of it.
 
-        Of several sources: all that is before the time up to which each of them is known.
+        Of several sources: all that is before the time up to which each of them is known. With a bound, a step is one
+        look at the inputs: the bound of a tuple runs from the first step that has seen it. Tentative results are not
+        among those returned; `tentative` and `changes` have them.
         """
         for source in self._sources:
             if isinstance(source, Feed):
                 source.pass_time()
-            source.input_log.refresh()
+            if self._promise is None:  # else an input that cannot be read is missing
+                source.input_log.refresh()
         before = self._log.state.seq
-        while run_batch(
-            self._element,
-            self._inputs,
-            self._log,
-            self._run_steps,
-            Writer("run", "run", self._steps),
-            self.clock,
-        ):
+        while self._tick():
             self._steps += 1
         return self._published_after(before)
+
+    def _tick(self) -> bool:
+        """Runs one tick, as Spark's driver does; returns whether it has published anything."""
+        operation = Operation(self._element, self._promise, self._inputs, self._log, self.clock)
+        ticked = operation.tick(self._watch, self._run_all, Writer("run", "run", self._steps))
+        self._watch = ticked.watch
+        return bool(ticked.done)
 
     @property
     def _inputs(self) -> tuple[Log, ...]:
@@ -88,15 +99,18 @@ class Run(MemoryStream):
 
     def crash(self) -> None:
         """Loses everything but the streams: the next step recovers from them."""
-        for partition in range(self._log.spec.partitions):
-            LIVE.drop(str(Path(self._folder.name) / str(partition)))
         for path in Path(self._folder.name).iterdir():
+            LIVE.drop(str(path))
             shutil.rmtree(path)
         self._log = Log.open(self._log.storage, self.clock)
+        if self._promise is not None:
+            states, now_us = [log.state for log in self._inputs], self.clock.steady_us()
+            known, outage = [state.boundary for state in states], self._log.state.outage
+            self._watch = Watch.resumed(known, outage, now_us, self._promise.bound_us, states)
 
     @property
     def results(self) -> pa.Table:
-        """All results so far, step by step, then by partition."""
+        """All results so far, step by step, then by partition: of an operator with a bound the stable ones."""
         return self.tuples()
 
     @property
@@ -116,17 +130,62 @@ class Run(MemoryStream):
         """How many windows are open now."""
         return sum(s.open for s in self._log.state.standings)
 
-    def _run_steps(self, steps: Sequence[Step]) -> list[Done]:
-        return [self._run_step(s) for s in steps]
+    # ------------------------------------------------------------------ with a bound
 
-    def _run_step(self, s: Step) -> Done:
-        cache = StateCache(Path(self._folder.name) / str(s.partition))
+    @property
+    def state(self) -> State:
+        """`STABLE`, `UP_FAILURE` or `STABILIZATION`; without a bound always `STABLE`."""
+        return self._outage.state
+
+    @property
+    def missing(self) -> list[MemoryStream]:
+        """The inputs that are missing."""
+        return [self._sources[number] for number in self._outage.missing]
+
+    @property
+    def tentative(self) -> pa.Table:
+        """The tentative results that count now, by partition."""
+        log, found = self._log, [self._log.spec.arrow.empty_table()]
+        for partition in range(log.spec.partitions):
+            if (guesses := guesses_of(log, partition)) is not None:
+                for table in log.read(partition, guesses.first, guesses.end, list(log.spec.columns)):
+                    counting = is_counting(table, guesses, log.spec.time)
+                    found.append(table.filter(counting).select(log.spec.columns))
+        return pa.concat_tables(found).combine_chunks()
+
+    @property
+    def changes(self) -> pa.Table:
+        """All that has happened to the results, by partition: as `read_stream(tentative=True)`, with `_kind`,
+        `_partition` and `_offset`."""
+        log = self._log
+        places = [pa.field(KIND, pa.string()), pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
+        schema = pa.schema([*log.spec.arrow, *places])
+        found = [schema.empty_table()]
+        for partition in range(log.spec.partitions):
+            for table in changes(log, partition):
+                told = table.append_column(PARTITION, pa.repeat(pa.scalar(partition, pa.int32()), len(table)))
+                found.append(told.select(schema.names))
+        return pa.concat_tables(found).combine_chunks()
+
+    @property
+    def _outage(self) -> Outage:
+        return self._log.state.outage or Outage()
+
+    # ------------------------------------------------------------------ as Spark's tasks do it
+
+    def _run_all(self, works: Sequence[Work]) -> list[Worked]:
+        return [self._run(work) for work in works]
+
+    def _run(self, work: Work) -> Worked:
+        names = (str(work.partition), f"f{work.partition}")
+        caches = Caches(*(StateCache(Path(self._folder.name) / name) for name in names))
         try:
-            done = step.run(s, self._element, Logs(self._log, self._inputs), cache, self.clock)
+            worked = ticks.run(work, self._element, Logs(self._log, self._inputs), caches, self.clock)
         finally:
-            cache.close()
-        self.recoveries += done.recovery is not None
-        return done
+            for cache in caches:
+                cache.close()
+        self.recoveries += worked.stable is not None and worked.stable.recovery is not None
+        return worked
 
 
 def run(
@@ -147,4 +206,15 @@ def run(
             "this operator does not stand on a stream of sl.testing",
             todo="build it on sl.testing.stream(…), or on another sl.testing.run(…)",
         )
+    if described.promise is not None:
+        _require_one_clock(sources)
     return Run(described, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX, since)
+
+
+def _require_one_clock(sources: Sequence[Feed | Run]) -> None:
+    """Raises `OptionError` if the streams have several clocks: a bound goes by one."""
+    if any(source.clock is not sources[0].clock for source in sources):
+        raise OptionError(
+            "the inputs of an operator with a bound have clocks of their own, and the bound goes by one",
+            todo="make one for all: clock = sl.testing.HandClock(), then sl.testing.stream(…, clock=clock)",
+        )
