@@ -54,11 +54,16 @@ def test_elements_run_one_after_the_other_over_what_is_there(
 
 
 def test_elements_follow_each_other_until_the_pipeline_is_finished(
-    spark: SparkSession, flow: tuple[Any, sl.Pipeline], items: Callable[..., Any], tmp_path: Path
+    spark: SparkSession,
+    flow: tuple[Any, sl.Pipeline],
+    items: Callable[..., Any],
+    eventually: Callable[..., None],
+    tmp_path: Path,
 ) -> None:
     files, pipeline = flow
     with pipeline.start(spark, trigger="200 ms") as run:
         run.process_all_available()
+        eventually(lambda: run.progress["oldest_waiting_s"] == 0)
         files.add(items(100, first=400))
         run.process_all_available()
         assert run[str(tmp_path / "items")].progress["tuples"] == 100
@@ -68,6 +73,7 @@ def test_elements_follow_each_other_until_the_pipeline_is_finished(
         with pytest.raises(OptionError, match="no element of this pipeline writes there"):
             run[str(tmp_path / "elsewhere")]
         run.finish()
+    assert "oldest_waiting_s" not in run.progress
     assert results(spark, tmp_path / "minute") == expected(spark, tmp_path / "items") != []
 
 

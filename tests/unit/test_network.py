@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,6 +74,16 @@ def test_the_longest_path_through_an_operator_counts_all_operators_on_it(
     assert Network.of([made["last"], made["short"]]).longest_path(str(tmp_path / name)) == length
 
 
+def test_tuples_pass_the_operators_whose_results_have_times_of_the_inputs(tmp_path: Path) -> None:
+    made = stages(tmp_path, DIAMOND)
+    first, other = made["first"], counted(feed()).into(str(tmp_path / "other"))
+    joined = first.join(other, within="10 s", how="left").into(str(tmp_path / "joined"))
+    by_count = first.window(sl.count_window(5)).aggregate(n=sl.count_all()).into(str(tmp_path / "by_count"))
+    found = Network.of([made["last"], joined, by_count])
+    until = {names([passage.output])[0]: passage.result_boundary(60_000_000) for passage in found.passages}
+    assert until == {**dict.fromkeys([*DIAMOND, "other"], 60_000_000), "joined": 50_000_000}
+
+
 def test_two_elements_with_one_output_are_refused(tmp_path: Path) -> None:
     one, two = (counted(feed()).into(str(tmp_path / "out")) for _ in range(2))
     with pytest.raises(OptionError, match="two elements of the pipeline write into the same stream"):
@@ -106,6 +117,17 @@ def test_a_bound_from_end_to_end_leaves_no_room_for_another(tmp_path: Path) -> N
     assert flow.availability("9 s")._bounded[str(tmp_path / "both")].promise.bound_us == 9_000_000
     with pytest.raises(OptionError, match="bound of its own"):
         sl.pipeline(both.availability("1 s").into(str(tmp_path / "own"))).availability("9 s")
+
+
+def test_a_share_of_the_bound_below_two_trigger_intervals_is_refused_at_the_start(tmp_path: Path) -> None:
+    made = stages(tmp_path, {"first": [], "second": ["first"]})
+    flow = sl.pipeline(made["second"]).availability("3 s")
+    spark: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(_jsc="it runs"), conf={"spark.sql.session.timeZone": "UTC"}
+    )
+    with pytest.raises(OptionError, match=r"(?s)1500 ms is shorter than two trigger intervals.*/first"):
+        flow.start(spark, trigger="1 s")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_diagram_has_every_element_once_and_escapes_what_mermaid_would_read(tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ class BatchWriter:
         return self._log.spec.id
 
     @property
+    def state(self) -> LogState:
+        """The state of the stream, as far as this writer knows it."""
+        return self._log.state
+
+    @property
     def last_writer(self) -> Writer:
         """The writer of the newest commit: an operator that takes that in notes it."""
         return self._log.state.writer or _NO_WRITER

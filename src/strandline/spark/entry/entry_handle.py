@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import stopwatch_s
+from strandline.log.stream.log_state import LogState
 from strandline.spark.entry.entry_run import EntryRun
 from strandline.spark.query.element_run import ElementRun
 from strandline.spark.query.error_in_text import meaning
@@ -40,6 +41,12 @@ class EntryHandle(ElementRun):
         """The addresses of the streams that are written: the entry point's, and the operator's."""
         entry = self.run.place.url
         return (entry,) if self.operator is None else (entry, self.operator.place.url)
+
+    @property
+    def states(self) -> Mapping[str, LogState]:
+        """The stream of the entry point, and those of its operator."""
+        own = {self.run.place.url: self.run.writer.state}
+        return own if self.operator is None else {**self.operator.states, **own}
 
     @property
     def id(self) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from strandline.errors import OptionError
 from strandline.log.storage.redaction import redacted_url
+from strandline.running.oldest_waiting import Passage
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.stage import Stage
 from strandline.spark.entry.entry import Entry
@@ -61,6 +63,16 @@ class Network:
             if other not in but and found.intersection(inputs):
                 found.add(other)
         return [one for one in self.elements if one in found and one != url]
+
+    @property
+    def passages(self) -> list[Passage]:
+        """The operators as tuples pass them, in order; without those whose results have no times of the inputs."""
+        found = []
+        for url, stage in self.stages.items():
+            definition = stage.operator.definition
+            if definition.keeps_time:
+                found.append(Passage(url, self.reads[url], partial(definition.result_boundary, input_end=0)))
+        return found
 
     def longest_path(self, url: str) -> int:
         """Returns how many operators the longest path through this one has."""

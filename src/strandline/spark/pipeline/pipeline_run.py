@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import TracebackType
 from typing import Any
 
+from strandline.clock import SYSTEM_CLOCK
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.storage.redaction import redacted_url
+from strandline.log.stream.log_state import LogState
+from strandline.running.oldest_waiting import OldestWaiting
 from strandline.spark.entry.entry import Entry
 from strandline.spark.pipeline.network import Network
 from strandline.spark.query.element_run import cannot_finish
@@ -44,6 +47,11 @@ class PipelineRun:
         """Tells those who wait that an element has failed, or that none is at work any more."""
         self._has_ended = False
         self._has_told = False
+        sources = [url for url in network.elements if isinstance(network.elements[url], Entry)]
+        self._own = frozenset(network.elements)
+        self._waiting = OldestWaiting([*sources, *network.others], network.passages, SYSTEM_CLOCK)
+        self._is_timed = False
+        """Whether it is known for how long tuples wait: not while elements run one after the other."""
 
     # ------------------------------------------------------------------ starting
 
@@ -54,6 +62,7 @@ class PipelineRun:
         """
         from pyspark import InheritableThread
 
+        self._is_timed = not one_by_one
         if not one_by_one:
             self._start_all()
         work = self._go_through if one_by_one else self._watch
@@ -82,6 +91,7 @@ class PipelineRun:
         """Stops what depends on an element that has failed, until no element is at work."""
         while any(query.is_active for query in self._queries.values()):
             self._look_for_failures()
+            self._waiting.look(self._states(), self._own)
             threading.Event().wait(_CHECK_EVERY_S)
         self._look_for_failures()
 
@@ -113,6 +123,15 @@ class PipelineRun:
                 stopped = f", so {_listed(behind)} stopped" if behind else ""
                 warn(f"the element of {redacted_url(url)} has failed{stopped}; {_listed(going_on)} go on: {problem}")
         self._note(url, problem)
+
+    def _states(self) -> dict[str, LogState]:
+        """Returns the streams of all elements, each as the element that has seen most of it knows it."""
+        found: dict[str, LogState] = {}
+        for query in self:
+            for url, state in query._run.states.items():
+                if url not in found or found[url].seq < state.seq:
+                    found[url] = state
+        return found
 
     def _note(self, url: str, problem: BaseException) -> None:
         with self._change:
@@ -152,11 +171,14 @@ class PipelineRun:
         """The state of the whole (running, stopped, failed), and the progress of each element by its address.
 
         `failed` has the errors that have ended elements, in words; it is left out while there are none.
+        `oldest_waiting_s`, while the elements follow each other: for how long the oldest tuple of the sources has
+        waited for the last results, stable or tentative; 0 if none waits.
         """
         state = "failed" if self._failures else "stopped" if self._has_ended else "running"
         failed = {url: str(problem) for url, problem in self._failures.items()}
         elements = {url: query.progress for url, query in list(self._queries.items())}
-        return {"state": state, **({"failed": failed} if failed else {}), "elements": elements}
+        waiting = {"oldest_waiting_s": round(self._waiting.seconds, 3)} if self._is_timed and self.is_active else {}
+        return {"state": state, **({"failed": failed} if failed else {}), **waiting, "elements": elements}
 
     def exception(self) -> BaseException | None:
         """Returns the first error that has ended an element; None if there is none."""

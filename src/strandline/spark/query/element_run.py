@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError
+from strandline.log.stream.log_state import LogState
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class ElementRun(ABC):
     def urls(self) -> tuple[str, ...]:
         """The addresses of the streams that are written."""
         return (self.place.url,)
+
+    @property
+    def states(self) -> Mapping[str, LogState]:
+        """The streams that the element reads and writes, by address, as it has last seen them."""
+        return {}
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from strandline.clock import stopwatch_s
+from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
 from strandline.running.tick import Tick
 from strandline.spark.operator.operator_job import OperatorJob
@@ -50,6 +51,12 @@ class OperatorRun(ElementRun):
         InheritableThread(self._drive, name="strandline-operator", daemon=True).start()
 
     # ------------------------------------------------------------------ as its query shows it
+
+    @property
+    def states(self) -> Mapping[str, LogState]:
+        """The inputs and the output, by address, as of the last look."""
+        inputs = zip(self._job.inputs.places, self._job.inputs.logs, strict=True)
+        return {**{place.url: log.state for place, log in inputs}, self.place.url: self._job.output.state}
 
     @property
     def id(self) -> str:

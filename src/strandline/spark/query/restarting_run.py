@@ -9,6 +9,7 @@ from typing import Any
 
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.storage.redaction import redacted_url
+from strandline.log.stream.log_state import LogState
 from strandline.spark.query.element_run import ElementRun
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import Restart
@@ -112,6 +113,11 @@ class RestartingRun(ElementRun):
     name = _of_this_try("name")
     status = _of_this_try("status")
     recent_progress = _of_this_try("recent_progress")
+
+    @property
+    def states(self) -> Mapping[str, LogState]:
+        """The streams of this try, as it has last seen them."""
+        return self._query._run.states
 
     @property
     def report(self) -> Mapping[str, Any]:
