@@ -16,9 +16,11 @@ from strandline.log.stream.append_commit import Append
 from strandline.log.stream.log import Log
 from strandline.recovery.stream_definition import output_spec
 from strandline.running import fork as forks
+from strandline.running.element import Element
 from strandline.spark.operator.operator_inputs import OperatorInputs
+from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.session.place import Place
-from tests.support.available_case import Case
+from tests.support.available_case import CONTEXT, HOUSEKEEPING, Case
 from tests.support.inputs_over import inputs_over
 
 
@@ -84,6 +86,28 @@ def test_inspect_and_progress_say_why_a_fork_has_ended(tmp_path: Path, monkeypat
     assert case.reports[-1]["problems"] == {0: "RuntimeError: no such luck"}
     told = inspected(case.place.url)
     assert "no guesses in partition 0 until more is certain: RuntimeError: no such luck" in told
+
+
+@pytest.mark.parametrize("policy", [sl.none(), sl.partial("10 s"), sl.cec()], ids=str)
+def test_an_operator_that_loses_tuples_says_that_it_takes_in_stable_ones_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: sl.Policy
+) -> None:
+    case = Case(tmp_path, monkeypatch)
+    place, log = Place(case.place.url), Log.open(case.place.storage())
+    second = sl.stream(case.place.url).window(sl.time_window(20)).aggregate(most=sl.max("n"))
+    output = Log.create(LocalStorage(tmp_path / "second"), output_spec(second.definition, log.spec, None))
+    inputs, where = OperatorInputs([place], inputs_over([log])), (Place(str(tmp_path / "second")), output)
+    job = OperatorJob(CONTEXT, Element(second.definition, policy), inputs, where, HOUSEKEEPING)
+    assert "stable_only" not in job.lags, "nothing is known of a bound"
+    fail(case)
+    log.refresh()
+    why = f"waits for the stable tuples of results: under sl.{policy!r} a failure loses tuples"
+    assert job.lags.get("stable_only", "").startswith(why) is not policy.replays
+    assert job.lags["waits_for"].startswith("waits for results")
+    case.write(1, 15, 35)
+    case.tick()
+    log.refresh()
+    assert ("stable_only" in job.lags) is not policy.replays, "whether there are tentative tuples now or not"
 
 
 def test_an_operator_over_one_input_says_that_this_has_only_tentative_tuples(

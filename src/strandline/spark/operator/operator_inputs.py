@@ -69,6 +69,11 @@ class OperatorInputs:
         """The names of the streams, for users."""
         return [lag.name for lag in input_lags(self.logs, ())]
 
+    @property
+    def tentative(self) -> list[str]:
+        """The names of the inputs that may have tentative tuples: their own operators have a bound, or had one."""
+        return [lag.name for lag, log in zip(input_lags(self.logs, ()), self.logs, strict=True) if log.state.outage]
+
     def choose(self) -> None:
         """Decides which replicas the operator reads from now on, if there are any."""
         if self._replicated is None or self._output is None:

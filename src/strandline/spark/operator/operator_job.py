@@ -128,8 +128,17 @@ class OperatorJob:
 
     @property
     def lags(self) -> dict[str, Any]:
-        """How far each of several inputs has come by now, see `OperatorInputs.lags`."""
-        return self.inputs.lags(self.output.state.standings)
+        """How far each of several inputs has come by now, see `OperatorInputs.lags`.
+
+        Also what an operator whose policy loses tuples does about tentative ones, if an input may have some.
+        """
+        found, policy = self.inputs.lags(self.output.state.standings), self._work.element.policy
+        if not policy.replays and (names := self.inputs.tentative):
+            found["stable_only"] = (
+                f"waits for the stable tuples of {' and '.join(names)}: under sl.{policy!r} a failure loses tuples, so "
+                "nothing would correct results of tentative ones"
+            )
+        return found
 
     def standing(self) -> dict[str, Any]:
         """Returns the standing of the operator as the report of a batch that has taken in nothing.
