@@ -151,9 +151,11 @@ class Sources:
 class Setting:
     """An operator at work, without Spark."""
 
-    def __init__(self, every_s: float = 0.0, *, sources: int = 0, follows: bool = True) -> None:
+    def __init__(
+        self, every_s: float = 0.0, *, sources: int = 0, follows: bool = True, is_hurried: bool = False
+    ) -> None:
         self.job, self.spark, self.sources, self.events = Job(), Spark(), Sources(sources), Events()
-        made: Any = (PLACE, self.job, self.events, Pace(every_s))
+        made: Any = (PLACE, self.job, self.events, Pace(every_s, is_hurried=is_hurried))
         others: Any = {"spark": self.spark, "sources": self.sources}
         self.run = FollowingRun(*made, follows=follows, **others)
 
@@ -341,6 +343,42 @@ def test_a_publication_does_not_hurry_an_operator_with_an_interval(make: Any, wr
     time.sleep(0.3)
     assert setting.inputs.looks <= 1
     assert setting.job.batches == []
+
+
+def publish(setting: Setting) -> None:
+    setting.inputs.tuples += 1
+    PUBLICATIONS.published("an input")
+
+
+def test_an_operator_behind_its_sources_takes_in_a_publication_at_once_whatever_their_interval(
+    make: Any, written_here: None
+) -> None:
+    setting = make(3600.0, is_hurried=True).begin()
+    assert soon(lambda: len(setting.job.taken_s) == 1)
+    for taken in (1, 2, 3):
+        publish(setting)
+        assert soon(lambda taken=taken: setting.job.taken == taken)  # type: ignore[misc]
+    assert setting.inputs.looks <= 3 * 2
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_publication_during_a_batch_is_taken_in_after_it_whatever_the_interval(
+    make: Any, written_here: None, batch: int
+) -> None:
+    setting = make(3600.0, is_hurried=True)
+    take_in = setting.job.catch_up
+
+    def then_publish(*arguments: Any, **options: Any) -> None:
+        take_in(*arguments, **options)
+        if len(setting.job.taken_s) == batch:
+            publish(setting)
+
+    setting.job.catch_up = then_publish
+    setting.begin()
+    if batch == 2:
+        assert soon(lambda: setting.run._due_s > 0)
+        publish(setting)
+    assert soon(lambda: setting.job.taken == batch)
 
 
 def test_an_operator_wakes_those_that_follow_it(make: Any) -> None:

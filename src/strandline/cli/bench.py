@@ -27,6 +27,7 @@ WORKLOADS = (
     "join",
     "keyed",
     "availability",
+    "chain",
 )
 
 

@@ -125,6 +125,8 @@ class QueryOptions:
     """For an operator over several inputs: how long their tuples wait for each other."""
     restart: Restart | None = None
     """After which errors the element starts again; None: after none."""
+    is_hurried: bool = False
+    """For an operator behind elements of the same pipeline: what they publish does not wait for the trigger."""
 
     def behind(self, other: QueryOptions) -> QueryOptions:
         """Returns the options with the trigger and the Spark checkpoint of another query where these name none."""
@@ -219,7 +221,7 @@ class ProcessingElement:
             self.place,
             job,
             ListenerEvents(spark, query.name, job.output.spec.id, f"Strandline[{urls}]"),
-            Pace(interval_s(query.trigger)),
+            Pace(interval_s(query.trigger), is_hurried=query.is_hurried or len(sources) > 0),
             spark=spark,
             name=query.name,
             follows=query.trigger != AVAILABLE_NOW,

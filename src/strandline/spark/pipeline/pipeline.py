@@ -90,9 +90,10 @@ class Pipeline:
     ) -> PipelineRun:
         """Starts all elements, sources first, each behind those whose results it takes in; returns the handle on them.
 
-        `trigger` is that of every element: an interval ("200 ms"), None for as fast as it goes, or "available-now":
-        then each element takes in the tuples that are there when those before it have come to their end. With `final`,
-        for "available-now" alone, the sources then finish their streams, and so do the operators behind them.
+        `trigger` is an interval ("200 ms") or None, for as fast as it goes: that of the sources, and of operators over
+        streams which others write. An operator behind an element of the pipeline takes in what that publishes at once.
+        With "available-now" each element takes in the tuples that are there when those before it have come to their
+        end. With `final`, for that alone, the sources then finish their streams, and so do the operators behind them.
         With `restart="10 s"` an element that fails with an error that may pass (a store, a network, a lost executor)
         starts again, after pauses that grow up to this.
         What is wrong with any of the elements is raised before the first one starts, as far as that can be known.
@@ -128,7 +129,8 @@ class Pipeline:
         url = stage._input_place.url
         operator = self._bounded.get(url, stage.operator)
         inputs: list[Upstream] = [WrittenInput(i) if isinstance(i, Entry) else i for i in operator.inputs]
-        own = QueryOptions(options.trigger, restart=options.restart)
+        is_hurried = any(read in self._network.elements for read in self._network.reads[url])
+        own = QueryOptions(options.trigger, restart=options.restart, is_hurried=is_hurried)
         return stage.processing_element(spark, own, inputs, operator)
 
     def _require_fit(self, prepared: Mapping[str, ProcessingElement], every_s: float) -> None:

@@ -98,6 +98,8 @@ class FollowingRun(OperatorRun):
     # ------------------------------------------------------------------ its thread
 
     def _work(self) -> None:
+        if self._follows and self._pace.heeds_publications:  # also those during the first batch
+            PUBLICATIONS.follow(self._bell.set, self._inputs)
         self._pace.begins()
         self._run_batch(no_more=not self._follows)
         if self._follows:
@@ -106,6 +108,7 @@ class FollowingRun(OperatorRun):
             self._finish()
 
     def _close(self) -> None:
+        PUBLICATIONS.unfollow(self._bell.set)
         try:
             self._sources.stop()
         finally:
@@ -113,17 +116,12 @@ class FollowingRun(OperatorRun):
 
     def _follow(self) -> None:
         """Looks at the inputs, again and again, until the run stops."""
-        if not self._pace.has_interval:
-            PUBLICATIONS.follow(self._bell.set, self._inputs)
         self._plan(is_soon=True)
-        try:
-            while self.life.goes_on:
-                is_woken = self._wait()
-                self._check()
-                if self.life.goes_on and (is_woken or stopwatch_s() >= self._due_s):
-                    self._turn()
-        finally:
-            PUBLICATIONS.unfollow(self._bell.set)
+        while self.life.goes_on:
+            is_woken = self._wait()
+            self._check()
+            if self.life.goes_on and (is_woken or stopwatch_s() >= self._due_s):
+                self._turn()
 
     def _wait(self) -> bool:
         """Waits for the next look, or the next check; returns whether the bell has rung."""

@@ -13,16 +13,23 @@ _OFTEN_LOOKS = 500
 class Pace:
     """The time of the next look: at multiples of the trigger's interval, as Spark's triggers, or as fast as it goes."""
 
-    def __init__(self, every_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, every_s: float, clock: Clock = SYSTEM_CLOCK, *, is_hurried: bool = False) -> None:
+        """Takes the interval. `is_hurried`: it is that of the sources; what they publish is looked at at once."""
         self.every_s = every_s
         self._clock = clock
+        self._is_hurried = is_hurried
         self._in_vain = 0
         self._began_us = clock.now_us()
 
     @property
     def has_interval(self) -> bool:
-        """True if looks wait for an interval, even if a publication is known."""
+        """True if looks come at multiples of an interval."""
         return self.every_s > _OFTEN_S
+
+    @property
+    def heeds_publications(self) -> bool:
+        """True if a publication of this program ends the wait for the next look."""
+        return self._is_hurried or not self.has_interval
 
     def begins(self) -> None:
         """Notes that a look begins now."""
