@@ -70,7 +70,7 @@ def passed_on(state: Any, row: Any, out: Any) -> int:
 
 
 def run(size: str, repeat: int = 3) -> dict[str, Any]:
-    """Measures chains of each length, with small batches and then with large ones; the best of `repeat` of the latter."""
+    """Measures chains of each length with small batches, then with large ones, of which the best of `repeat` counts."""
     sizes = SIZES[size]
     with workspace() as folder:
         # Before Spark starts, because its Python workers inherit it.
@@ -122,7 +122,7 @@ def _small(spark: SparkSession, sizes: _Size, length: int, folder: Path) -> dict
         source.stop()
         for path in paths[1:]:
             going[path].process_all_available()
-        begun = {p["batchId"]: _us(p["timestamp"]) for p in source.spark_query.recentProgress}
+        begun = {p["batchId"]: _us(p["timestamp"]) for p in source.recentProgress}
     batches = slice(_SETTLE, _SETTLE + sizes.batches)
     readable_us = np.array([_readable_us(path, sizes.batch)[batches] for path in paths])
     taken_ms = (readable_us - [begun[batch] for batch in range(batches.start, batches.stop)]) / 1e3
@@ -150,7 +150,7 @@ def _readable_us(path: str, batch: int) -> list[int]:
     for seq in range(log.state.seq + 1):
         if isinstance(commit := log.commit(seq), AppendCommit):
             results += sum(block.results for block in commit.blocks)
-            changed_us = log.storage.local_path(commit_key(seq)).stat().st_ctime_ns // 1_000
+            changed_us = Path(path, commit_key(seq)).stat().st_ctime_ns // 1_000
             found += [changed_us] * (results // batch - len(found))
     return found
 
@@ -171,7 +171,7 @@ def _large(spark: SparkSession, data: Input, length: int, folder: Path) -> dict[
     tuples = data.rows_per_batch * data.batches
     with flow.start(spark) as going:
         going.process_all_available()
-        begun_us = _us(going[paths[0]].spark_query.recentProgress[0]["timestamp"])
+        begun_us = _us(going[paths[0]].recentProgress[0]["timestamp"])
     ended_us = _readable_us(paths[-1], tuples)[0]
     found = {"tuples_per_s": tuples / (ended_us - begun_us) * 1e6, "results_match": _matches(spark, paths)}
     shutil.rmtree(folder / "streams")
@@ -205,4 +205,4 @@ def _sorted(keys: Any, values: Any) -> bytes:
     """Returns both columns in their order, as bytes."""
     keys, values = np.asarray(keys), np.asarray(values)
     order = np.lexsort((values, keys))
-    return keys[order].tobytes() + values[order].tobytes()
+    return bytes(keys[order].tobytes() + values[order].tobytes())

@@ -353,6 +353,7 @@ def test_help_gives_each_example_once() -> None:
     for command in (
         "demo",
         "inspect",
+        "graph",
         "tail",
         "replay",
         "verify",

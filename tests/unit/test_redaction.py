@@ -63,7 +63,7 @@ def test_a_url_with_a_secret_is_refused_in_words_without_it(opened: Callable[[st
     assert SECRET not in told(refused.value)
 
 
-@pytest.mark.parametrize("command", ["inspect", "verify", "tail", "replay", "compact", "collect"])
+@pytest.mark.parametrize("command", ["inspect", "graph", "verify", "tail", "replay", "compact", "collect"])
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_the_program_does_not_print_it(command: str, options: list[str]) -> None:
     for url in (u for u in URLS if "\0" not in u):

@@ -61,6 +61,18 @@ def keys_of(storage: Storage, prefix: str = "") -> list[str]:
     return [listed.key for listed in storage.list(prefix)]
 
 
+def test_names_are_those_of_one_level(storage: Storage) -> None:
+    if not isinstance(storage, LocalStorage | FsspecStorage):
+        pytest.skip("only stores that a user names have folders of streams")
+    for key in ("a/b/c", "a/b.json", "a/b/d/e", "f"):
+        storage.create(key, b"")
+    assert list(storage.names("")) == ["a/", "f"]
+    assert list(storage.names("a")) == ["b.json", "b/"]
+    for folder in ("a/b.json", "nowhere"):
+        with pytest.raises(KeyMissingError):
+            storage.names(folder)
+
+
 def in_threads(count: int, work: Callable[[int], None]) -> None:
     errors: list[BaseException] = []
 

@@ -16,6 +16,7 @@ from strandline.cli.collect import collect
 from strandline.cli.compact import compact
 from strandline.cli.consumers import consumers
 from strandline.cli.demo import demo
+from strandline.cli.graph import graph
 from strandline.cli.inspect import inspect
 from strandline.cli.replay import replay
 from strandline.cli.restore import restore
@@ -99,6 +100,7 @@ def _unfolded(text: str) -> str:
 
 _add(demo, "demo availability")
 _add(inspect, "inspect streams/items --watch 2")
+_add(graph, "graph streams --svg streams.svg")
 _add(tail, "tail streams/items -n 20 --follow")
 _add(replay, 'replay streams/items --since "2026-01-31 12:00" --speed 10x')
 _add(verify, "verify streams/items")

@@ -65,7 +65,8 @@ def input_lags(inputs: Sequence[Log | InputLag], standings: Sequence[Standing]) 
 
 def _lag(log: Log, number: int, standings: Sequence[Standing]) -> InputLag:
     state = log.state
-    taken = [m.inputs[number].first for m in marks_in(standings)] or state.starts[: log.spec.partitions]
+    taken = [m.inputs[number].first for m in marks_in(standings)] or [s.input for s in standings]
+    taken = taken or list(state.starts[: log.spec.partitions])
     url = redacted_url(log.storage.url)
     return InputLag(
         folder_name(url),

@@ -95,6 +95,8 @@ class OperatorSummary:
     partitions: tuple[Mapping[str, Any], ...]
     inputs: tuple[InputLag, ...]
     """Of an operator over several inputs: how far each has come."""
+    waiting: int
+    """Offsets of the inputs that are published and not taken in yet, at most."""
     losses: TotalLosses | None
     """The cost of failures under a policy that does not replay; None if nothing was lost."""
     waits_for: str | None
@@ -248,6 +250,7 @@ def _operator(log: Log, open_input: Callable[[str], Log], words_of: WordsOf) -> 
             {"partition": p, **s.forecast(), "last_recovery": s.recovered} for p, s in enumerate(standings)
         ),
         inputs=tuple(lags) if len(lags) > 1 else (),
+        waiting=sum(lag.waiting for lag in lags),
         losses=total_losses(s.losses for s in standings),
         waits_for=waits,
         outage=outage_report(outage, [lag.name for lag in lags], words.blocked) if outage else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -111,6 +111,22 @@ class FsspecStorage:
                 if name.startswith(below) and not name.endswith("/") and info["type"] == "file"
             ]
         return iter(sorted(keys, key=lambda listed: listed.key))
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Returns the names in a folder, in order, those of folders with a slash: one listing, of this level alone.
+
+        Raises `KeyMissingError` if there is no key below it.
+        """
+        with self._call_on("list", checked_prefix(prefix)) as (filesystem, path):
+            found: Any = []
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found = filesystem.ls(path, detail=True)
+            infos = [(info["name"].rstrip("/"), info["type"]) for info in found]
+        below = f"{path}/"
+        named = [(name.removeprefix(below), kind) for name, kind in infos if name.startswith(below)]
+        if not named:  # a file is listed as itself
+            raise KeyMissingError("there is no key in this folder", where=self._where(prefix), stream=self.url)
+        return sorted(name + "/" if kind == "directory" else name for name, kind in named)
 
     def delete(self, key: str) -> None:
         with self._call_on("delete", checked_key(key)) as (filesystem, path):

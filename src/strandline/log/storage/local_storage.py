@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -148,6 +148,17 @@ class LocalStorage:
     def list(self, prefix: str) -> Iterator[Listed]:
         folder = os.path.join(self._root, checked_prefix(prefix))
         return self._walk(folder, prefix + "/" if prefix else "")
+
+    def names(self, prefix: str) -> Sequence[str]:
+        """Returns the names in a folder, in order, those of folders with a slash; raises `KeyMissingError` if there is
+        no such folder."""
+        folder = os.path.normpath(os.path.join(self._root, checked_prefix(prefix)))
+        with self._errors_of("list", folder):
+            try:
+                with os.scandir(folder) as found:
+                    return sorted(e.name + "/" if e.is_dir(follow_symlinks=False) else e.name for e in found)
+            except _NOT_THERE as error:
+                raise KeyMissingError("there is no such folder", where=folder, stream=self.url) from error
 
     def delete(self, key: str) -> None:
         path = self._path(key)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.storage.redaction import require_no_secret
-from strandline.log.storage.storage import Durability, Storage
+from strandline.log.storage.storage import Durability
+
+if TYPE_CHECKING:
+    from strandline.log.storage.fsspec_storage import FsspecStorage
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 # `file:/x` is how Java writes it, and how Spark prints paths; a single letter would be a drive.
@@ -17,7 +20,7 @@ _ONE_SLASH = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 _LOCAL_PROTOCOLS = frozenset({"file", "local"})
 
 
-def open_storage(url: str, durability: Durability = "fsync", **storage_options: Any) -> Storage:
+def open_storage(url: str, durability: Durability = "fsync", **storage_options: Any) -> LocalStorage | FsspecStorage:
     """Returns the storage at a path, at `file://…`, or at the URL of an fsspec filesystem such as `s3://bucket/stream`.
 
     `durability` matters on the local filesystem only: elsewhere the put itself is durable.

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError
 from strandline.log.storage.redaction import redacted_url
+from strandline.mermaid import Diagram
 from strandline.running.promise import Mode, Promise, Reconcile
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.stage import Stage
 from strandline.spark.entry.entry import Entry
 from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, Upstream
-from strandline.spark.pipeline.diagram import Diagram, diagram_of
+from strandline.spark.pipeline.diagram import diagram_of
 from strandline.spark.pipeline.network import Network
 from strandline.spark.pipeline.pipeline_run import PipelineRun
 from strandline.spark.pipeline.written_input import WrittenInput
