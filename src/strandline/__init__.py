@@ -46,4 +46,6 @@ else:
 
     def _names() -> dict[str, Any]:
         api = importlib.import_module("strandline.api")
+        if importlib.import_module("strandline.supervision").begin():
+            importlib.import_module("strandline.spark.query.last_words").install()
         return {name: getattr(api, name) for name in ("__all__", *api.__all__)}

@@ -20,6 +20,7 @@ from strandline.cli.graph import graph
 from strandline.cli.inspect import inspect
 from strandline.cli.replay import replay
 from strandline.cli.restore import restore
+from strandline.cli.run import run
 from strandline.cli.tail import tail
 from strandline.cli.truncate import truncate
 from strandline.cli.verify import verify
@@ -99,6 +100,7 @@ def _unfolded(text: str) -> str:
 
 
 _add(demo, "demo availability")
+_add(run, "run program.py --restart 10s")
 _add(inspect, "inspect streams/items --watch 2")
 _add(graph, "graph streams --svg streams.svg")
 _add(tail, "tail streams/items -n 20 --follow")

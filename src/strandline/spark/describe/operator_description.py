@@ -36,7 +36,7 @@ class OperatorDescription(Generic[D]):
         self, inputs: Sequence[Upstream], definition: D, policy: Policy | None = None, promise: Promise | None = None
     ) -> None:
         self._inputs = tuple(inputs)
-        for number in self.replicated:
+        for number in self.replica_inputs:
             require_time(repr(self._inputs[number]), self._inputs[number]._input_spec)
         self._definition = definition
         self._policy = policy or cec()
@@ -73,7 +73,7 @@ class OperatorDescription(Generic[D]):
         return self._promise
 
     @property
-    def replicated(self) -> frozenset[int]:
+    def replica_inputs(self) -> frozenset[int]:
         """The numbers of inputs that are several replicas."""
         return frozenset(n for n, input_ in enumerate(self._inputs) if isinstance(input_, ReplicatedInput))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +55,7 @@ class Replicas(OperatorInput):
     def __init__(self, places: tuple[Place, ...], patience_us: int = PATIENCE_US) -> None:
         self._places = places
         self._patience_us = patience_us
-        self._set = self._opened()
-
-    def _opened(self) -> ReplicaSet:
-        return ReplicaSet([place.open for place in self._places], patience_us=self._patience_us)
+        self._set = self.replica_set()
 
     def __repr__(self) -> str:
         spec = self._set.spec
@@ -88,15 +85,8 @@ class Replicas(OperatorInput):
         return self._places
 
     def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
-        """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened.
-
-        Who has one changes over in time: a replica that stands still is to be left before its results are missed.
-        """
-        if promise is None:
-            return self._opened()
-        places = [place.within(promise.answer_s) for place in self._places]
-        patience_us = min(self._patience_us, promise.bound_us // 2)
-        return ReplicaSet([place.open for place in places], patience_us=patience_us)
+        """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened."""
+        return opened_replicas(self._places, self._patience_us, promise)
 
     # ------------------------------------------------------------------ what they are
 
@@ -206,10 +196,21 @@ class Replicas(OperatorInput):
         read; ends with the stream.
         """
         known = None if place is None else ReplicaPlace.from_json(place)
-        reader = ReplicaReader(self._opened(), known)
+        reader = ReplicaReader(self.replica_set(), known)
         for table in reader.follow(duration_us(every, "every") / 1_000_000):
             assert reader.place is not None
             yield table, reader.place.to_json()
+
+
+def opened_replicas(places: Sequence[Place], patience_us: int, promise: Promise | None) -> ReplicaSet:
+    """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened.
+
+    With a bound, a reader leaves a replica that stands still before its results are missed.
+    """
+    if promise is not None:
+        places = [place.within(promise.answer_s) for place in places]
+        patience_us = min(patience_us, promise.bound_us // 2)
+    return ReplicaSet([place.open for place in places], patience_us=patience_us)
 
 
 def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, patience: Duration = "3 s") -> Replicas:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import StreamNotFoundError
+from strandline.errors import OptionError, StreamNotFoundError
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.operator import Definition, OnError
@@ -20,8 +20,10 @@ from strandline.spark.operator.processing_element import ProcessingElement, Quer
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import Restart
 from strandline.spark.query.trigger import Trigger, plain_trigger
+from strandline.spark.session.copies import require_writer
 from strandline.spark.session.place import Place
 from strandline.spark.session.time_zone import session_zone
+from strandline.supervision import this_copy
 from strandline.units import Duration, Retention
 
 if TYPE_CHECKING:
@@ -58,6 +60,24 @@ class Stage(OperatorInput):
     def _repr_html_(self) -> str:
         return stage_html(self._operator, self._place.url)
 
+    def replicated(self) -> Stage:
+        """Marks the operator for `strandline run --replicas 2`: each copy of the program runs it, with its own output.
+
+        Copy 1 writes to `<path>-1`, copy 2 to `<path>-2`; operators over the stage read both as `sl.replicas(…)` does.
+        Without that command this stage stays as it is. Raises OptionError for a policy that loses tuples.
+        """
+        from strandline.spark.describe.replicated_stage import ReplicatedStage
+
+        policy = self._operator.policy
+        if not policy.replays:
+            raise OptionError(
+                f"replicated and {policy!r}: a failure would lose tuples, and then the copies have other results",
+                where=self._place.url,
+                todo="use sl.cec(…) or sl.instant(…) for an operator with replicas",
+            )
+        copy = this_copy()
+        return self if copy is None else ReplicatedStage(self._operator, self._place, self._options, copy)
+
     def start(
         self,
         spark: SparkSession,
@@ -72,6 +92,7 @@ class Stage(OperatorInput):
 
         Other stages among its inputs have to be started before; `sl.pipeline` does that.
         """
+        self._require_this_copy()
         query = QueryOptions(
             plain_trigger(trigger), name, spark_checkpoint_dir, final=final, restart=Restart.of(restart)
         )
@@ -97,12 +118,16 @@ class Stage(OperatorInput):
             options.on_error,
             options.tuples_max,
             self._place.durability,
-            asked.replicated,
+            asked.replica_inputs,
         )
         begins = since_of(options.since, [i._input_spec for i in inputs], session_zone(spark), element)
         spec = output_spec(definition, inputs[0]._input_spec, options.retention)
         query = replace(query, compaction=options.compaction, promise=asked.promise)
         return ProcessingElement(element, inputs, self._place, spec, query, begins)
+
+    def _require_this_copy(self) -> None:
+        """Raises `OptionError` if another copy of the program writes the output."""
+        require_writer(self._place)
 
     @property
     def operator(self) -> OperatorDescription[Any]:

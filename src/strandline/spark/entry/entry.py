@@ -32,6 +32,7 @@ from strandline.spark.query.query import Query
 from strandline.spark.query.restart import Restart
 from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
+from strandline.spark.session.copies import require_writer
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_classic, require_ready
 from strandline.spark.session.worker_python import require_workers
@@ -189,6 +190,7 @@ class Entry(OperatorInput):
         options: QueryOptions,
         blocks: str | None = None,
     ) -> EntryRun:
+        require_writer(self._place)
         trigger, name, final = options.trigger, options.name, options.final
         arguments = trigger_arguments(trigger)
         if final and trigger != AVAILABLE_NOW:

@@ -11,9 +11,11 @@ from strandline.errors import OptionError
 from strandline.log.storage.redaction import redacted_url
 from strandline.running.oldest_waiting import Passage
 from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.replicated_stage import ReplicatedStage
 from strandline.spark.describe.stage import Stage
 from strandline.spark.entry.entry import Entry
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
+from strandline.supervision import Copy
 
 Element = Entry | Stage
 """An element of a pipeline: it writes one stream."""
@@ -52,6 +54,33 @@ class Network:
         """The streams that elements read and that this pipeline does not write, in order."""
         known = (url for element in self.elements for url in self.reads[element])
         return [url for url in dict.fromkeys(known) if url not in self.elements]
+
+    @property
+    def awaited(self) -> list[str]:
+        """The streams of `others` on which the end of this pipeline depends: not a replica of an element's output."""
+        replicated = [element for element in self.elements.values() if isinstance(element, ReplicatedStage)]
+        replicas = {place.url for element in replicated for place in element.places}
+        return [url for url in self.others if url not in replicas]
+
+    def of_copy(self, copy: Copy | None) -> Network:
+        """Returns the elements that a copy of the program runs: the first one all, the others those with replicas."""
+        if copy is None or copy.writes_all:
+            return self
+        own = {url: element for url, element in self.elements.items() if isinstance(element, ReplicatedStage)}
+        if not own:
+            raise OptionError(
+                f"this is copy {copy.number} of {copy.of} of the program, and no element of the pipeline has replicas",
+                where=", ".join(map(redacted_url, self.elements)),
+                todo="mark those that every copy runs: .into(path).replicated()",
+            )
+        return Network(own, self.reads)
+
+    def written_for(self, url: str) -> str:
+        """Returns the address that is written for one that the program names: that of the replica of this copy."""
+        for own, element in self.elements.items():
+            if isinstance(element, ReplicatedStage) and element.asked.url == url:
+                return own
+        return url
 
     def behind(self, url: str, but: Set[str] = frozenset()) -> list[str]:
         """Returns the elements that need the results of this one, directly or not, in order.

@@ -21,7 +21,9 @@ from strandline.spark.query.query import Query
 from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
 from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
+from strandline.spark.session.copies import await_streams
 from strandline.spark.session.preconditions import require_ready
+from strandline.supervision import this_copy
 from strandline.units import Duration
 from strandline.wording import plural
 
@@ -107,21 +109,27 @@ class Pipeline:
                 todo='use trigger="available-now", or call run.finish() when you know it',
             )
         options = QueryOptions(plain, final=final, restart=Restart.of(restart))
-        require_ready(spark, list(self._network.elements), None)
-        prepared = {url: self._prepared(spark, stage, options) for url, stage in self._network.stages.items()}
+        network = self._network.of_copy(this_copy())
+        require_ready(spark, list(network.elements), None)
+        prepared = {url: self._prepared(spark, stage, options) for url, stage in network.stages.items()}
         self._require_fit(prepared, interval_s(plain))
+        await_streams(
+            [self._network.elements[url]._input_place for url in network.others if url in self._network.elements],
+            lambda _: True,
+            "begun",
+        )
 
         bounded = {url for url, element in prepared.items() if element.query.promise is not None}
-        bridged = {read for url in bounded for read in self._network.reads[url]}
+        bridged = {read for url in bounded for read in network.reads[url]}
 
         def begin(url: str) -> Query:
-            element = self._network.elements[url]
+            element = network.elements[url]
             if isinstance(element, Entry):
                 restart = BEHIND_A_BOUND if url in bridged else options.restart
                 return started(element._input_place, lambda: element.persist_with(spark, options), restart)
             return prepared[url].start(spark)
 
-        run = PipelineRun(self._network, begin, bounded)
+        run = PipelineRun(network, begin, bounded)
         run.start(one_by_one=plain == AVAILABLE_NOW)
         return run
 

@@ -18,7 +18,9 @@ from strandline.spark.pipeline.network import Network
 from strandline.spark.query.element_run import cannot_finish
 from strandline.spark.query.query import Query
 from strandline.spark.query.waiting import wait_for
+from strandline.spark.session.copies import await_streams
 from strandline.spark.session.place import Place
+from strandline.supervision import this_copy
 from strandline.units import Duration, seconds
 from strandline.user_warning import warn
 from strandline.wording import plural
@@ -142,7 +144,7 @@ class PipelineRun:
 
     def __getitem__(self, path: str) -> Query:
         """Returns the query of the element that writes the stream at this path."""
-        url = Place(str(path)).url
+        url = self._network.written_for(Place(str(path)).url)
         if url not in self._network.elements:
             raise OptionError(
                 "no element of this pipeline writes there",
@@ -210,7 +212,10 @@ class PipelineRun:
         or if the pipeline reads a stream that others write and have not finished.
         """
         self._raise_failure()
-        for url in self._network.others:
+        copy = this_copy()
+        if copy is not None and not copy.writes_all:
+            await_streams(map(Place, self._network.awaited), lambda log: log.state.finished, "finished")
+        for url in self._network.awaited:
             if not Place(url).open().state.finished:
                 raise cannot_finish(Place(url))
         for url, query in self._queries.items():

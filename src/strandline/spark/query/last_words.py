@@ -1,7 +1,7 @@
 """Messages of programs that an error of ours ends: three lines, with the line of the program that met it.
 
 `sl.session()` sets it up, unless the program has a `sys.excepthook` of its own. STRANDLINE_TRACEBACK=1 leaves
-Python's tracebacks as they are.
+Python's tracebacks as they are. `strandline run`, if it has started the program, learns of errors that cannot pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from strandline import supervision
 from strandline.errors import StrandlineError
 from strandline.spark.query import running, spark_log
 from strandline.spark.query.error_in_text import failure_in
@@ -23,17 +24,20 @@ _SPARKS = (f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}", f"{os.sep}thread
 
 def install() -> None:
     """Lets errors of ours that reach the top of the program print as three lines, and Ctrl-C as one."""
-    if sys.excepthook is sys.__excepthook__ and not os.environ.get(VARIABLE):
+    if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _tell
 
 
 def _tell(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
-    if isinstance(problem, KeyboardInterrupt):
+    has_traceback = bool(os.environ.get(VARIABLE))
+    if isinstance(problem, KeyboardInterrupt) and not has_traceback:
         if not running.any_left():  # else the exit hook says what becomes of them
             print(f"{_place(trace)}{str(problem) or 'interrupted'}", file=sys.stderr)
         return
     found = problem if isinstance(problem, StrandlineError) else _within(problem)
-    if found is None:
+    if found is not None:
+        supervision.leave_word(found)
+    if found is None or has_traceback:
         sys.__excepthook__(kind, problem, trace)
     else:
         print(f"{_place(trace)}{type(found).__name__}: {found}", file=sys.stderr)
