@@ -3,7 +3,8 @@
 What is in: `Log.open` of both logs on disk (`open_s`), reading the extent backwards and loading the newest footprints
 (`load_s`), reading the input from the oldest of them and replaying it (`replay_s`), checksums included. What is out:
 Spark, which would start the task, and the imports of a new process. The files were just written, so the operating
-system has them in memory. Kernels are compiled before; `cold_recovery.py` measures recoveries in new processes.
+system has them in memory. Kernels are compiled before; `cold_recovery.py` measures recoveries in new processes, and
+`driver_recovery.py` that of a whole program, Spark included.
 
 The state that was recovered is compared, window by window, with the one that the operator had when it stopped. What the
 number of open windows adds to a batch is in `batch_cost.py`.
@@ -25,6 +26,7 @@ import strandline as sl
 from benchmarks.averages import Averages, Items, plan_of
 from benchmarks.batch_cost import batch_cost, step_cost
 from benchmarks.cold_recovery import in_new_processes
+from benchmarks.driver_recovery import driver_recovery
 from benchmarks.harness import KEYS, rounds, say, spread, workspace
 from strandline.inputs.one_stream import OneStream
 from strandline.log.storage.local_storage import LocalStorage
@@ -77,6 +79,7 @@ def run(size: str, repeat: int = 3) -> dict[str, Any]:
         costs = step_cost(sizes.few, sizes.many, sizes.step, sizes.steps, folder)
         if sizes.spark_batches:
             costs |= batch_cost(sizes.few, sizes.many, sizes.step, sizes.spark_batches, repeat, folder)
+            costs |= driver_recovery(folder / "driver", repeat)
     return {
         "benchmark": "recovery",
         "size": size,

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from examples.demo import demo_items
 from examples.demo.demo_items import AVERAGE, ITEMS, UNINTERRUPTED
 from examples.demo.recovery_picture import draw, history, sketch
-from strandline.clock import SYSTEM_CLOCK
+from examples.demo.time_to_result import Program, bare_spark_s, results_in, spark_process
+from strandline.clock import SYSTEM_CLOCK, stopwatch_s
 from strandline.errors import StrandlineError, StreamNotFoundError
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.kinds import only_results
@@ -35,14 +32,15 @@ def demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any]
         f"[bold]1[/]  {tuples:,} items (item_id, item_price, item_time) stream in through Spark\n   → {path}/{ITEMS}"
     )
     console.print(f"   The average price of every 10 items of an id comes out\n   → {path}/{AVERAGE}")
-    killed_at = _run(folder, tuples, stop_at=tuples // 2, console=console)
+    killed_at, _ = _run(folder, tuples, stop_at=tuples // 2, console=console)
+    killed_s = stopwatch_s()
     forecast = _standings(folder)
     console.print(
         f"[bold]2[/]  [red]SIGKILL[/] in mid-batch, after {killed_at:,} items. {forecast['open_windows']:,} windows "
         f"were open;\n   their state is in the output stream, in its last {forecast['extent']:,} tuples."
     )
     console.print("[bold]3[/]  Start the same program again, its local state lost, as on another machine:")
-    _run(folder, tuples, stop_at=None, console=console)
+    _, first_s = _run(folder, tuples, stop_at=None, console=console)
     recovered = _recovered(folder)
     console.print(
         f"   Recovered {forecast['open_windows']:,} open windows: {recovered['extent']:,} tuples of the output\n"
@@ -50,6 +48,11 @@ def demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any]
         f"replayed in {recovered['replay_s']:.2f} s."
     )
     result = {"path": path, "killed_at": killed_at, **forecast, "recovered": recovered, **_compare(folder, console)}
+    result |= {"first_result_s": round(first_s - killed_s, 2), "bare_spark_s": round(bare_spark_s(), 2)}
+    console.print(
+        f"[bold]5[/]  First new result {result['first_result_s']:.1f} s after the SIGKILL; "
+        f"a bare Spark starts in {result['bare_spark_s']:.1f} s."
+    )
     moments = history(_log(folder / AVERAGE))
     for line in sketch(moments):
         console.print(line, markup=False, soft_wrap=True)
@@ -64,43 +67,34 @@ def demo_recovery(folder: Path, tuples: int, console: Console) -> dict[str, Any]
 # ---------------------------------------------------------------------- the Spark process
 
 
-def _run(folder: Path, tuples: int, stop_at: int | None, console: Console) -> int:
-    """Runs the Spark process to its end, or kills it at `stop_at`; returns how many items were averaged then."""
-    with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(prefix="strandline-demo-") as state:
-        child = subprocess.Popen(
-            [sys.executable, demo_items.__file__, str(folder), str(tuples)],
-            stdout=errors,
-            stderr=errors,
-            start_new_session=True,  # a process group of its own, so that the kill takes the JVM along
-            env={**os.environ, "STRANDLINE_STATE_DIR": state},
-        )
-        try:
-            averaged = _follow(child, folder, tuples, stop_at, console)
-        finally:
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        if stop_at is None and child.returncode != 0:
-            errors.seek(0)
-            text = errors.read().decode(errors="replace").strip()
-            raise StrandlineError(
-                f"the demo's Spark process failed:\n{text[-2000:]}",
-                todo="is there a Java 17 or newer? see docs/start.md",
-            )
-    return averaged
+def _run(folder: Path, tuples: int, stop_at: int | None, console: Console) -> tuple[int, float]:
+    """Runs the Spark process to its end, or kills it at `stop_at`.
+
+    Returns how many items were averaged then, and when the first new result was there.
+    """
+    with tempfile.TemporaryDirectory(prefix="strandline-demo-") as state:
+        command = [demo_items.__file__, str(folder), str(tuples)]
+        with spark_process(command, {"STRANDLINE_STATE_DIR": state}) as program:
+            averaged, first_s = _follow(program, folder, tuples, stop_at, console)
+        if stop_at is None:
+            program.require_success()
+    return averaged, first_s
 
 
-def _follow(child: subprocess.Popen[Any], folder: Path, tuples: int, stop_at: int | None, console: Console) -> int:
+def _follow(program: Program, folder: Path, tuples: int, stop_at: int | None, console: Console) -> tuple[int, float]:
     columns = (TextColumn("   {task.description}"), BarColumn(40), MofNCompleteColumn(), TimeElapsedColumn())
-    log: Log | None = None
-    averaged = 0
+    log = _opened(folder / AVERAGE)
+    averaged, first_s = 0, 0.0
+    before = results_in(log) if log is not None else 0
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("starting Spark", total=tuples)
         while True:
-            ended = child.poll() is not None
+            ended = program.has_ended
             log = log or _opened(folder / AVERAGE)
             if log is not None:
                 log.refresh()
+                if not first_s and results_in(log) > before:
+                    first_s = stopwatch_s()
                 averaged = sum(s.input for s in log.state.standings)
                 done = averaged == tuples
                 if averaged:
@@ -109,7 +103,7 @@ def _follow(child: subprocess.Popen[Any], folder: Path, tuples: int, stop_at: in
             # Die in the middle of a batch, where it hurts.
             in_a_batch = next((folder / ITEMS).glob("staging/**/*.parquet"), None) is not None
             if ended or (stop_at is not None and averaged >= stop_at and in_a_batch):
-                return averaged
+                return averaged, first_s
             SYSTEM_CLOCK.sleep(_POLL_S)
 
 

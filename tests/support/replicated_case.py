@@ -65,7 +65,11 @@ class Replicated:
 
     def job(self, operator: Any, name: str) -> Any:
         """The operator at work, as `start` has it."""
-        element = operator.start(None, str(self.folder / name))
+        return self.job_of(operator.into(str(self.folder / name)))
+
+    def job_of(self, stage: Any) -> Any:
+        """The stage at work."""
+        element = stage.start(None)
         opened = element._opened()
         element.require_fit([log.spec.id for log in opened.logs])
         return element.job(SimpleNamespace(sparkContext=CONTEXT), opened, KERNELS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -250,8 +249,8 @@ def test_arguments_of_the_program_follow_two_dashes(tmp_path: Path) -> None:
         (["{file}", "--restart", "10"], "has no unit"),
         (["{file}", "--restart", "soon"], "is not a duration"),
         (["{file}", "--restart", "0 s"], "restart="),
-        (["{file}", "--replicas", "0"], "0 is not in the range"),
-        (["{file}", "--verbose"], "No such option"),
+        (["{file}", "--replicas", "0"], "--replicas"),
+        (["{file}", "--verbose"], "--verbose"),
     ],
 )
 def test_what_cannot_be_run_is_said_at_once(tmp_path: Path, asked: list[str], what: str) -> None:

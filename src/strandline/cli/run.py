@@ -20,9 +20,7 @@ def run(
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="ARGS", help="Its arguments; those that begin with - after a --.", show_default=False
-        ),
+        typer.Argument(metavar="ARGS", help="Its arguments; those that begin with - after a --.", show_default=False),
     ] = None,
     restart: Annotated[
         str, typer.Option(metavar="TIME", help="The longest pause before a restart; off: run it once.")

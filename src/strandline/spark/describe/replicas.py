@@ -67,16 +67,15 @@ class Replicas(OperatorInput):
     @property
     def _input_spec(self) -> StreamSpec:
         """The spec that all replicas share; its id is that of the group."""
-        return replace(self._set.spec, id=self.group)
+        return replace(self._set.spec, id=self.group_id())
 
     @property
     def _input_place(self) -> Place:
         """Where the first of them is."""
         return self._places[0]
 
-    @property
-    def group(self) -> str:
-        """The identity that all replicas share."""
+    def group_id(self) -> str:
+        """Returns the identity that all replicas share."""
         return group_of(self._set.spec)
 
     @property

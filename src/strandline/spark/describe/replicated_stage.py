@@ -43,9 +43,8 @@ class ReplicatedStage(Stage):
         """The spec that all replicas share; with their group as its id, once that is known."""
         return self._spec if self._group is None else replace(self._spec, id=self._group)
 
-    @property
-    def group(self) -> str:
-        """The id that the replicas have in common. Raises StorageError if there is none yet."""
+    def group_id(self) -> str:
+        """Returns the id that the replicas have in common. Raises StorageError if there is none yet."""
         if self._group is None:
             self._group = group_of(self.replica_set().spec)
         return self._group

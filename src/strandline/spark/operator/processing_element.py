@@ -99,9 +99,8 @@ class EntryPoint(Upstream, Protocol):
 class ReplicatedInput(Upstream, Protocol):
     """An input that is several replicas, of which one is read at a time."""
 
-    @property
-    def group(self) -> str:
-        """The id that the replicas have in common."""
+    def group_id(self) -> str:
+        """Returns the id that the replicas have in common; raises if none is there."""
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -382,4 +381,4 @@ def _origin_of(input_: Upstream, stream: str) -> Origin:
     """Returns the entry of stream.json for an input: the stream with this id, or all replicas."""
     if not isinstance(input_, ReplicatedInput):
         return Origin(stream, input_._input_place.url)
-    return Origin(input_.group, input_.places[0].url, tuple(place.url for place in input_.places))
+    return Origin(input_.group_id(), input_.places[0].url, tuple(place.url for place in input_.places))

@@ -64,7 +64,7 @@ def session(master: str | None = None, app_name: str = "strandline", **config: s
         return _as_it_is(master, asked)
     last_words.install()
     try:
-        _find_java()
+        find_java()
         _require_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         master = master or "local[*]"
@@ -189,7 +189,7 @@ def register_as_it_is(spark: SparkSession) -> None:
     spark.dataSource.register(source.in_zone(str(spark.conf.get(SETTING))))
 
 
-def _find_java() -> None:
+def find_java() -> None:
     """Finds the Java that `make setup` leaves beside the interpreter on a machine without Java."""
     bundled = Path(sys.prefix) / "java-home"
     if "JAVA_HOME" not in os.environ and bundled.is_dir():
