@@ -88,7 +88,7 @@ class Run(MemoryStream):
 
     def _tick(self) -> bool:
         """Runs one tick, as Spark's driver does; returns whether it has published anything."""
-        operation = Operation(self._element, self._promise, self._inputs, self._log, self.clock)
+        operation = Operation(self._element, self._promise, self._element.input(self._inputs), self._log, self.clock)
         ticked = operation.tick(self._watch, self._run_all, Writer("run", "run", self._steps))
         self._watch = ticked.watch
         return bool(ticked.done)
