@@ -29,7 +29,8 @@
     │   ├── UnsafeFolderError    a folder for files of our own belongs to another user
     │   ├── KeyExistsError       an exclusive create found the key taken
     │   └── KeyMissingError      a key that should be there is not
-    └── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
+    ├── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
+    └── SparkSilentError         Spark did not answer in time; start the query again
 
 After any error, published tuples stay published and readable. A `StrandlineWarning` tells of a problem that stops
 nothing.
@@ -215,6 +216,12 @@ class KeyMissingError(StorageError):
 
 class SparkCheckpointError(StrandlineError):
     """Spark's own checkpoint is lost or stale and cannot be rebuilt."""
+
+
+class SparkSilentError(StrandlineError):
+    """Spark, or a Python process that Spark started, did not answer in time."""
+
+    may_pass = True
 
 
 class StrandlineWarning(UserWarning):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +17,13 @@ from strandline.errors import (
     OptionError,
     SchemaError,
     SecondWriterError,
+    SparkSilentError,
     StorageError,
     UnsafeFolderError,
 )
 from strandline.spark.query import spark_log
 from strandline.spark.query.element_run import ElementRun
+from strandline.spark.query.error_in_text import failure_in, in_short
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
 from strandline.spark.query.restarting_run import started
@@ -221,6 +224,110 @@ def test_a_stop_while_the_next_try_begins_stops_that_try(element: Element) -> No
     stopping.join(patience(30))
     assert not query.is_active
     assert query.exception() is None
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_finish_that_is_refused_changes_nothing(element: Element, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OptionError("others finish this stream")
+
+    query = started(PLACE, element.begin, SOON)
+    monkeypatch.setattr(element.tries[0], "finish", refuse)
+    with pytest.raises(OptionError):
+        query.finish()
+    element.tries[0].end(StorageError("gone"))
+    element.wait_for_try(1).end(SchemaError("wrong"))
+    with pytest.raises(SchemaError):
+        query.await_termination(patience(30))
+
+
+@pytest.mark.parametrize("way", ["stop", "finish"])
+def test_the_error_of_the_last_batch_is_not_lost(element: Element, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """The batch under way fails while the element ends."""
+    query = started(PLACE, element.begin, SOON)
+    last = element.tries[0]
+    monkeypatch.setattr(last, way, lambda *_: last.end(StorageError("gone")))
+    with contextlib.suppress(StorageError):
+        getattr(query, way)()
+    assert isinstance(query.exception(), StorageError)
+    assert len(element.tries) == 1
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_waiting_for_all_tuples_goes_on_through_a_restart(element: Element, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+    query = started(PLACE, element.begin, Restart(0.2))
+    first = element.tries[0]
+
+    def fails() -> None:
+        asked.set()
+        first.end(StorageError("gone"))
+
+    monkeypatch.setattr(first, "process_all_available", fails)
+    query.process_all_available()
+    assert asked.is_set()
+    assert query.progress["restarts"] == 1
+    element.tries[1].end(SchemaError("wrong"))
+    with pytest.raises(SchemaError):
+        query.process_all_available()
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_start_that_fails_after_a_stop_says_nothing(element: Element) -> None:
+    def begin() -> Query:
+        if element.tries:
+            stopping.start()
+            _until(lambda: query._run._stops)  # type: ignore[attr-defined]
+            raise SchemaError("wrong")
+        return element.begin()
+
+    query = started(PLACE, begin, SOON)
+    stopping = threading.Thread(target=query.stop, daemon=True)
+    element.tries[0].end(StorageError("gone"))
+    assert query.await_termination(patience(30))
+    assert query.exception() is None
+
+
+def test_a_defect_of_the_thread_that_looks_after_an_element_is_its_error(element: Element) -> None:
+    query = started(PLACE, element.begin, SOON)
+    element.tries[0].commit = property()  # type: ignore[assignment]
+    del element.tries[0].__dict__["commit"]
+    element.tries[0].end()
+    with pytest.raises(AttributeError):
+        query.await_termination(patience(30))
+
+
+def test_an_element_that_is_down_says_so(element: Element) -> None:
+    query = started(PLACE, element.begin, Restart(3600.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        element.tries[0].end(StorageError("no answer"))
+        _until(lambda: "down" in repr(query))
+    assert "starts again in 1 s (try 1)" in repr(query)
+    query.stop()
+
+
+def test_an_error_of_spark_is_told_in_a_line() -> None:
+    stack = "\n".join(f"\tat org.apache.spark.Some.thing(Some.scala:{n})" for n in range(200))
+    text = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FAILED_READ_FILE.NO_HINT] Encountered "
+        f"error while reading file file:///a/b.parquet. SQLSTATE: KD001\n=== Streaming Query ===\n{stack}\n"
+        f"Caused by: org.apache.spark.SparkException: [FAILED_READ_FILE] Encountered error\n{stack}\n"
+        f"Caused by: java.lang.RuntimeException: file:/a/b.parquet is not a Parquet file. Expected\n{stack}"
+    )
+    told = in_short(RuntimeError(text))
+    assert told.startswith("java.lang.RuntimeException: file:/a/b.parquet is not a Parquet file.")
+    assert "\n" not in told
+    assert len(told) < 400
+    assert in_short(StorageError("no answer", where="a")) == str(StorageError("no answer", where="a"))
+    assert in_short(ZeroDivisionError("division by zero")) == "ZeroDivisionError: division by zero"
+
+
+@pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")
+def test_a_spark_that_does_not_answer_in_time_may_answer_later(element: Element) -> None:
+    slow = failure_in("Python worker failed to connect back.", "streams/a")
+    assert isinstance(slow, SparkSilentError)
+    assert SOON.bears(slow, 100)
 
 
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")

@@ -92,6 +92,9 @@ def _outage(progress: Mapping[str, Any]) -> str | None:
 def _state(query: Query) -> str:
     with contextlib.suppress(Exception):
         if query.is_active:
+            down = query.progress
+            if "next_try_s" in down:
+                return f"down, starts again in {down['next_try_s']:g} s (try {down['tries']})"
             return "active"
         if (failure := query.exception()) is not None:
             return f"failed: {type(failure).__name__}"

@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterator
 
 from strandline import errors
-from strandline.errors import NoSpaceError, SecondWriterError, StrandlineError
+from strandline.errors import NoSpaceError, SecondWriterError, SparkSilentError, StrandlineError
+from strandline.spark.query import spark_log
 
 _OURS = re.compile(
     r"^strandline\.errors\.(?P<kind>\w+): (?P<what>.*)(?:\n  where: (?P<where>.*))?(?:\n  to do: (?P<todo>.*))?",
     re.MULTILINE,
 )
+_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_LINE_MAX = 300
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "ENOSPC")
 _CONCURRENT = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 
@@ -39,12 +42,29 @@ def failure_in(text: str, where: str) -> StrandlineError | None:
             todo="let one writer at a time write a stream; this one has stopped",
         )
     if _NOT_CONNECTED in text:
-        return StrandlineError(
+        return SparkSilentError(
             "Spark waited 10 s in vain for a Python process that reads a stream to start; nothing is lost",
             where=where,
             todo="start the query again when the machine is less busy; if it fails again, the log has the cause",
         )
     return None
+
+
+def in_short(problem: BaseException) -> str:
+    """Returns what has gone wrong as a person wants to read it: of an error of Spark's its innermost cause, in a line.
+
+    Spark's own text has 200 lines; all of them stay in the error, and in Spark's log.
+    """
+    if isinstance(problem, StrandlineError):
+        return str(problem)
+    text = str(problem)
+    if causes := _CAUSE.findall(text):
+        told = causes[-1]
+    else:
+        told = f"{type(problem).__name__}: {text.strip().splitlines()[0] if text.strip() else ''}"
+    told = told if len(told) <= _LINE_MAX else told[:_LINE_MAX] + " …"
+    log = spark_log.current()
+    return told if log is None else f"{told} (Spark's log: {log})"
 
 
 def meaning(problem: Exception, where: str) -> Exception:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline.clock import stopwatch_s
-from strandline.errors import StrandlineError
+from strandline.errors import SparkSilentError
 from strandline.failpoint import failpoint
 from strandline.log.stream.manifest import Writer
 from strandline.running.tick import Tick
@@ -227,7 +227,7 @@ class Silence:
                 self._since_s = now_s
             if now_s - self._since_s < self._patience_s:
                 return otherwise
-            raise StrandlineError(
+            raise SparkSilentError(
                 f"Spark has not answered for {now_s - self._since_s:.0f} s ({type(problem).__name__}: {problem})",
                 where=self._where,
                 todo="see whether Spark's driver still runs and has files and memory left, then start the query "

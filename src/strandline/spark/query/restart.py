@@ -9,7 +9,7 @@ from strandline.units import Duration, positive_us, whole_number
 
 _FIRST_S = 1.0
 _UNKNOWN_MAX = 5
-"""So many errors in a row that Strandline does not know are borne: the error of a user's function comes again."""
+"""So many errors in a row that Strandline does not know are borne: the cause of some comes again each time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from strandline.errors import OptionError, StrandlineWarning
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log_state import LogState
 from strandline.spark.query.element_run import ElementRun
+from strandline.spark.query.error_in_text import in_short
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import Restart
 from strandline.spark.query.waiting import wait_for
@@ -56,6 +58,8 @@ class RestartingRun(ElementRun):
         try:
             while (problem := self._until_it_fails()) is not None and self._starts_again(problem):
                 pass
+        except Exception as problem:  # a defect, which is not to pass for a good end
+            self._failure = problem
         finally:
             with self._change:
                 self._has_ended = True
@@ -69,16 +73,18 @@ class RestartingRun(ElementRun):
                 self._change.wait(_LOOK_S)
         if self._query.progress.get("commit") != stood_at:
             self._tries = 0  # it has published something, so these are other troubles
-        return None if self._stops else self._query.exception()
+        problem = self._query.exception()
+        with self._change:
+            if self._stops:
+                self._failure = problem
+                return None
+        return problem
 
     def _starts_again(self, problem: BaseException) -> bool:
         """Pauses and starts the element, until it is at work; returns False if no other try follows."""
         while True:
             self._tries += 1
-            if not self._restart.bears(problem, self._tries):
-                self._failure = problem
-                return False
-            if not self._pause(problem):
+            if not self._bears(problem) or not self._pause(problem):
                 return False
             try:
                 query = self._begin()
@@ -87,6 +93,7 @@ class RestartingRun(ElementRun):
                 continue
             with self._change:
                 self._query = query
+                self._change.notify_all()
                 stops = self._stops
             self._restarts += 1
             self._down = {}
@@ -94,13 +101,20 @@ class RestartingRun(ElementRun):
                 query.stop()  # who asked meanwhile has stopped the query before
             return True
 
+    def _bears(self, problem: BaseException) -> bool:
+        """Returns whether another try follows; notes the error if it cannot pass."""
+        if not self._stops and not self._restart.bears(problem, self._tries):
+            self._failure = problem
+        return not self._stops and self._failure is None
+
     def _pause(self, problem: BaseException) -> bool:
         """Says what has failed, and waits before the next try; returns False if the run stops meanwhile."""
         pause_s = self._restart.pause_s(self._tries)
-        self._down = {"failed": str(problem), "tries": self._tries, "next_try_s": pause_s}
+        told = in_short(problem)
+        self._down = {"failed": told, "tries": self._tries, "next_try_s": pause_s}
         where = redacted_url(self.place.url)
         with suppress(StrandlineWarning):  # made an error, it would end the thread
-            warn(f"the element of {where} has failed and starts again in {pause_s:g} s, try {self._tries}: {problem}")
+            warn(f"the element of {where} has failed and starts again in {pause_s:g} s, try {self._tries}: {told}")
         with self._change:
             return not self._change.wait_for(lambda: self._stops, pause_s)
 
@@ -162,15 +176,34 @@ class RestartingRun(ElementRun):
         with self._change:
             self._stops = True
             self._change.notify_all()
-        self._query.finish()
-        self._failure = self._query.exception()
+        try:
+            self._query.finish()
+        except Exception:
+            with self._change:
+                self._stops = not self._query.is_active
+            if not self._stops:
+                raise  # it was refused, and the element goes on
         self.wait(None)
 
     def process_all_available(self) -> None:
-        self._query.process_all_available()
+        """Returns when everything is taken in that the inputs have now; goes on with the next try if one fails."""
+        while True:
+            query = self._query
+            try:
+                query.process_all_available()
+                return
+            except Exception:
+                wait_for(partial(self._goes_on_without, query), None)
+                if self._has_ended:
+                    return  # `exception` has the error, if it has failed
 
     def explain(self, *, extended: bool) -> None:
         self._query.explain(extended)
+
+    def _goes_on_without(self, query: Query, timeout_s: float) -> bool:
+        """Returns whether another try is at work, or none will follow."""
+        with self._change:
+            return self._change.wait_for(lambda: self._has_ended or self._query is not query, timeout_s)
 
     def _ends_within(self, timeout_s: float) -> bool:
         with self._change:
