@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,85 +22,14 @@ from strandline.errors import (
     UnsafeFolderError,
 )
 from strandline.spark.query import spark_log
-from strandline.spark.query.element_run import ElementRun
 from strandline.spark.query.error_in_text import failure_in, in_short
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
 from strandline.spark.query.restarting_run import started
-from strandline.spark.session.place import Place
+from tests.support.element_tries import PLACE, Element
 from tests.support.machine import patience
 
-PLACE = Place("memory://restart/out")
 SOON = Restart(0.01)
-
-
-class OneTry(ElementRun):
-    """One try of an element, which fails or ends when the test says so."""
-
-    stops_with_program = False
-
-    def __init__(self, number: int) -> None:
-        self.place = PLACE
-        self.number = number
-        self.over = threading.Event()
-        self.problem: Exception | None = None
-        self.has_finished = False
-        self.commit = 7
-
-    def end(self, problem: Exception | None = None) -> None:
-        self.problem = problem
-        self.over.set()
-
-    id = name = property(lambda self: "out")  # type: ignore[assignment]
-    run_id = property(lambda self: str(self.number))  # type: ignore[assignment]
-    report: Mapping[str, Any] = property(lambda self: {"commit": self.commit})  # type: ignore[assignment]
-    running = status = property(lambda self: {})  # type: ignore[assignment]
-    recent_progress: Sequence[Any] = ()  # type: ignore[assignment]
-
-    @property
-    def is_active(self) -> bool:
-        return not self.over.is_set()
-
-    def exception(self) -> Exception | None:
-        return self.problem
-
-    def wait(self, timeout_s: float | None) -> bool:
-        return self.over.wait(timeout_s)
-
-    def stop(self, patience_s: float | None) -> None:
-        self.over.set()
-
-    def finish(self) -> None:
-        self.has_finished = True
-        self.over.set()
-
-    def process_all_available(self) -> None:
-        pass
-
-    def explain(self, *, extended: bool) -> None:
-        pass
-
-
-class Element:
-    """An element whose tries the test sees; a start raises what the test has put into `refusals`."""
-
-    def __init__(self) -> None:
-        self.tries: list[OneTry] = []
-        self.refusals: list[Exception] = []
-        self._began = threading.Condition()
-
-    def begin(self) -> Query:
-        with self._began:
-            if self.refusals and self.tries:
-                raise self.refusals.pop(0)
-            self.tries.append(OneTry(len(self.tries)))
-            self._began.notify_all()
-            return Query(self.tries[-1])
-
-    def wait_for_try(self, number: int) -> OneTry:
-        with self._began:
-            assert self._began.wait_for(lambda: len(self.tries) > number, patience(30)), "it was not started again"
-            return self.tries[number]
 
 
 @pytest.fixture

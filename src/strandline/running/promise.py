@@ -83,16 +83,17 @@ class Promise:
         """The time to wait for an answer of an input: a part of the bound, as all other inputs wait for it once."""
         return answer_s(self.bound_us)
 
-    def require_longer_than(self, interval_s: float, where: str) -> None:
+    def require_longer_than(self, interval_s: float, where: str, operators: int = 1) -> None:
         """Raises OptionError if the bound is shorter than two trigger intervals.
 
-        A driver that looks twice must be in time.
+        A driver that looks twice must be in time. So many `operators` in a row share a bound of which this is a part.
         """
         if self.bound_us < 2 * interval_s * 1e6:
             interval_us = round(interval_s * 1e6)
+            share = "the bound of" if operators == 1 else f"of {operators} operators in a row each one's share of"
             raise OptionError(
-                f"availability: the bound of {exact_duration(self.bound_us)} is shorter than two trigger intervals of "
+                f"availability: {share} {exact_duration(self.bound_us)} is shorter than two trigger intervals of "
                 f"{exact_duration(interval_us)}",
                 where=where,
-                todo=f"use a bound of {exact_duration(2 * interval_us)} or more, or a shorter trigger",
+                todo=f"use a bound of {exact_duration(2 * operators * interval_us)} or more, or a shorter trigger",
             )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from strandline.spark.describe.replicated_stage import ReplicatedStage
 from strandline.spark.describe.stage import Stage
 from strandline.spark.entry.entry import Entry
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
+from strandline.spark.session.place import Place
 from strandline.supervision import Copy
 
 Element = Entry | Stage
@@ -33,6 +34,8 @@ class Network:
     elements: Mapping[str, Element]
     reads: Mapping[str, tuple[str, ...]]
     """The streams that each element reads, of this pipeline and others."""
+    places: Mapping[str, Place]
+    """The places of all streams that elements read, by address."""
 
     @classmethod
     def of(cls, wanted: Sequence[Any]) -> Network:
@@ -40,9 +43,11 @@ class Network:
         found: dict[str, Element] = {}
         for element in wanted:
             _collect(_required(element), found)
-        reads = {url: tuple(_streams_read(element)) for url, element in found.items()}
+        streams = {url: list(_streams_read(element)) for url, element in found.items()}
+        reads = {url: tuple(place.url for place in places) for url, places in streams.items()}
         order = _ordered(found, reads)
-        return cls({url: found[url] for url in order}, reads)
+        places = {place.url: place for own in streams.values() for place in own}
+        return cls({url: found[url] for url in order}, reads, places)
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -73,7 +78,21 @@ class Network:
                 where=", ".join(map(redacted_url, self.elements)),
                 todo="mark those that every copy runs: .into(path).replicated()",
             )
-        return Network(own, self.reads)
+        return replace(self, elements=own)
+
+    def without(self, finished: Collection[str]) -> Network:
+        """Returns the elements but for those whose streams are finished: they are only read."""
+        return replace(self, elements={url: one for url, one in self.elements.items() if url not in finished})
+
+    def require_finished_by_others(self) -> None:
+        """Raises `OptionError` if the end of this pipeline depends on a stream that others have not finished."""
+        for url in self.awaited:
+            if not self.places[url].open().state.finished:
+                raise OptionError(
+                    "the pipeline cannot be finished: it reads a stream that others write and have not finished",
+                    where=redacted_url(url),
+                    todo="finish that stream where it is written, or stop the pipeline: run.stop()",
+                )
 
     def written_for(self, url: str) -> str:
         """Returns the address that is written for one that the program names: that of the replica of this copy."""
@@ -121,9 +140,15 @@ def _required(element: Any) -> Element:
         raise OptionError(
             f"{element!r} has no output, so it cannot be part of a pipeline", todo='give it one: .into("streams/…")'
         )
+    todo = "pass what sl.source(…), sl.persist(…) or .into(path) return"
+    if isinstance(element, list | tuple | set):
+        raise OptionError(
+            f"a pipeline is made of elements, and this is a {type(element).__name__} of {len(element)}",
+            todo=f"{todo}, one by one: sl.pipeline(a, b)",
+        )
     raise OptionError(
         f"a pipeline is made of elements that write a stream, and {element!r} writes none",
-        todo="pass what sl.source(…), sl.persist(…) or .into(path) return",
+        todo=todo,
     )
 
 
@@ -138,18 +163,25 @@ def _collect(element: Element, found: dict[str, Element]) -> None:
                 todo="give each a path of its own; to use one element twice, keep it in a variable",
             )
         return
+    for other in found:
+        if f"{url}/".startswith(f"{other}/") or f"{other}/".startswith(f"{url}/"):
+            raise OptionError(
+                "one element of the pipeline would write into the folder of another one's stream",
+                where=", ".join(map(redacted_url, (other, url))),
+                todo="give each a folder of its own, beside the other",
+            )
     found[url] = element
     for input_ in element.operator.inputs if isinstance(element, Stage) else ():
         if isinstance(input_, Entry | Stage):
             _collect(input_, found)
 
 
-def _streams_read(element: Element) -> Iterable[str]:
+def _streams_read(element: Element) -> Iterable[Place]:
     for input_ in element.operator.inputs if isinstance(element, Stage) else ():
         if isinstance(input_, ReplicatedInput):
-            yield from (place.url for place in input_.places)
+            yield from input_.places
         else:
-            yield url_of(input_)
+            yield input_._input_place
 
 
 def _ordered(elements: Mapping[str, Element], reads: Mapping[str, Sequence[str]]) -> list[str]:

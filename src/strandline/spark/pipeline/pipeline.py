@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import OptionError
+from strandline.errors import OptionError, StreamNotFoundError
 from strandline.log.storage.redaction import redacted_url
 from strandline.mermaid import Diagram
 from strandline.running.promise import Mode, Promise, Reconcile
@@ -25,6 +26,7 @@ from strandline.spark.session.copies import await_streams
 from strandline.spark.session.preconditions import require_ready
 from strandline.supervision import this_copy
 from strandline.units import Duration
+from strandline.user_warning import warn
 from strandline.wording import plural
 
 if TYPE_CHECKING:
@@ -110,6 +112,9 @@ class Pipeline:
             )
         options = QueryOptions(plain, final=final, restart=Restart.of(restart))
         network = self._network.of_copy(this_copy())
+        if final:
+            network.require_finished_by_others()
+        network = network.without(_finished_sources(network))
         require_ready(spark, list(network.elements), None)
         prepared = {url: self._prepared(spark, stage, options) for url, stage in network.stages.items()}
         self._require_fit(prepared, interval_s(plain))
@@ -119,7 +124,8 @@ class Pipeline:
             "begun",
         )
 
-        bounded = {url for url, element in prepared.items() if element.query.promise is not None}
+        is_one_by_one = plain == AVAILABLE_NOW  # then no bound holds, and a source that fails is no missing input
+        bounded = {url for url, element in prepared.items() if element.query.promise and not is_one_by_one}
         bridged = {read for url in bounded for read in network.reads[url]}
 
         def begin(url: str) -> Query:
@@ -130,7 +136,7 @@ class Pipeline:
             return prepared[url].start(spark)
 
         run = PipelineRun(network, begin, bounded)
-        run.start(one_by_one=plain == AVAILABLE_NOW)
+        run.start(one_by_one=is_one_by_one)
         return run
 
     def _prepared(self, spark: SparkSession, stage: Stage, options: QueryOptions) -> ProcessingElement:
@@ -146,8 +152,22 @@ class Pipeline:
         """Raises for an output that is another operator's, and for a bound that the trigger is too slow for."""
         for url, element in prepared.items():
             if (promise := element.query.promise) is not None:
-                promise.require_longer_than(every_s, url)
+                operators = self._network.longest_path(url) if url in self._bounded else 1
+                promise.require_longer_than(every_s, url, operators)
             element.require_known_fit()
+
+
+def _finished_sources(network: Network) -> set[str]:
+    """Returns the sources whose streams are finished, and warns of them: nothing can be added."""
+    found = set()
+    for url, element in network.elements.items():
+        with contextlib.suppress(StreamNotFoundError):
+            if isinstance(element, Entry) and element._input_place.open().state.finished:
+                found.add(url)
+                warn(
+                    f"the stream of the source {redacted_url(url)} is finished: it is read, and nothing is added to it"
+                )
+    return found
 
 
 def pipeline(*elements: Any) -> Pipeline:

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import OptionError, StrandlineWarning
+from strandline.errors import OptionError, StrandlineWarning, StreamNotFoundError
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.log_state import LogState
 from strandline.running.oldest_waiting import OldestWaiting
 from strandline.spark.entry.entry import Entry
 from strandline.spark.pipeline.network import Network
-from strandline.spark.query.element_run import cannot_finish
+from strandline.spark.query.error_in_text import in_short
 from strandline.spark.query.query import Query
 from strandline.spark.query.waiting import wait_for
 from strandline.spark.session.copies import await_streams
@@ -80,14 +80,23 @@ class PipelineRun:
             raise
 
     def _go_through(self) -> None:
-        """Starts one element after the other, each when the one before has ended."""
+        """Starts one element after the other, each when the one before has ended; none behind one that has failed."""
+        left_out: set[str] = set()
         for url in self._network.elements:
-            with self._lock:
-                if self._stops or not threading.main_thread().is_alive():
-                    return
-                self._queries[url] = self._begin(url)
-            while not self._queries[url].await_termination(_CHECK_EVERY_S):
-                pass
+            if url in left_out:
+                continue
+            try:
+                with self._lock:
+                    if self._stops or not threading.main_thread().is_alive():
+                        return
+                    self._queries[url] = self._begin(url)
+                while not self._queries[url].await_termination(_CHECK_EVERY_S):
+                    pass
+            except Exception as problem:
+                behind = self._network.behind(url)
+                left_out.update(behind)
+                self._tell(url, problem, f", so {_listed(behind)} cannot begin" if behind else "")
+                self._note(url, problem)
 
     def _watch(self) -> None:
         """Stops what depends on an element that has failed, until no element is at work."""
@@ -116,15 +125,24 @@ class PipelineRun:
                 self._bear(url, problem)
 
     def _bear(self, url: str, problem: BaseException) -> None:
-        """Stops the elements that need the results of one that failed, but for those that bridge missing inputs."""
+        """Stops the elements that need the results of one that failed, but for those that bridge missing inputs.
+
+        The error is noted last: when `await_termination` raises it, all that had to stop has stopped.
+        """
         behind = [other for other in self._network.behind(url, but=self._bounded) if self._queries[other].is_active]
-        self._stop_queries({other: self._queries[other] for other in behind})
-        going_on = [other for other, query in self._queries.items() if query.is_active]
-        if going_on:
-            with contextlib.suppress(StrandlineWarning):  # made an error, it would end the thread
-                stopped = f", so {_listed(behind)} stopped" if behind else ""
-                warn(f"the element of {redacted_url(url)} has failed{stopped}; {_listed(going_on)} go on: {problem}")
+        try:
+            self._stop_queries({other: self._queries[other] for other in behind})
+        except Exception as trouble:  # the others are looked after in any case
+            self._tell(url, trouble, f" and {_listed(behind)} could not be stopped")
+        if going_on := [other for other, query in self._queries.items() if query.is_active]:
+            stopped = f", so {_listed(behind)} stopped" if behind else ""
+            self._tell(url, problem, f"{stopped}; {_listed(going_on)} go on")
         self._note(url, problem)
+
+    @staticmethod
+    def _tell(url: str, problem: BaseException, consequence: str) -> None:
+        with contextlib.suppress(StrandlineWarning):  # made an error, it would end the thread
+            warn(f"the element of {redacted_url(url)} has failed{consequence}: {in_short(problem)}")
 
     def _states(self) -> dict[str, LogState]:
         """Returns the streams of all elements, each as the element that has seen most of it knows it."""
@@ -177,7 +195,7 @@ class PipelineRun:
         waited for the last results, stable or tentative; 0 if none waits.
         """
         state = "failed" if self._failures else "stopped" if self._has_ended else "running"
-        failed = {url: str(problem) for url, problem in self._failures.items()}
+        failed = {url: in_short(problem) for url, problem in self._failures.items()}
         elements = {url: query.progress for url, query in list(self._queries.items())}
         waiting = {"oldest_waiting_s": round(self._waiting.seconds, 3)} if self._is_timed and self.is_active else {}
         return {"state": state, **({"failed": failed} if failed else {}), **waiting, "elements": elements}
@@ -208,16 +226,17 @@ class PipelineRun:
     def finish(self) -> None:
         """Ends the pipeline: finishes the streams of its sources, lets each operator take that in, then stops it.
 
-        All windows of time close, and all results are final. Raises, and finishes nothing, if an element has failed,
-        or if the pipeline reads a stream that others write and have not finished.
+        All windows of time close, and all results are final. Raises, and finishes nothing, if an element has failed
+        or is not at work, or if the pipeline reads a stream that others write and have not finished.
         """
         self._raise_failure()
+        for url in self._network.elements:
+            self._require_at_work(url)
         copy = this_copy()
         if copy is not None and not copy.writes_all:
-            await_streams(map(Place, self._network.awaited), lambda log: log.state.finished, "finished")
-        for url in self._network.awaited:
-            if not Place(url).open().state.finished:
-                raise cannot_finish(Place(url))
+            places = [self._network.places[url] for url in self._network.awaited]
+            await_streams(places, lambda log: log.state.finished, "finished")
+        self._network.require_finished_by_others()
         for url, query in self._queries.items():
             if isinstance(self._network.elements[url], Entry):
                 query.finish()
@@ -226,6 +245,24 @@ class PipelineRun:
                 query.stop()
         wait_for(self._wait_for_the_end, _PATIENCE_S)
         self._raise_failure()
+
+    def _require_at_work(self, url: str) -> None:
+        """Raises `OptionError` if an element has ended, or is down: it would not take in the end of the sources."""
+        query = self._queries.get(url)
+        if query is not None and query.is_active:
+            if "next_try_s" not in query.progress:
+                return
+            what, todo = "waits for its next try", "finish the pipeline when it is at work again, see run.progress"
+        else:
+            with contextlib.suppress(StreamNotFoundError):
+                if self._network.elements[url]._input_place.open().state.finished:
+                    return
+            what, todo = "is not at work", "start the pipeline again, then finish it; nothing is finished yet"
+        raise OptionError(
+            f"the pipeline cannot be finished: this element {what}, and would not take in the end of the sources",
+            where=redacted_url(url),
+            todo=todo,
+        )
 
     def process_all_available(self) -> None:
         """Waits until each element has taken in all that the sources have now. For tests, as Spark's is."""
@@ -244,7 +281,10 @@ class PipelineRun:
             self._raise_failure()
 
     def __repr__(self) -> str:
-        return f"PipelineRun({self.progress['state']}, {plural(len(self._network.elements), 'element')})"
+        progress = self.progress
+        down = sum("next_try_s" in one for one in progress["elements"].values())
+        told = [progress["state"], plural(len(self._network.elements), "element"), *([f"{down} down"] if down else [])]
+        return f"PipelineRun({', '.join(told)})"
 
     def _wait(self, timeout_s: float) -> bool:
         with self._change:
