@@ -96,7 +96,7 @@ class Operator:
 def begun(query: Any, *operators: Any, trigger: str | None = None, final: bool = False) -> EntryRun:
     run = EntryRun(Writer(), QueryOptions(trigger, final=final))  # type: ignore[arg-type]
     run.operators.extend(operators)
-    run.begin(query, lambda: query)
+    run.begin(query, lambda: query, lambda: False)
     return run
 
 
@@ -161,7 +161,8 @@ class EndingQuery(SparkQuery):
         self._is_let_go.set()
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        self._is_let_go.wait(timeout)
+        if not self._is_let_go.wait(timeout):
+            return False
         if self._cause is not None:
             raise self._cause
         return not self.isActive

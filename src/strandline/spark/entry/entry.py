@@ -34,7 +34,7 @@ from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.session.copies import require_writer
 from strandline.spark.session.place import Place
-from strandline.spark.session.preconditions import require_classic, require_ready
+from strandline.spark.session.preconditions import has_stopped, require_classic, require_ready
 from strandline.spark.session.worker_python import require_workers
 from strandline.units import Duration, duration_us, require_unit, retention_of
 from strandline.version import VERSION
@@ -249,7 +249,7 @@ class Entry(OperatorInput):
             for following in run.operators:
                 following.abandon(problem)
             raise
-        run.begin(spark_query, stream.start)
+        run.begin(spark_query, stream.start, lambda: has_stopped(self._df.sparkSession))
         self._run = run
         return run
 

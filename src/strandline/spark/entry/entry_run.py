@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # stack on a traceback of ordinary length; so what we raise is short.
 _INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling a batch.\n: java.lang.InterruptedException"
 _SAVE_EVERY_S = 1.0
+_SPARK_EVERY_S = 1
 _PATIENCE_S = 60.0
 
 
@@ -50,6 +51,7 @@ class EntryRun:
         self.end_is_heard = False
         """Whether a user who held it knows that it has ended: until then others count on joining it."""
         self._again: Callable[[], StreamingQuery] | None = None
+        self._spark_has_stopped: Callable[[], bool] = lambda: False
         self._started = threading.Event()
         self._at_work = threading.Lock()
         self._stopping = threading.Event()
@@ -74,13 +76,15 @@ class EntryRun:
 
     # ------------------------------------------------------------------ its life
 
-    def begin(self, spark_query: StreamingQuery, again: Callable[[], StreamingQuery]) -> None:
+    def begin(
+        self, spark_query: StreamingQuery, again: Callable[[], StreamingQuery], spark_has_stopped: Callable[[], bool]
+    ) -> None:
         """Says which query of Spark's this is; Spark may call with the first batch before. `again` starts it once more.
 
         A final run does that when the query has ended, for a proof: one that Spark was told to stop between two batches
         ends well, too.
         """
-        self.spark_query, self._again = spark_query, again
+        self.spark_query, self._again, self._spark_has_stopped = spark_query, again, spark_has_stopped
         self.writer.begin(spark_query)
         self.life.begin()
         self._started.set()
@@ -101,7 +105,7 @@ class EntryRun:
             ending.callback(PUBLICATIONS.end_writing, self.writer.stream)
             ending.callback(self._stopping.set)
             try:
-                self.spark_query.awaitTermination()
+                self._await(self.spark_query)
                 if self.options.final and self.life.goes_on:
                     self._prove_the_end()
                 elif self._finishes:
@@ -109,12 +113,19 @@ class EntryRun:
             except Exception as problem:
                 self.life.fail(meaning(problem, self.place.url))
 
+    def _await(self, query: StreamingQuery) -> None:
+        """Waits until the query has ended; raises its error. One without work outlives a Spark that is stopped."""
+        while not query.awaitTermination(_SPARK_EVERY_S):
+            if self._spark_has_stopped():
+                self.life.stop()
+                return
+
     def _prove_the_end(self) -> None:
         """Runs Spark's query once more; if that finds nothing to do, all is there, and the stream is finished."""
         assert self._again is not None
         self._is_proving = True
         try:
-            self._again().awaitTermination()
+            self._await(self._again())
         except Exception:
             if not self.life.goes_on:
                 return
@@ -146,7 +157,11 @@ class EntryRun:
 
     def end(self, patience_s: float | None) -> bool:
         """Ends Spark's query; returns False if this run takes longer to end."""
-        self.spark_query.stop()
+        try:
+            self.spark_query.stop()
+        except Exception:
+            if not self._spark_has_stopped():
+                raise
         return self.life.wait(patience_s)
 
     def finish(self) -> None:

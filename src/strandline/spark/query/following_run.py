@@ -21,6 +21,7 @@ from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.query.sources import Sources
 from strandline.spark.session.place import Place
+from strandline.spark.session.preconditions import has_stopped
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -182,12 +183,8 @@ class FollowingRun(OperatorRun):
                 raise problem
         if now_s - self._spark_checked_s >= _SPARK_EVERY_S:
             self._spark_checked_s = now_s
-            if self._silence.ask(self._spark_has_stopped, otherwise=False):
+            if self._silence.ask(lambda: has_stopped(self._spark), otherwise=False):
                 self.life.stop()
-
-    def _spark_has_stopped(self) -> bool:
-        context: Any = self._spark.sparkContext
-        return context._jsc is None or bool(context._jsc.sc().isStopped())
 
     # ------------------------------------------------------------------ its streams' end
 

@@ -24,10 +24,15 @@ def require_classic(spark: Any) -> None:
         )
 
 
+def has_stopped(spark: SparkSession) -> bool:
+    """Returns whether the session's Spark was stopped, by this program or by itself."""
+    context: Any = spark.sparkContext
+    return context._jsc is None or bool(context._jsc.sc().isStopped())
+
+
 def require_running(spark: SparkSession, where: str) -> None:
     """Raises if the session was stopped, here or by another part of the program."""
-    untyped: Any = spark.sparkContext
-    if untyped._jsc is None:
+    if has_stopped(spark):
         raise OptionError("this Spark session was stopped", where=where, todo="make another one: sl.session(…)")
 
 
