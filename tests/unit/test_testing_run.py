@@ -171,9 +171,14 @@ def test_mistakes_are_told_at_once() -> None:
             items.add(rows)
     with pytest.raises(sl.OptionError, match="'at nothing'"):
         sl.testing.stream("id long, at nothing", key="id", time="at")
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc="it runs"))
+    runs = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=runs))
     with pytest.raises(sl.OptionError, match="not started with Spark"):
         averages(items).start(spark, "nowhere")
+    with pytest.raises(sl.OptionError, match=r"leave out \.into"):
+        sl.testing.run(averages(items).into("elsewhere"))  # type: ignore[arg-type]
+    with pytest.raises(sl.OptionError, match="a Feed is no operator"):
+        sl.testing.run(items)  # type: ignore[arg-type]
     items.finish()
     with pytest.raises(sl.StreamFinishedError):
         items.add([(1, "2026-01-01", 1.0)])

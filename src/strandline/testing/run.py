@@ -32,6 +32,7 @@ from strandline.running.step import Logs
 from strandline.running.tick import Operation, Work, Worked
 from strandline.running.watch import Watch
 from strandline.spark.describe.operator_description import OperatorDescription
+from strandline.spark.describe.stage import Stage
 from strandline.spark.describe.stateless import StatelessWork
 from strandline.testing.feed import Feed
 from strandline.testing.hand_clock import HandClock
@@ -199,6 +200,7 @@ def run(
 
     Times without a zone are UTC.
     """
+    _require_operator(operator)
     described = operator._operator()
     sources = [source for source in described.inputs if isinstance(source, Feed | Run)]
     if len(sources) < len(described.inputs):
@@ -209,6 +211,19 @@ def run(
     if described.promise is not None:
         _require_one_clock(sources)
     return Run(described, sources, sources[0].clock, on_error, max_tuples_per_batch or TUPLES_MAX, since)
+
+
+def _require_operator(given: object) -> None:
+    if isinstance(given, Stage):
+        raise OptionError(
+            f"the operator has an output, {given._place.url}; in a test its results stay in memory",
+            todo="leave out .into(…); build the next operator on what sl.testing.run returns",
+        )
+    if not isinstance(given, OperatorDescription | StatelessWork):
+        raise OptionError(
+            f"a {type(given).__name__} is no operator that can be run in a test",
+            todo="pass one over sl.testing.stream(…), such as items.window(…).aggregate(…)",
+        )
 
 
 def _require_one_clock(sources: Sequence[Feed | Run]) -> None:
