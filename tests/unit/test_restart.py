@@ -6,6 +6,7 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -236,7 +237,8 @@ def test_an_element_that_is_down_says_so(element: Element) -> None:
     query.stop()
 
 
-def test_an_error_of_spark_is_told_in_a_line() -> None:
+def test_an_error_of_spark_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_log, "_current", None)
     stack = "\n".join(f"\tat org.apache.spark.Some.thing(Some.scala:{n})" for n in range(200))
     text = (
         "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FAILED_READ_FILE.NO_HINT] Encountered "
@@ -250,6 +252,8 @@ def test_an_error_of_spark_is_told_in_a_line() -> None:
     assert len(told) < 400
     assert in_short(StorageError("no answer", where="a")) == str(StorageError("no answer", where="a"))
     assert in_short(ZeroDivisionError("division by zero")) == "ZeroDivisionError: division by zero"
+    monkeypatch.setattr(spark_log, "_current", Path("/logs/spark.log"))
+    assert in_short(KeyError("k")) == "KeyError: 'k' (Spark's log: /logs/spark.log)"
 
 
 @pytest.mark.filterwarnings("ignore::strandline.errors.StrandlineWarning")

@@ -67,16 +67,21 @@ class Replicas(OperatorInput):
     @property
     def _input_spec(self) -> StreamSpec:
         """The spec that all replicas share; its id is that of the group."""
-        return replace(self._set.spec, id=self.group_id())
+        return replace(self._set.spec, id=self.group)
 
     @property
     def _input_place(self) -> Place:
         """Where the first of them is."""
         return self._places[0]
 
-    def group_id(self) -> str:
-        """Returns the identity that all replicas share."""
+    @property
+    def group(self) -> str:
+        """The identity that all replicas share."""
         return group_of(self._set.spec)
+
+    def group_id(self) -> str:
+        """Returns `group`, as operators ask any input with replicas for it: some of those are not there yet."""
+        return self.group
 
     @property
     def places(self) -> tuple[Place, ...]:
