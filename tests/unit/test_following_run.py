@@ -17,6 +17,7 @@ from strandline.spark.query.life import LifeState
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
 from tests.support.machine import patience
+from tests.support.plain_context import jvm_context
 
 PLACE: Any = SimpleNamespace(url="memory://results")
 TOO_MANY = OSError(24, "Too many open files")
@@ -116,7 +117,7 @@ class Spark:
 
     @property
     def sparkContext(self) -> Any:
-        return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=self._has_stopped)))
+        return SimpleNamespace(_jsc=jvm_context(self._has_stopped))
 
     def _has_stopped(self) -> bool:
         if self.failures:

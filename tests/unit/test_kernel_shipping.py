@@ -23,6 +23,7 @@ from strandline.spark.operator.processing_element import ProcessingElement, Quer
 from strandline.spark.session.place import Place
 from tests.support.machine import patience
 from tests.support.operator_streams import PLANS, input_spec
+from tests.support.plain_context import jvm_context
 
 
 class Context(SimpleNamespace):
@@ -144,6 +145,6 @@ def test_kernels_of_an_operator_over_sources_are_compiled_while_these_are_persis
     place = Place(str(tmp_path / "out"))
     output = output_spec(definition, spec)
     operator = ProcessingElement(element, [Source("a"), Source("b")], place, output, QueryOptions("available-now"))
-    spark: Any = SimpleNamespace(sparkContext=Context(master="local[2]", _jsc="it runs"))
+    spark: Any = SimpleNamespace(sparkContext=Context(master="local[2]", _jsc=jvm_context()))
     with pytest.raises(InterruptedError, match="kernels"):
         operator.start(spark)

@@ -13,6 +13,7 @@ import strandline as sl
 from strandline.errors import OptionError
 from strandline.spark.pipeline.diagram import diagram_of
 from strandline.spark.pipeline.network import Network
+from tests.support.plain_context import jvm_context
 
 ITEMS = "id long, at timestamp, price double"
 
@@ -123,7 +124,7 @@ def test_a_share_of_the_bound_below_two_trigger_intervals_is_refused_at_the_star
     made = stages(tmp_path, {"first": [], "second": ["first"]})
     flow = sl.pipeline(made["second"]).availability("3 s")
     spark: Any = SimpleNamespace(
-        sparkContext=SimpleNamespace(_jsc="it runs"), conf={"spark.sql.session.timeZone": "UTC"}
+        sparkContext=SimpleNamespace(_jsc=jvm_context()), conf={"spark.sql.session.timeZone": "UTC"}
     )
     with pytest.raises(OptionError, match=r"(?s)1500 ms is shorter than two trigger intervals.*/first"):
         flow.start(spark, trigger="1 s")

@@ -19,6 +19,7 @@ from pyspark import SparkContext
 
 import strandline as sl
 from strandline.schema_text import schema_json
+from tests.support.plain_context import jvm_context
 
 ITEMS = "id long, at timestamp, price double"
 
@@ -171,8 +172,7 @@ def test_mistakes_are_told_at_once() -> None:
             items.add(rows)
     with pytest.raises(sl.OptionError, match="'at nothing'"):
         sl.testing.stream("id long, at nothing", key="id", time="at")
-    runs = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False))
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=runs))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=jvm_context()))
     with pytest.raises(sl.OptionError, match="not started with Spark"):
         averages(items).start(spark, "nowhere")
     with pytest.raises(sl.OptionError, match=r"leave out \.into"):

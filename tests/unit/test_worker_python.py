@@ -16,6 +16,7 @@ from strandline.log.stream.log import Log
 from strandline.spark.session import worker_python
 from strandline.spark.session.preconditions import require_classic, require_running
 from tests.support.items import item_spec
+from tests.support.plain_context import jvm_context
 
 
 class Context:
@@ -114,7 +115,7 @@ def test_spark_connect_is_refused_before_anything_is_created(tmp_path):
 
 
 def test_a_session_that_was_stopped_is_refused_before_anything_is_created():
-    stopped = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
-    with pytest.raises(OptionError, match=r"(?s)was stopped.*streams/paid.*sl.session"):
-        require_running(stopped, "streams/paid")
-    require_running(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=object())), "streams/paid")
+    for stopped in (None, jvm_context(lambda: True)):  # by this program, or by itself
+        with pytest.raises(OptionError, match=r"(?s)was stopped.*streams/paid.*sl.session"):
+            require_running(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=stopped)), "streams/paid")
+    require_running(SimpleNamespace(sparkContext=SimpleNamespace(_jsc=jvm_context())), "streams/paid")
