@@ -115,7 +115,7 @@ def test_a_start_that_cannot_work(options, text, source, path, refused):
 
 def test_a_dataframe_that_is_not_a_stream(spark, path, refused):
     table = spark.createDataFrame([(1, "a", 1)], "k long, v string, at long")
-    refused(sl.InputError, "takes a streaming DataFrame", lambda: sl.persist(table, str(path), **SETTINGS))
+    refused(sl.InputError, "take a streaming DataFrame", lambda: sl.persist(table, str(path), **SETTINGS))
 
 
 @pytest.mark.parametrize("name", ["a/../b", "..", "", " "])
