@@ -319,12 +319,12 @@ def test_what_comes_before_the_end_is_proven_keeps_the_stream_open(
     ready = feed(rows_at([1, 2]))
     begin = EntryRun.begin
 
-    def late_input(self: EntryRun, spark_query: Any, again: Any) -> None:
+    def late_input(self: EntryRun, spark_query: Any, again: Any, *others: Any) -> None:
         def more() -> Any:
             ready.add(rows_at([3]))
             return again()
 
-        begin(self, spark_query, more)
+        begin(self, spark_query, more, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(EntryRun, "begin", late_input)

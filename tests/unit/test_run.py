@@ -143,6 +143,7 @@ def command(tmp_path: Path) -> list[str]:
     """`strandline run lives.py FOLDER`, which deeds follow. It hears Ctrl-C also if the tests run in the background."""
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); "  # ignored where the tests run under nohup
         "from strandline.cli.app import app; app(sys.argv[1:])"
     )
     return [sys.executable, "-c", program, "run", *lives(tmp_path)[1:]]
