@@ -26,7 +26,7 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.stream.spec import StreamSpec
-from strandline.operators.join.definition import JoinDefinition, JoinInput
+from strandline.operators.join.definition import GROUP, JoinDefinition, JoinInput
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.recovery.stream_definition import output_spec
@@ -48,9 +48,11 @@ TEXT_BYTES = {"left": 70, "right": 10}
 Ids = npt.NDArray[np.int64]
 
 
-def definition(windows: JoinWindows, left: Mapping[str, str], right: Mapping[str, str]) -> JoinDefinition:
-    """The join of two sides with these columns."""
-    return JoinDefinition.of(JoinInput(left, ("id",), "at"), JoinInput(right, ("id",), "at"), windows)
+def definition(
+    windows: JoinWindows, left: Mapping[str, str], right: Mapping[str, str], group: int = GROUP
+) -> JoinDefinition:
+    """The join of two sides with these columns, which writes so many footprints at a time."""
+    return JoinDefinition.of(JoinInput(left, ("id",), "at"), JoinInput(right, ("id",), "at"), windows, group=group)
 
 
 def apart_us(keys: int) -> int:

@@ -7,6 +7,7 @@ from typing import TypeGuard, get_args
 
 import pytest
 
+from strandline.cli.bench import WORKLOADS
 from strandline.log.operator_state.outage import State
 from strandline.log.stream import reason
 from strandline.log.stream.commit_kinds import KINDS
@@ -21,6 +22,7 @@ SOURCE = ROOT / "src" / "strandline"
 GLOSSARY = (ROOT / "docs" / "glossary.md").read_text()
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 INTERNALS = (ROOT / "docs" / "internals.md").read_text()
+BENCHMARKS = (ROOT / "docs" / "benchmarks.md").read_text()
 REASONS = [value for name, value in vars(reason).items() if name.isupper() and name != "IN_NAME"]
 REASONS += [barrier_aside.REASON, join_aside.WHERE]
 REASONS += [keyed_operator.FUNCTION_RAISED, partition_operator.PROCESS_RAISED]
@@ -54,6 +56,12 @@ def test_the_glossary_has_each_kind_of_commit(kind: str) -> None:
 @pytest.mark.parametrize("state", get_args(State))
 def test_the_glossary_has_each_state_of_an_operator_with_a_bound(state: str) -> None:
     assert f"`{state}`" in GLOSSARY
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_page_of_benchmarks_has_the_command_and_the_fields_of_each(name: str) -> None:
+    assert re.search(rf"^strandline bench {name} ", BENCHMARKS, re.MULTILINE)
+    assert re.search(rf"^## (.*, )?{name}\b", BENCHMARKS, re.MULTILINE)
 
 
 def row(word: str) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from benchmarks.availability_figures import plots, tables
 from benchmarks.averages import Windows
 from benchmarks.checkpoint_cost import checkpoint_cost, records_per_touched_key
+from benchmarks.join_steps import Taken
 from benchmarks.orders import Matches
 from strandline.cli.app import app
 
@@ -93,6 +95,25 @@ def test_join_matches_what_numpy_finds_and_recovers_what_it_kept(tmp_path: Path)
     assert result["load_s"] + result["replay_s"] > 0
     assert "tuples_per_s" not in result, "tiny needs no Spark"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_join_groups_compares_sizes_that_all_write_footprints(tmp_path: Path) -> None:
+    result = bench("join_groups")
+    assert result["results_match"]
+    assert {(row["join"], row["replayed"]) for row in result["settings"]} == {
+        (join, part) for join in ("one window", "50 windows", "50 windows, Zipf") for part in ("1/8", "1/2")
+    }
+    for row in result["settings"]:
+        assert len(row["groups"]) == 2
+        assert all(one["footprints_per_tuple"] > 0 and one["extent"] <= 2 * row["kept"] for one in row["groups"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cost_without_footprints_is_no_cost() -> None:
+    taken = Taken(seconds=2.0, spread=0.1, footprints=0, extent=0, found=Matches(np.empty(0, int), np.empty(0, int)))
+    with pytest.raises(RuntimeError, match="no footprint"):
+        taken.cost_pct(replace(taken, seconds=1.0))
+    assert replace(taken, footprints=1).cost_pct(replace(taken, seconds=1.0)) == 50.0
 
 
 def test_expected_matches_are_those_of_the_same_id_within_so_many_numbers() -> None:

@@ -25,6 +25,7 @@ WORKLOADS = (
     "recovery",
     "policies",
     "join",
+    "join_groups",
     "keyed",
     "availability",
     "chain",
