@@ -65,6 +65,7 @@ from tests.simulation.simulated_operators import (
     spec_of_output,
 )
 from tests.simulation.simulated_stateless import some_stateless
+from tests.simulation.stopwatch import stopwatch
 
 TICK_S = 0.1
 TICK_US = 100_000
@@ -195,6 +196,7 @@ class World:
         unique = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=self.unique()))
         windows_max = 1 << 20 if self.is_fast else 5
         with (
+            stopwatch(),
             mock.patch.object(ticks, "uuid", unique),
             mock.patch.object(batches, "uuid", unique),
             mock.patch.object(steps_, "WINDOWS_MAX", windows_max),

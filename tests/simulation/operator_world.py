@@ -76,7 +76,7 @@ from strandline.operators.join import join_operator, tuple_ring
 from strandline.operators.open_windows import payloads
 from strandline.operators.partition_wide import object_at_work, state_values
 from strandline.operators.stateless import stateless_operator
-from strandline.recovery import checkpoint_audit, recover, without_replay
+from strandline.recovery import checkpoint_audit, recover
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows
 from strandline.running import batch as batches_
@@ -99,6 +99,7 @@ from tests.simulation.simulated_operators import (
     spec_of_output,
 )
 from tests.simulation.simulated_stateless import some_stateless
+from tests.simulation.stopwatch import stopwatch
 from tests.support.handle_on_blocks import handle_on
 from tests.support.operator_streams import Row, bits, published_results
 
@@ -256,12 +257,8 @@ class World:
     def armed(self) -> Iterator[None]:
         """Failpoints kill the process at hand; names of attempts are numbers."""
         with (
+            stopwatch(self._measure),
             mock.patch.object(step, "failpoint", self._pass),
-            mock.patch.object(step, "stopwatch_s", self._measure),
-            mock.patch.object(step_output, "stopwatch_s", self._measure),
-            mock.patch.object(recover, "stopwatch_s", self._measure),
-            mock.patch.object(without_replay, "stopwatch_s", self._measure),
-            mock.patch.object(step, "TALLY", mock.Mock(seconds=0.0)),
             mock.patch.object(step_output, "failpoint", self._pass),
             mock.patch.object(batches_, "failpoint", self._pass),
             mock.patch.object(batches_, "publish", self._publish),

@@ -58,6 +58,7 @@ from tests.simulation.simulated_operators import (
     spec_of_output,
 )
 from tests.simulation.simulated_stateless import some_stateless
+from tests.simulation.stopwatch import stopwatch
 from tests.support.operator_streams import bits
 
 TICK_S = 0.1
@@ -229,6 +230,7 @@ class ReplicasWorld:
         windows_max = self.rng.choice([5, 1 << 20])
         self.is_fast = windows_max > 5
         with (
+            stopwatch(),
             mock.patch.object(ticks, "uuid", unique),
             mock.patch.object(batch, "uuid", unique),
             mock.patch.object(step, "WINDOWS_MAX", windows_max),
