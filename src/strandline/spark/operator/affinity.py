@@ -12,7 +12,7 @@ import os
 import pickle
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -90,6 +90,33 @@ def balanced(hosts: Sequence[str], live: Collection[str]) -> list[str]:
     return wanted
 
 
+class SentOnce:
+    """Work that many jobs do: it is pickled and goes to the JVM with the first of them, not with each."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+        self._sent: dict[Hashable, Any] = {}
+
+    def __call__(self, item: Any) -> Any:
+        return self.work(item)
+
+    def done_on(self, items: Any) -> list[Any]:
+        """Returns the work's results for an RDD of pickled items."""
+        from pyspark.core.rdd import _wrap_function
+
+        done = items.map(_Unpickling(self.work))
+        context = done.ctx
+        if context.profiler_collector is None:  # a profiler wants a function of its own for each job
+            # What `map` leaves to be done would send the function anew.
+            read, write = done._prev_jrdd_deserializer, done._jrdd_deserializer
+            key = (id(context), type(read), tuple(context._python_includes))  # modules may be added while it runs
+            if key not in self._sent:
+                self._sent[key] = _wrap_function(context, done.func, read, write)
+            done._jrdd_val = context._jvm.PythonRDD(done._prev_jrdd.rdd(), self._sent[key], False, False).asJavaRDD()
+        results: list[Any] = done.collect()
+        return results
+
+
 def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], work: Callable[[T], R]) -> list[R]:
     """Runs `work` on each item as a task of its own, on the item's host if Spark need not wait long for it.
 
@@ -97,14 +124,14 @@ def on_hosts(context: SparkContext, items: Sequence[T], hosts: Sequence[str], wo
     """
     if not items:
         return []
+    sent = work if isinstance(work, SentOnce) else SentOnce(work)
     # Spark's own pickler searches for objects to pickle by value: items of importable classes need not pay for that.
     pickled = [pickle.dumps(item, pickle.HIGHEST_PROTOCOL) for item in items]
     if not any(hosts) or is_local(context):
-        done: list[R] = context.parallelize(pickled, len(pickled)).map(_Unpickling(work)).collect()
-        return done
+        return sent.done_on(context.parallelize(pickled, len(pickled)))
     order = sorted(range(len(items)), key=lambda i: not hosts[i])  # those with a host first
     tasks = _located(context, [pickled[i] for i in order], [hosts[i] for i in order if hosts[i]])
-    by_place = dict(zip(order, tasks.map(_Unpickling(work)).collect(), strict=True))
+    by_place = dict(zip(order, sent.done_on(tasks), strict=True))
     return [by_place[i] for i in range(len(items))]
 
 

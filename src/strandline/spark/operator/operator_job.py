@@ -28,7 +28,7 @@ from strandline.running.step import Done
 from strandline.running.tick import Operation, Tick, Work, Worked
 from strandline.running.watch import Watch
 from strandline.spark.entry.side_log_watch import SideLogWatch
-from strandline.spark.operator.affinity import LiveHosts, balanced, on_hosts
+from strandline.spark.operator.affinity import LiveHosts, SentOnce, balanced, on_hosts
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.kernel_shipping import KernelShipping
 from strandline.spark.operator.lost_inputs import LostInputs
@@ -98,6 +98,7 @@ class OperatorJob:
             self.output.spec.to_json(),
             has_bound=promise is not None,
         )
+        self._sent = SentOnce(self._work)
         self._promise = promise
         self._seen = Watch.fresh(len(inputs.logs))
         if promise is not None:  # the operator goes on with the outage of the driver before
@@ -316,13 +317,15 @@ class OperatorJob:
         if self._work.element.replicas:  # the operator may read other replicas than before
             specs = tuple(log.spec.to_json() for log in self.inputs.logs)
             self._work = replace(self._work, inputs=self.inputs.places, input_specs=specs)
+        if self._work != self._sent.work:
+            self._sent = SentOnce(self._work)
         if self._is_cancelled:
             raise JobsCancelledError(f"the operator of {self._output_place.url} was stopped")
         # Balance over all partitions, also those without work: which of them work changes from batch to batch.
         hosts = balanced([s.host for s in self.output.state.standings], self._hosts.now())
         wanted = [hosts[w.partition] if hosts else "" for w in works]
         with self._steps.shown(len(tasks), sum(task.tuples for task in tasks)):
-            found = on_hosts(self._context, tasks, wanted, self._work)
+            found = on_hosts(self._context, tasks, wanted, self._sent)
         worked = [one for one in found if isinstance(one, Worked)]
         for one in found:
             if isinstance(one, Unread):
