@@ -82,6 +82,20 @@ def require_used_up(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_no_more_than_an_interval_is_kept_and_none_of_it_is_lost(seed: int) -> None:
+    rng = Random(seed)
+    budget = some_budget(rng)
+    credit_us, kept_us = None, float(budget.interval_us)
+    for _ in range(50):
+        elapsed_us = rng.choice([rng.randint(0, 2 * budget.period_us), 10_000 * budget.period_us])
+        earned_us = budget.earned_us(credit_us, elapsed_us)
+        assert earned_us >= min(kept_us, budget.interval_us)
+        spent_us = rng.uniform(0, earned_us)
+        credit_us = kept_us = budget.left_us(earned_us, spent_us, spent_us)
+        assert credit_us == min(earned_us - spent_us, budget.interval_us)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_stall_or_a_clock_that_jumps_allows_no_long_pause(seed: int) -> None:
     rng = Random(seed)
     budget = some_budget(rng)

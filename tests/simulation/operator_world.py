@@ -609,9 +609,7 @@ class World:
         is_saved_once = self.definition.replays_windows
         limits = policy.asked(now.open, 0, None, tuples=0 if is_saved_once else done.tuples).limits
         if policy.budget is not None:
-            require(
-                now.credit_us is not None and now.credit_us <= 10 * policy.budget.period_us, "credit", now.credit_us
-            )
+            require(now.credit_us is not None and now.credit_us <= policy.budget.interval_us, "credit", now.credit_us)
             forgiven_us = max(100 * policy.budget.interval_us, self.dearest_us)  # one may be written however dear
             require(now.credit_us >= -forgiven_us, "more is owed than is forgiven", now.credit_us)
         if policy.recover_within_us is None and policy.interval_us is None:

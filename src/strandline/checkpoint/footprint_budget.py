@@ -45,7 +45,8 @@ class FootprintBudget:
     def left_us(self, credit_us: float, spent_us: float, expected_us: float) -> float:
         """Returns the time that is left after G-checks took `spent_us`; less than zero if they took too long.
 
-        `expected_us` is what they were expected to take, at the price that was known.
+        At most an interval: a long batch earns more, which it spends at once or not at all. `expected_us` is what the
+        G-checks were expected to take, at the price that was known.
         """
         owed_us = max(_INTERVALS_OWED_MAX * self.interval_us, expected_us)
-        return max(credit_us - spent_us, min(credit_us, -owed_us))
+        return min(max(credit_us - spent_us, min(credit_us, -owed_us)), self.interval_us)
