@@ -24,7 +24,7 @@ from strandline.operators.kernels.kernel_cache import TALLY
 _PROGRAM = """
 import sys
 from pathlib import Path
-from strandline.process_start import process_age_s
+from strandline.clock import process_age_s
 from strandline.operators.kernels.kernel_cache import TALLY
 if len(sys.argv) > 2:
     import pickle

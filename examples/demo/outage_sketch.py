@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from rich.text import Text
 
 from examples.demo.outage_story import OutageStory
-from strandline.cli.chart import bars
-from strandline.cli.terminal import QUIET
+from strandline.cli.terminal import QUIET, bars
 
 COLUMNS = 56
 _LABEL = 14

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from strandline.cli.chart import bars
+from strandline.cli.terminal import bars
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.log import Log
 

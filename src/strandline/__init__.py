@@ -48,4 +48,5 @@ else:
         api = importlib.import_module("strandline.api")
         if importlib.import_module("strandline.supervision").begin():
             importlib.import_module("strandline.spark.query.last_words").install()
-        return {name: getattr(api, name) for name in ("__all__", *api.__all__)}
+        names = {name: value for name, value in vars(api).items() if not name.startswith("_")}
+        return {**names, "__all__": [*sorted(names), "__version__"]}

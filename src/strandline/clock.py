@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import Protocol
+
+_STAT = Path("/proc/self/stat")
 
 
 class Clock(Protocol):
@@ -72,3 +76,18 @@ def stopwatch_s() -> float:
 def uptime_s() -> float:
     """Returns the seconds since the machine was started, asleep or awake, as far as the system can tell."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def process_age_s() -> float | None:
+    """Returns the seconds since this process was started, or forked; None if the system does not tell."""
+    try:
+        fields = _STAT.read_text().rpartition(")")[2].split()  # behind the command, which may hold anything
+        return max(0.0, uptime_s() - int(fields[19]) / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def process_cpu_s() -> float:
+    """Returns the seconds that a processor has worked for this process."""
+    used = os.times()
+    return used.user + used.system

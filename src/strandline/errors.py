@@ -1,36 +1,19 @@
 """Everything Strandline raises, one root, grouped by what the user must do.
 
     StrandlineError
-    ├── InputError               change the program or the data
-    │   ├── OptionError          an argument has a value that cannot work
-    │   ├── SchemaError          a column is missing, has the wrong type, or differs from the stream's
-    │   ├── NullTimeError        tuples without a time arrived
-    │   ├── AggregateOverflowError  a sum does not fit its 64 bits, or 38 digits
-    │   └── NotRepeatableError   an operator's results depend on how its input is cut, or on a restore
-    ├── StreamError              ask for another stream, or for another part of it
-    │   ├── StreamNotFoundError  there is no stream at this path
-    │   ├── NotAStreamError      the path holds something else
-    │   ├── StreamMismatchError  the stream was created with other settings
-    │   ├── FormatVersionError   the stream was written by a newer Strandline
-    │   ├── TruncatedError       the tuples asked for were dropped by retention
-    │   ├── StreamFinishedError  the stream is finished, nothing can be added to it
-    │   └── InputWentBackError   an operator's input lost tuples that it has taken in
-    ├── ConflictError            another process is at work
-    │   ├── SecondWriterError    another writer has published; this one has stopped
-    │   ├── CollectedError       files of this attempt were collected before it published
-    │   ├── DroppedError         the commits this process stood at were dropped in the meantime; start it again
-    │   └── ConsumerError        a registered consumer still needs the tuples
-    ├── CorruptionError          restore the file from a copy; the rest stays readable
-    │   ├── CorruptBlockError    the bytes of a block are not those that were published
-    │   └── CorruptManifestError a manifest, snapshot or stream.json cannot be trusted
-    ├── StorageError             mend the disk or the store, then start again
-    │   ├── NoSpaceError         no space left
-    │   ├── NoAccessError        this user may not read or write there
-    │   ├── UnsafeFolderError    a folder for files of our own belongs to another user
-    │   ├── KeyExistsError       an exclusive create found the key taken
-    │   └── KeyMissingError      a key that should be there is not
-    ├── SparkCheckpointError     Spark's own checkpoint is lost and cannot be rebuilt
-    └── SparkSilentError         Spark did not answer in time; start the query again
+    ├── InputError            change the program or the data
+    │     OptionError, SchemaError, NullTimeError, AggregateOverflowError, NotRepeatableError
+    ├── StreamError           ask for another stream, or for another part of it
+    │     StreamNotFoundError, NotAStreamError, StreamMismatchError, FormatVersionError, TruncatedError,
+    │     StreamFinishedError, InputWentBackError
+    ├── ConflictError         another process is at work
+    │     SecondWriterError, CollectedError, DroppedError, ConsumerError
+    ├── CorruptionError       restore the file from a copy; the rest stays readable
+    │     CorruptBlockError, CorruptManifestError
+    ├── StorageError          mend the disk or the store, then start again
+    │     NoSpaceError, NoAccessError, UnsafeFolderError, KeyExistsError, KeyMissingError
+    ├── SparkCheckpointError  restore Spark's own checkpoint, or begin anew
+    └── SparkSilentError      start the query again
 
 After any error, published tuples stay published and readable. A `StrandlineWarning` tells of a problem that stops
 nothing.
@@ -47,7 +30,7 @@ class StrandlineError(Exception):
     """Says what happened, where, and what to do about it; `stream` is the address of the stream that it concerns."""
 
     may_pass: ClassVar[bool] = False
-    """Whether the same program may go on when it is started again, with nothing else changed."""
+    """True if the same program may go on when it is started again, with nothing else changed."""
 
     def __init__(self, what: str, *, where: str = "", todo: str = "", stream: str = "") -> None:
         self.what = what

@@ -21,7 +21,7 @@ Duration = str | int | dt.timedelta | np.timedelta64
 
 CONSUMED: Final = "consumed"
 Retention = int | Literal["consumed"]
-"""What a writer keeps of the past, as the log has it: a span of time, or what its consumers have not passed."""
+"""The past that a writer keeps, as the log has it: a span of time, or all that its consumers have not passed."""
 
 _UNITS_US = {
     "us": 1,
@@ -116,16 +116,8 @@ def _span_us(value: dt.timedelta | np.timedelta64) -> int | None:
     return value // dt.timedelta(microseconds=1)
 
 
-_NUMPY_UNITS_NS = {
-    "ns": 1,
-    "us": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-    "D": 86_400_000_000_000,
-    "W": 7 * 86_400_000_000_000,
-}
+_NUMPY_UNITS_NS = {"ns": 1} | {unit: 1_000 * _UNITS_US[unit] for unit in ("us", "ms", "s", "m", "h")}
+_NUMPY_UNITS_NS |= {"D": 1_000 * _UNITS_US["day"], "W": 1_000 * _UNITS_US["week"]}
 
 
 def whole_number(value: object) -> int | None:

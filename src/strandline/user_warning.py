@@ -41,13 +41,12 @@ def warn(message: str, category: type[Warning] = StrandlineWarning) -> None:
 
 def _users_frame(frame: FrameType | None) -> FrameType | None:
     """Returns the innermost frame of a user's program."""
-    while frame is not None and not _is_users(frame.f_code.co_filename, frame.f_globals.get("__name__") or ""):
+    while frame is not None:
+        package = (frame.f_globals.get("__name__") or "").partition(".")[0]
+        if package not in _OTHERS and not _is_internal(frame.f_code.co_filename):
+            return frame
         frame = frame.f_back
-    return frame
-
-
-def _is_users(file: str, module: str) -> bool:
-    return module.partition(".")[0] not in _OTHERS and not _is_internal(file)
+    return None
 
 
 @lru_cache(maxsize=1024)

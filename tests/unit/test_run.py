@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from strandline.cli import supervisor
+from strandline.cli import run as run_command
 from strandline.cli.app import app
 from strandline.spark.query.restart import Restart
 from tests.support.machine import patience
@@ -38,7 +38,7 @@ def lives(folder: Path, *deeds: str) -> list[str]:
 
 def supervised(command: Sequence[str], restart: Restart | None = QUICK, copies: int = 1) -> tuple[int, list[str]]:
     said: list[str] = []
-    return supervisor.supervise(command, "lives.py", restart, copies, said.append), said
+    return run_command.supervise(command, "lives.py", restart, copies, said.append), said
 
 
 def started(folder: Path) -> int:
@@ -75,7 +75,7 @@ def test_in_a_loop_of_deaths_the_pauses_grow_and_after_a_long_run_they_begin_ane
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("strandline.spark.query.restart._FIRST_S", 0.01)
-    monkeypatch.setattr(supervisor, "HEALTHY_S", patience(2))
+    monkeypatch.setattr(run_command, "HEALTHY_S", patience(2))
     long_life = f"time.sleep({patience(2) + 0.1}); sys.exit(1)"
     deeds = [KILLED, KILLED, KILLED, KILLED, long_life, KILLED, "pass"]
     _, said = supervised(lives(tmp_path, *deeds), Restart(0.05))
@@ -210,7 +210,7 @@ def test_a_signal_during_a_pause_ends_it(command: list[str], tmp_path: Path) -> 
 def test_what_a_dead_program_had_started_ends_before_it_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "_GRACE_S", 0.1)
+    monkeypatch.setattr(run_command, "_GRACE_S", 0.1)
     child = "int((folder / 'child').read_text())"
     still_there = (
         f"sys.exit(os.path.exists('/proc/%d' % {child}) and 'Z' not in open('/proc/%d/stat' % {child}).read())"

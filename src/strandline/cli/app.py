@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from strandline.cli.arguments import JSON
-from strandline.cli.backup import backup
+from strandline.cli.backup import backup, restore
 from strandline.cli.bench import bench
 from strandline.cli.collect import collect
 from strandline.cli.compact import compact
@@ -19,7 +19,6 @@ from strandline.cli.demo import demo
 from strandline.cli.graph import graph
 from strandline.cli.inspect import inspect
 from strandline.cli.replay import replay
-from strandline.cli.restore import restore
 from strandline.cli.run import run
 from strandline.cli.tail import tail
 from strandline.cli.truncate import truncate

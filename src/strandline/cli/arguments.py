@@ -31,6 +31,9 @@ StreamPath = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", metavar="", help="Print JSON instead, for programs.", callback=_remember)
 ]
+EndsWithJson = Annotated[bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")]
+OnePartition = Annotated[int | None, typer.Option(metavar="P", help="Only this partition.", show_default=False)]
+SomeColumns = Annotated[str | None, typer.Option(metavar="A,B,…", help="Only these columns.", show_default=False)]
 
 _POLL_S = 0.2
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)

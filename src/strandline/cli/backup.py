@@ -1,7 +1,8 @@
-"""`strandline backup`: copy a stream while it is written."""
+"""`strandline backup` and `strandline restore`: copy a stream while it is written, make a stream of the copy."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,12 +40,33 @@ def backup(
     from strandline.log.upkeep.backup import backup as copy_stream
 
     with aside().status("reading commits") as status:
-        done = copy_stream(open_storage(path), open_storage(target), progress=shown_in(status))
-    show(done, "backup", path, target, as_json=as_json)
+        done = copy_stream(open_storage(path), open_storage(target), progress=_shown_in(status))
+    _show(done, "backup", path, target, as_json=as_json)
 
 
-def shown_in(status: Status) -> Callable[[str, int, int, int], None]:
-    """Returns a callback that shows how far a copy has come."""
+def restore(
+    backup: Annotated[
+        str,
+        typer.Argument(metavar="BACKUP", help="What `strandline backup` made: a folder or a URL.", show_default=False),
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="Where the stream goes: an empty place.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Make a stream from the last finished run of a backup.
+
+    Never touches an existing stream. If it was interrupted, the same command goes on. The backup stays as it is.
+    """
+    from strandline.log.storage.storage_url import open_storage
+    from strandline.log.upkeep.backup import restore as restore_stream
+
+    with aside().status("reading commits") as status:
+        done = restore_stream(open_storage(backup), open_storage(target), progress=_shown_in(status))
+    _show(done, "restore", backup, target, as_json=as_json)
+
+
+def _shown_in(status: Status) -> Callable[[str, int, int, int], None]:
 
     def progress(what: str, done: int, total: int, size_bytes: int) -> None:
         status.update(f"{what} {done:,} of {total:,}, {size(size_bytes)} copied")
@@ -52,10 +74,8 @@ def shown_in(status: Status) -> Callable[[str, int, int, int], None]:
     return progress
 
 
-def show(done: Copied, title: str, source: str, target: str, *, as_json: bool) -> None:
+def _show(done: Copied, title: str, source: str, target: str, *, as_json: bool) -> None:
     """Prints what was copied; exits with 1 if blocks of the source are lost or rotten."""
-    from dataclasses import asdict
-
     if as_json:
         print_json({"source": source, "target": target, **asdict(done)})
     else:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
+from strandline.cli.arguments import EndsWithJson
 from strandline.cli.shipped import shipped
 from strandline.cli.terminal import aside, facts_panel, out
 from strandline.errors import OptionError
@@ -36,9 +36,7 @@ def bench(
     name: Annotated[str, typer.Argument(help=f"What to measure: {', '.join(WORKLOADS)}.")],
     size: Annotated[str, typer.Option(help="small (a minute or two) or large.")] = "small",
     repeat: Annotated[int, typer.Option(min=1, help="Rounds; the best counts.")] = 3,
-    as_json: Annotated[
-        bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
-    ] = False,
+    as_json: EndsWithJson = False,
     plots: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Draw its figures there, as SVG (availability).")
     ] = None,
@@ -54,7 +52,11 @@ def bench(
         raise OptionError(f"the benchmark {name} draws nothing", todo="leave out --plots")
     result = workload.run(size, repeat)
     if plots is not None:
-        _draw(workload.plots(result), plots)
+        plots.mkdir(parents=True, exist_ok=True)
+        pictures = workload.plots(result)
+        for file, picture in pictures.items():
+            (plots / file).write_text(picture)
+        aside().print(f"{len(pictures)} figures are in {plots}")
     if as_json:
         print(json.dumps(result))
         return
@@ -67,11 +69,3 @@ def bench(
         if not isinstance(value, list) and not (has_tables and isinstance(value, dict))
     }
     out().print(facts_panel(f"bench {name} ({size})", facts))
-
-
-def _draw(pictures: Mapping[str, str], folder: Path) -> None:
-    """Writes pictures into a folder, by the names of their files, and says where they are."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, picture in pictures.items():
-        (folder / name).write_text(picture)
-    aside().print(f"{len(pictures)} figures are in {folder}")

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from strandline.cli.arguments import AsJson, StreamPath, open_log
-from strandline.cli.terminal import ago, count, facts_table, folded, out, panel, print_json, size
+from strandline.cli.terminal import ago, count, facts_table, folded, needs_text, out, panel, print_json, size
 from strandline.errors import OptionError
 from strandline.wording import plural
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from strandline.log.reading.summary import ConsumerSummary
     from strandline.log.stream.log import Log
-
-_OFFSETS_SHOWN = 8
-_FACTS = ("consumer", "is", "needs from", "holds back", "heard of")
 
 
 def consumers(
@@ -94,18 +91,20 @@ def _let_go(c: ConsumerSummary) -> Text:
 
 def _facts(known: Sequence[ConsumerSummary], now_us: int, width: int) -> RenderableType:
     """Shows the consumers one below the other, because paths are long."""
-    facts = facts_table()
-    room = width - 2 - max(map(len, _FACTS))
-    for number, c in enumerate(known):
-        needs = ", ".join(f"{p}:{need}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
-        more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
-        held = f"{plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}), {size(c.alone_bytes)} only for it"
-        texts = (c.label, _what(c), needs + more, held, ago(c.updated_us, now_us))
-        if number:
-            facts.add_row("", "")
-        for name, text in zip(_FACTS, texts, strict=True):
-            facts.add_row(name, Text(folded(text, room), style="bold" if name == _FACTS[0] else ""))
-    return facts
+    shown: list[RenderableType] = []
+    for c in known:
+        facts = {
+            "consumer": c.label,
+            "is": _what(c),
+            "needs from": needs_text(c.needs),
+            "holds back": f"{plural(c.held_tuples, 'tuple')} ({size(c.held_bytes)}), {size(c.alone_bytes)} only for it",
+            "heard of": ago(c.updated_us, now_us),
+        }
+        room = width - 2 - max(map(len, facts))
+        texts = {name: Text(folded(text, room)) for name, text in facts.items()}
+        texts["consumer"].stylize("bold")
+        shown += [*([""] if shown else []), facts_table(texts)]
+    return Group(*shown)
 
 
 def _what(c: ConsumerSummary) -> str:

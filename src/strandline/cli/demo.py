@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from strandline.cli.arguments import EndsWithJson
 from strandline.cli.shipped import shipped
 from strandline.errors import OptionError
-from strandline.units import positive_us
 
 _PATHS = {"recovery": "streams/demo", "availability": "streams/demo-availability"}
 _TUPLES = 600_000
@@ -35,9 +35,7 @@ def demo(
     silence: Annotated[
         str, typer.Option(metavar="TIME", help="availability: for how long a sensor is missing.")
     ] = _SILENCE,
-    as_json: Annotated[
-        bool, typer.Option("--json", metavar="", help="End with the result as one line of JSON.")
-    ] = False,
+    as_json: EndsWithJson = False,
 ) -> None:
     """Run a failure and what follows, and draw a picture of it.
 
@@ -46,6 +44,8 @@ def demo(
     availability: average what three sensors measure while one of them falls silent and comes back. Results go on as
     tentative ones, are undone, and corrected.
     """
+    from strandline.units import positive_us
+
     if what not in _PATHS:
         raise OptionError(f"there is no demo {what!r}", todo=f"choose one of {', '.join(_PATHS)}")
     silence_us = 0 if silence.strip().isdigit() else positive_us(silence, "--silence")

@@ -15,8 +15,8 @@ from strandline.errors import OptionError
 from strandline.wording import plural
 
 if TYPE_CHECKING:
-    from strandline.cli.graph_svg import Box
     from strandline.log.reading.stream_graph import StreamNode
+    from strandline.log.reading.summary import Summary
     from strandline.mermaid import Diagram
 
 _LIVE_US = 60_000_000
@@ -48,172 +48,150 @@ def graph(
 
     if mermaid and as_json:
         raise OptionError("--mermaid and --json at once", todo="leave out one of them")
-    nodes = stream_graph(folder, words_of)
     now_us = SYSTEM_CLOCK.now_us()
+    shown = [_Shown(node, now_us) for node in stream_graph(folder, words_of)]
     if svg is not None:
-        _draw(nodes, now_us, svg)
+        _draw(shown, svg)
     if as_json:
-        print_json({"folder": folder, "streams": [_json(node, now_us) for node in nodes]})
+        print_json({"folder": folder, "streams": [_json(one) for one in shown]})
     elif mermaid:
-        typer.echo(_mermaid(nodes, now_us))
+        typer.echo(_mermaid(shown))
     elif svg is None:
-        out().print(panel(_tree(nodes, now_us), "graph"))
+        out().print(panel(_tree(shown), "graph"))
 
 
-# ---------------------------------------------------------------------- facts of a stream
+class _Shown:
+    """The facts of a stream that all forms of the graph show."""
+
+    def __init__(self, node: StreamNode, now_us: int) -> None:
+        self.node = node
+        s = node.summary
+        o = None if s is None else s.operator
+        is_recent = s is not None and s.published_us is not None and now_us - s.published_us <= _LIVE_US
+        self.is_live = is_recent and s is not None and not s.finished
+        self.rate = s.rate if s is not None and self.is_live else None
+        self.state = None if o is None or o.outage is None else str(o.outage["state"])
+        """Of an operator with a bound."""
+        self.what: str = node.kind
+        """What writes the stream, in words."""
+        if node.kind == "operator" and s is not None:
+            self.what = o.windows if o is not None else f"rekeyed by {', '.join(s.key)}"
+        self.figures = [] if s is None else self._figures(s, now_us)
+
+    def _figures(self, s: Summary, now_us: int) -> list[str]:
+        found = [plural(s.tuples, "tuple" if s.operator is None else "result")]
+        if s.finished:
+            found.append("finished")
+        elif s.published_us is None:
+            found.append("no batch yet")
+        elif not self.is_live:
+            found.append(f"last batch {ago(s.published_us, now_us)}")
+        elif self.rate is not None:
+            found.append(rate(self.rate))
+        if (o := s.operator) is not None:
+            found.append(plural(o.open_windows, "open window"))
+            found += [f"{o.waiting:,} waiting"] if o.waiting else []
+        return found
 
 
-def _is_live(node: StreamNode, now_us: int) -> bool:
-    s = node.summary
-    return s is not None and not s.finished and s.published_us is not None and now_us - s.published_us <= _LIVE_US
-
-
-def _what(node: StreamNode) -> str:
-    """Returns what writes a stream, in words."""
-    s = node.summary
-    if node.kind != "operator" or s is None:
-        return node.kind
-    return s.operator.windows if s.operator is not None else f"rekeyed by {', '.join(s.key)}"
-
-
-def _state(node: StreamNode) -> str | None:
-    """Returns the state of an operator with a bound."""
-    operator = None if node.summary is None else node.summary.operator
-    return None if operator is None or operator.outage is None else str(operator.outage["state"])
-
-
-def _figures(node: StreamNode, now_us: int) -> list[str]:
-    s = node.summary
-    if s is None:
-        return []
-    found = [plural(s.tuples, "tuple" if s.operator is None else "result")]
-    if s.finished:
-        found.append("finished")
-    elif s.published_us is None:
-        found.append("no batch yet")
-    elif not _is_live(node, now_us):
-        found.append(f"last batch {ago(s.published_us, now_us)}")
-    elif s.rate is not None:
-        found.append(rate(s.rate))
-    if (o := s.operator) is not None:
-        found.append(plural(o.open_windows, "open window"))
-        found += [f"{o.waiting:,} waiting"] if o.waiting else []
-    return found
-
-
-def _json(node: StreamNode, now_us: int) -> dict[str, Any]:
-    s = node.summary
+def _json(shown: _Shown) -> dict[str, Any]:
+    node, s = shown.node, shown.node.summary
     o = None if s is None else s.operator
     return {
         "name": node.name,
         "url": node.url,
         "kind": node.kind,
-        "what": _what(node),
+        "what": shown.what,
         "reads": [{"url": r.url, "is_replica": r.is_replica, "is_circle": r.is_circle} for r in node.reads],
         "is_elsewhere": node.is_elsewhere,
         "problem": node.problem,
-        "is_live": _is_live(node, now_us),
+        "is_live": shown.is_live,
         "tuples": None if s is None else s.tuples,
         "published_us": None if s is None else s.published_us,
         "finished": None if s is None else s.finished,
-        "rate": s.rate if s is not None and _is_live(node, now_us) else None,
-        "state": _state(node),
+        "rate": shown.rate,
+        "state": shown.state,
         "open_windows": None if o is None else o.open_windows,
         "waiting": None if o is None else o.waiting,
     }
 
 
-# ---------------------------------------------------------------------- pictures
-
-
-def _tree(nodes: list[StreamNode], now_us: int) -> RenderableType:
+def _tree(all_shown: list[_Shown]) -> RenderableType:
     """Returns each stream once, below the last of those that it is made of."""
     from rich.tree import Tree
 
-    if not nodes:
+    if not all_shown:
         return Text("there are no streams below this folder")
-    there = sum(node.kind != "missing" for node in nodes)
-    live = sum(_is_live(node, now_us) for node in nodes)
-    known = {node.url: node for node in nodes}
+    there = sum(one.node.kind != "missing" for one in all_shown)
+    live = sum(one.is_live for one in all_shown)
+    known = {one.node.url: one.node for one in all_shown}
     places: dict[str, Tree] = {}
     roots = []
-    for node in nodes:
-        before = [known[read.url] for read in node.reads if not read.is_circle]
-        last = max(before, key=lambda one: one.level, default=None)
-        label = _label(node, last, known, now_us)
+    for one in all_shown:
+        before = [known[read.url] for read in one.node.reads if not read.is_circle]
+        last = max(before, key=lambda node: node.level, default=None)
+        label = _label(one, last, known)
         if last is None:
             roots.append(Tree(label, guide_style=QUIET))
-        places[node.url] = roots[-1] if last is None else places[last.url].add(label)
+        places[one.node.url] = roots[-1] if last is None else places[last.url].add(label)
     return Group(f"{plural(there, 'stream')}, {live:,} live", *roots)
 
 
-def _label(node: StreamNode, last: StreamNode | None, known: dict[str, StreamNode], now_us: int) -> Text:
-    style = _STYLES.get(node.kind, "")
-    label = Text.assemble((node.name, f"bold {style}"), "  ", (_what(node), style or ACCENT), overflow="fold")
-    for text, line_style in _lines(node, last, known, now_us):
-        label.append(f"\n  {text}", line_style)
-    return label
-
-
-def _lines(
-    node: StreamNode, last: StreamNode | None, known: dict[str, StreamNode], now_us: int
-) -> list[tuple[str, str]]:
-    """Returns the lines below a stream's name, with their styles; `last` is what it stands below in the tree."""
-    lines = []
-    if figures := _figures(node, now_us):
-        lines.append((", ".join(figures), "green" if _is_live(node, now_us) else QUIET))
-    if (state := _state(node)) is not None:
-        lines.append((state, "green" if state == _STABLE else "yellow"))
+def _label(shown: _Shown, last: StreamNode | None, known: dict[str, StreamNode]) -> Text:
+    """Returns a stream's name with the lines below it; `last` is the stream that it stands below in the tree."""
+    node, style = shown.node, _STYLES.get(shown.node.kind, "")
     replicas = [known[read.url].name for read in node.reads if read.is_replica]
     others = [r.url for r in node.reads if not r.is_replica and not r.is_circle and r.url != (last and last.url)]
     circle = [known[read.url].name for read in node.reads if read.is_circle]
-    if replicas:
-        lines.append((f"reads one of {', '.join(replicas)}", QUIET))
-    if others:
-        lines.append((f"and reads {', '.join(known[url].name for url in others)}", QUIET))
-    if circle:
-        lines.append((f"reads {', '.join(circle)}, which is made of its results", "red"))
-    if node.problem is not None:
-        lines.append((node.problem, _STYLES.get(node.kind, "red")))
-    return lines
+    lines = (
+        (", ".join(shown.figures), "green" if shown.is_live else QUIET),
+        (shown.state, "green" if shown.state == _STABLE else "yellow"),
+        (f"reads one of {', '.join(replicas)}" if replicas else None, QUIET),
+        (f"and reads {', '.join(known[url].name for url in others)}" if others else None, QUIET),
+        (f"reads {', '.join(circle)}, which is made of its results" if circle else None, "red"),
+        (node.problem, _STYLES.get(node.kind, "red")),
+    )
+    label = Text.assemble((node.name, f"bold {style}"), "  ", (shown.what, style or ACCENT), overflow="fold")
+    for text, line_style in lines:
+        if text:
+            label.append(f"\n  {text}", line_style)
+    return label
 
 
-def _mermaid(nodes: list[StreamNode], now_us: int) -> Diagram:
+def _mermaid(all_shown: list[_Shown]) -> Diagram:
     from strandline.mermaid import flowchart
 
     boxes = {}
-    for node in nodes:
+    for shown in all_shown:
+        node = shown.node
         shape = "missing" if node.problem is not None else "stream" if node.is_elsewhere else node.kind
-        texts = [node.name, _what(node), ", ".join(_figures(node, now_us)), _state(node), node.problem]
+        texts = [node.name, shown.what, ", ".join(shown.figures), shown.state, node.problem]
         boxes[node.url] = (shape, [text for text in texts if text])
-    arrows = [(r.url, node.url, "or" if r.is_replica else "") for node in nodes for r in node.reads]
+    arrows = [(r.url, one.node.url, "or" if r.is_replica else "") for one in all_shown for r in one.node.reads]
     return flowchart(boxes, arrows)
 
 
-def _draw(nodes: list[StreamNode], now_us: int, file: Path) -> None:
-    from strandline.cli.graph_svg import Arrow, drawing
+def _draw(all_shown: list[_Shown], file: Path) -> None:
+    from strandline.cli.graph_svg import Arrow, Box, drawing
 
-    arrows = [Arrow(r.url, n.url, is_dashed=r.is_replica, is_circle=r.is_circle) for n in nodes for r in n.reads]
-    picture = drawing({node.url: _box(node, now_us) for node in nodes}, arrows)
+    boxes, arrows = {}, []
+    for shown in all_shown:
+        node = shown.node
+        look = "elsewhere" if node.is_elsewhere and node.summary is not None else node.kind
+        boxes[node.url] = Box(
+            node.level,
+            node.name,
+            shown.what,
+            tuple(shown.figures),
+            look="damaged" if node.problem is not None and look != "missing" else look,
+            state=shown.state,
+            problem=node.problem,
+            is_live=shown.is_live,
+        )
+        arrows += [Arrow(r.url, node.url, is_dashed=r.is_replica, is_circle=r.is_circle) for r in node.reads]
     try:
-        file.write_text(picture, encoding="utf-8")
+        file.write_text(drawing(boxes, arrows), encoding="utf-8")
     except OSError as error:
         what = f"the image cannot be written: {error.strerror}"
         raise OptionError(what, where=str(file), todo="choose another file") from None
-    aside().print(f"the graph of {plural(len(nodes), 'stream')} is in {file}")
-
-
-def _box(node: StreamNode, now_us: int) -> Box:
-    from strandline.cli.graph_svg import Box
-
-    look = "elsewhere" if node.is_elsewhere and node.summary is not None else node.kind
-    return Box(
-        node.level,
-        node.name,
-        _what(node),
-        tuple(_figures(node, now_us)),
-        look="damaged" if node.problem is not None and look != "missing" else look,
-        state=_state(node),
-        problem=node.problem,
-        is_live=_is_live(node, now_us),
-    )
+    aside().print(f"the graph of {plural(len(boxes), 'stream')} is in {file}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
@@ -46,14 +46,14 @@ class Box:
     @property
     def lines(self) -> list[tuple[str, str]]:
         """The lines in it, with their attributes."""
-        state = "" if self.state is None else self.state
+        figures = ", ".join(figure.replace(" ", "\u00a0") for figure in self.figures)  # no line ends within one
         paint = _LIVE if self.state == "STABLE" else _WARN
         alarm = _BAD if self.look == "damaged" else _WARN
         return [
             *((line, f'font-size="13" font-weight="bold" fill="{_INK}"') for line in _names(self.name)),
             *((line, f'fill="{_INK}"') for line in _wrapped(self.what, 2)),
-            *((line, f'fill="{_GREY}"') for line in _wrapped(_unbroken(self.figures), 3)),
-            *((line, f'fill="{paint}" font-weight="bold"') for line in _wrapped(state, 1)),
+            *((line, f'fill="{_GREY}"') for line in _wrapped(figures, 3)),
+            *((line, f'fill="{paint}" font-weight="bold"') for line in _wrapped(self.state or "", 1)),
             *((line, f'fill="{alarm}"') for line in _wrapped(self.problem or "", 3)),
         ]
 
@@ -91,8 +91,10 @@ def drawing(boxes: Mapping[str, Box], arrows: Sequence[Arrow]) -> str:
     """Returns the boxes, by the addresses of their streams, and the arrows between them as SVG."""
     spots = {url: _Spot(box.level, _LINE * len(box.lines) + 16) for url, box in boxes.items()}
     ways = {a: _way(spots[a.begin], spots[a.end]) for a in dict.fromkeys(arrows) if not a.is_circle}
-    columns = _columns([*spots.values(), *(spot for way in ways.values() for spot in way[1:-1])])
-    _arrange(columns)
+    columns: dict[int, list[_Spot]] = {}
+    for spot in [*spots.values(), *(spot for way in ways.values() for spot in way[1:-1])]:
+        columns.setdefault(spot.level, []).append(spot)
+    _arrange([columns[level] for level in sorted(columns)])
     bottom = max((spot.y + spot.height for spot in spots.values()), default=60)
     right = max((spot.x + _WIDTH for spot in spots.values()), default=320)
     parts = [_curve(arrow, way) for arrow, way in ways.items()]
@@ -119,13 +121,6 @@ def _way(begin: _Spot, end: _Spot) -> list[_Spot]:
     return way
 
 
-def _columns(spots: Iterable[_Spot]) -> list[list[_Spot]]:
-    found: dict[int, list[_Spot]] = {}
-    for spot in spots:
-        found.setdefault(spot.level, []).append(spot)
-    return [found[level] for level in sorted(found)]
-
-
 def _arrange(columns: Sequence[list[_Spot]]) -> None:
     """Puts spots near those that they are joined to, left and right in turns, without an overlap."""
     for column in columns:
@@ -133,7 +128,8 @@ def _arrange(columns: Sequence[list[_Spot]]) -> None:
     for sweep in range(_SWEEPS):
         is_forward = sweep % 2 == 0
         for column in columns if is_forward else reversed(columns):
-            wanted = {id(spot): _wanted(spot, spot.before if is_forward else spot.behind) for spot in column}
+            joined = {id(spot): (spot.before if is_forward else spot.behind) or [spot] for spot in column}
+            wanted = {key: sum(other.middle for other in others) / len(others) for key, others in joined.items()}
             column.sort(key=lambda spot: wanted[id(spot)])
             _stack(column)
             shift = sum(wanted[id(spot)] - spot.middle for spot in column) / len(column)
@@ -142,10 +138,6 @@ def _arrange(columns: Sequence[list[_Spot]]) -> None:
     top = min((spot.y for column in columns for spot in column), default=0.0)
     for spot in (spot for column in columns for spot in column):
         spot.y += _MARGIN - top
-
-
-def _wanted(spot: _Spot, joined: Sequence[_Spot]) -> float:
-    return sum(other.middle for other in joined) / len(joined) if joined else spot.middle
 
 
 def _stack(column: Sequence[_Spot]) -> None:
@@ -171,7 +163,7 @@ def _curve(arrow: Arrow, way: Sequence[_Spot]) -> str:
         if spot is not end:
             steps.append(f"H{x + _WIDTH:.1f}")
         at = to
-    dashes = ' stroke-dasharray="5 4"' if arrow.is_dashed else ""
+    dashes = _DASHES if arrow.is_dashed else ""
     return (
         f'<path d="{" ".join(steps)}" fill="none" stroke="{_GREY}" stroke-width="1.3"{dashes} marker-end="url(#to)"/>'
     )
@@ -203,16 +195,8 @@ def _drawn(spot: _Spot, box: Box) -> str:
 
 
 def _names(name: str) -> list[str]:
-    return _clipped([part for line in folded(name, _NAME_CHARS).splitlines() for part in _pieces(line)], 3)
-
-
-def _pieces(line: str) -> list[str]:
-    return [line[at : at + _NAME_CHARS] for at in range(0, len(line), _NAME_CHARS)]
-
-
-def _unbroken(figures: Iterable[str]) -> str:
-    """Returns figures that lines end behind, and not within."""
-    return ", ".join(figure.replace(" ", "\u00a0") for figure in figures)
+    lines = folded(name, _NAME_CHARS).splitlines()
+    return _clipped([line[at : at + _NAME_CHARS] for line in lines for at in range(0, len(line), _NAME_CHARS)], 3)
 
 
 def _wrapped(text: str, lines: int) -> list[str]:

@@ -11,16 +11,17 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.cli import terminal
-from strandline.cli.chart import bars
 from strandline.cli.terminal import (
     ACCENT,
     QUIET,
     ago,
+    bars,
     count,
     facts_table,
     fitted_table,
     folded,
     moment,
+    needs_text,
     rows_table,
     size,
 )
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from strandline.log.reading.summary import OperatorSummary, Summary
 
 _CHART_LINES = 5
-_OFFSETS_SHOWN = 8
 _NOT_IN_SHORT = ("id", "created", "lateness", "retention", "writer")
 
 
@@ -61,11 +61,7 @@ def stream(s: Summary, now_us: int, *, is_short: bool) -> RenderableType:
         rows["writer"] = Text.assemble(
             f"batch {s.writer.batch} of query {s.writer.query}", (f"\nrun {s.writer.run}", QUIET)
         )
-    facts = facts_table()
-    for name, value in rows.items():
-        if not is_short or name not in _NOT_IN_SHORT:
-            facts.add_row(name, value)
-    return facts
+    return facts_table({name: value for name, value in rows.items() if not is_short or name not in _NOT_IN_SHORT})
 
 
 def _retention(s: Summary) -> str:
@@ -133,26 +129,23 @@ def chart(s: Summary, histogram: Histogram) -> tuple[RenderableType, str]:
 
 def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
     """Shows the operator, where it stands, and the cost of a recovery."""
-    facts = facts_table()
-    facts.add_row("windows" if o.window else "operator", Text(o.windows))
-    if o.shape:
-        facts.add_row("tuples", Text(o.shape))
-    if o.aggregates:
-        facts.add_row("aggregates", Text(", ".join(f"{name}={what}" for name, what in o.aggregates.items())))
-    facts.add_row("inputs" if o.inputs else "input", _inputs(s, o))
-    if o.since != "earliest":
-        facts.add_row("since", Text(o.since))
-    if o.outage is not None:
-        facts.add_row("state", _outage(o.outage))
     marks = f"{count(o.footprints['g_open'])} G-open, {count(o.footprints['g_check'])} G-check in the last batch"
-    facts.add_row("open windows", f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}")
     how = o.mode if o.measured else f"{o.mode}, costs assumed"
     predicted = f"{o.predicted_recovery_s:.2f} s predicted, {o.predicted_cold_recovery_s:.2f} s in a new process"
-    facts.add_row("recovery", f"{predicted} [{QUIET}]({how})[/]")
+    facts: dict[str, RenderableType | None] = {
+        "windows" if o.window else "operator": Text(o.windows),
+        "tuples": Text(o.shape) if o.shape else None,
+        "aggregates": Text(", ".join(f"{n}={what}" for n, what in o.aggregates.items())) if o.aggregates else None,
+        "inputs" if o.inputs else "input": _inputs(s, o),
+        "since": Text(o.since) if o.since != "earliest" else None,
+        "state": None if o.outage is None else _outage(o.outage),
+        "open windows": f"[bold {ACCENT}]{count(o.open_windows)}[/]  [{QUIET}]footprints[/] {marks}",
+        "recovery": f"{predicted} [{QUIET}]({how})[/]",
+    }
     if o.losses is not None:
         lost = f"{plural(o.losses.tuples, 'tuple')} skipped, {plural(o.losses.windows, 'window')} gone"
         times = plural(o.losses.count, "failure")
-        facts.add_row("losses", f"[yellow]{lost}[/] [{QUIET}]in {times}; stream.losses() has them[/]")
+        facts["losses"] = f"[yellow]{lost}[/] [{QUIET}]in {times}; stream.losses() has them[/]"
     numbers = ("", "input", "open", "extent q", "replay u", "predicted")
     table = rows_table(*numbers, "last took", right=(*numbers, "last took"))
     for p in o.partitions[:shown]:
@@ -160,19 +153,20 @@ def operator(s: Summary, o: OperatorSummary, shown: int) -> RenderableType:
         took = "" if last is None else f"{last['load_s'] + last['replay_s']:.3g} s"
         values = (p["partition"], p["input"], p["open_windows"], p["extent"], p["replay"])
         table.add_row(*map(count, values), f"{p['predicted_recovery_s']} s", took)
-    return Group(facts, _with_more(table, len(o.partitions) - shown))
+    return Group(facts_table(facts), _with_more(table, len(o.partitions) - shown))
 
 
 def _inputs(s: Summary, o: OperatorSummary) -> RenderableType:
     """Shows how far several inputs are complete and which one the others wait for; of one input, why it waits."""
+    waits = [Text(o.waits_for, style="yellow")] if o.waits_for else []
     if not o.inputs:
-        return Group(Text(o.input), Text(o.waits_for, style="yellow")) if o.waits_for else Text(o.input)
+        return Group(Text(o.input), *waits)
     table = rows_table("", "complete up to", "behind", "waiting", right=("behind", "waiting"))
     for lag in o.inputs:
         until = lag.problem or ("finished" if lag.finished else _second(s, lag.boundary))
         behind = _span(s, lag.behind) if lag.behind else ""
         table.add_row(Text(lag.name), Text(until), behind, count(lag.waiting))
-    return Group(table, Text(o.waits_for, style="yellow")) if o.waits_for else table
+    return Group(table, *waits)
 
 
 def _outage(outage: Mapping[str, Any]) -> RenderableType:
@@ -198,11 +192,9 @@ def consumers(s: Summary, now_us: int, width: int) -> RenderableType:
     table = rows_table("name", "behind", "holds", "needs from", "moved on", right=right)
     table.columns[0].no_wrap = True  # `folded` finds better places
     for c in s.consumers:
-        needs = ", ".join(f"{p}:{count(need)}" for p, need in enumerate(c.needs[:_OFFSETS_SHOWN]))
-        more = ", …" if len(c.needs) > _OFFSETS_SHOWN else ""
         behind = Text(count(c.lag_tuples), style="" if c.lag_tuples else "green")
-        held = size(c.held_bytes)
-        table.add_row(Text(folded(c.label, width // 3)), behind, held, needs + more, ago(c.updated_us, now_us))
+        label, held = Text(folded(c.label, width // 3)), size(c.held_bytes)
+        table.add_row(label, behind, held, needs_text(c.needs), ago(c.updated_us, now_us))
     return table
 
 
@@ -222,15 +214,12 @@ def _range(s: Summary) -> str:
     if not s.tuples:
         return "no tuples yet"
     zone = f" [{QUIET}]UTC[/]" if s.columns[s.time] == "timestamp" else ""
-    return _time(s, s.time_min) + ("" if s.time_min == s.time_max else f" … {_time(s, s.time_max)}") + zone
-
-
-def _time(s: Summary, value: int | None) -> str:
-    return time_text(value, is_timestamp=s.time_is_timestamp)
+    ends = [time_text(value, is_timestamp=s.time_is_timestamp) for value in dict.fromkeys([s.time_min, s.time_max])]
+    return " … ".join(ends) + zone
 
 
 def _second(s: Summary, value: int | None) -> str:
-    return moment(value) if s.time_is_timestamp else _time(s, value)
+    return moment(value, is_timestamp=s.time_is_timestamp)
 
 
 def _span(s: Summary, value: int) -> str:

@@ -12,7 +12,15 @@ import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.text import Text
 
-from strandline.cli.arguments import AsJson, StreamPath, chosen_columns, chosen_partitions, open_log
+from strandline.cli.arguments import (
+    AsJson,
+    OnePartition,
+    SomeColumns,
+    StreamPath,
+    chosen_columns,
+    chosen_partitions,
+    open_log,
+)
 from strandline.cli.terminal import QUIET, aside, out, print_json, rate, size
 from strandline.clock import Clock, stopwatch_s
 from strandline.errors import OptionError
@@ -40,10 +48,8 @@ def replay(
     speed: Annotated[
         str, typer.Option(metavar="1x|10x|max", help="How fast, by the time column, or as fast as possible.")
     ] = "max",
-    partition: Annotated[int | None, typer.Option(metavar="P", help="Only this partition.", show_default=False)] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Only these columns.", show_default=False)
-    ] = None,
+    partition: OnePartition = None,
+    columns: SomeColumns = None,
     positions: Annotated[
         bool, typer.Option("--positions", metavar="", help="Add the columns _partition and _offset.")
     ] = False,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.cli.terminal import out
-from strandline.cli.tuple_lines import RowPrinter, json_lines
+from strandline.cli.tuple_lines import RowPrinter, write_json_lines
 from strandline.control_columns import OFFSET, PARTITION
 from strandline.errors import OptionError, StorageError
 from strandline.log.stream.spec import StreamSpec
@@ -21,52 +21,28 @@ _ROWS_PER_GROUP = 1 << 18
 
 
 class Output:
-    """Takes tuples and counts them."""
+    """Counts tuples and passes them on to a function; `path` is the file, if it is one."""
 
-    path: Path | None = None
-    """The file, if it is one."""
-
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[pa.Table], None], path: Path | None = None) -> None:
+        self._write = write
+        self.path = path
         self.tuples = 0
 
     def write(self, table: pa.Table) -> None:
-        """Takes some tuples."""
+        """Passes some tuples on."""
         self.tuples += len(table)
+        self._write(table)
 
 
-class _Lines(Output):
-    def __init__(self, file: IO[str], path: Path | None = None) -> None:
-        super().__init__()
-        self._file = file
-        self.path = path
+class _RowGroups:
+    """Collects tuples for a Parquet file until they make a row group."""
 
-    def write(self, table: pa.Table) -> None:
-        super().write(table)
-        self._file.writelines(line + "\n" for line in json_lines(table))
-        self._file.flush()
-
-
-class _Columns(Output):
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows = RowPrinter(out())
-
-    def write(self, table: pa.Table) -> None:
-        super().write(table)
-        self._rows.print(table)
-        self._rows.flush()
-
-
-class _Parquet(Output):
-    def __init__(self, writer: pq.ParquetWriter, path: Path) -> None:
-        super().__init__()
+    def __init__(self, writer: pq.ParquetWriter) -> None:
         self._writer = writer
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
-        self.path = path
 
     def write(self, table: pa.Table) -> None:
-        super().write(table)
         self._waiting.append(table)
         self._waiting_rows += len(table)
         if self._waiting_rows >= _ROWS_PER_GROUP:
@@ -83,19 +59,19 @@ def open_output(target: str, spec: StreamSpec, columns: Sequence[str], *, as_jso
     """Opens the output that `--output` names. If the replay is interrupted, the file has all that was written."""
     path = Path(target)
     if target == "-":
-        yield _Lines(sys.stdout) if as_json else _Columns()
+        yield Output(partial(write_json_lines, sys.stdout) if as_json else RowPrinter(out()).print)
         return
     try:
         if path.suffix == ".parquet":
             with pq.ParquetWriter(path, _schema(spec, columns), compression="zstd") as writer:
-                parquet = _Parquet(writer, path)
+                groups = _RowGroups(writer)
                 try:
-                    yield parquet
+                    yield Output(groups.write, path)
                 finally:
-                    parquet.flush()
+                    groups.flush()
         elif path.suffix in (".ndjson", ".jsonl"):
             with path.open("w", encoding="utf-8") as file:
-                yield _Lines(file, path)
+                yield Output(partial(write_json_lines, file), path)
         else:
             raise OptionError(
                 f"--output={target!r} ends with neither .parquet nor .ndjson",

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
 
-from strandline.cli.arguments import AsJson, StreamPath, arrivals, chosen_columns, chosen_partitions, open_log
+from strandline.cli.arguments import (
+    AsJson,
+    OnePartition,
+    SomeColumns,
+    StreamPath,
+    arrivals,
+    chosen_columns,
+    chosen_partitions,
+    open_log,
+)
+from strandline.cli.terminal import QUIET, aside, out
+from strandline.control_columns import OFFSET, PARTITION
 from strandline.errors import OptionError
 
 if TYPE_CHECKING:
@@ -22,10 +36,8 @@ def tail(
     path: StreamPath,
     number: Annotated[int, typer.Option("-n", "--number", metavar="N", min=0, help="How many tuples.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", metavar="", help="Go on as tuples are published.")] = False,
-    partition: Annotated[int | None, typer.Option(metavar="P", help="Only this partition.", show_default=False)] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,…", help="Only these columns.", show_default=False)
-    ] = None,
+    partition: OnePartition = None,
+    columns: SomeColumns = None,
     late: Annotated[bool, typer.Option("--late", metavar="", help="The tuples that came too late.")] = False,
     tentative: Annotated[
         bool, typer.Option("--tentative", metavar="", help="Also tentative results, and what became of them.")
@@ -42,7 +54,7 @@ def tail(
     state it is in. Tentative rows that are void by now are struck out, and called so. With --follow, rows that an undo
     voids are shown once more, struck out, N of each partition at most.
     """
-    from strandline.control_columns import OFFSET, PARTITION
+    from strandline.cli.tuple_lines import RowPrinter, write_json_lines
     from strandline.log.reading.merge import merged
 
     log = open_log(path)
@@ -50,7 +62,6 @@ def tail(
         raise OptionError("--late has no partitions", where=log.storage.url, todo="leave out --partition")
     if tentative:
         from strandline.cli.tail_changes import Chosen, show_changes
-        from strandline.cli.terminal import out
 
         if late:
             raise OptionError("--late and --tentative", where=log.storage.url, todo="choose one of them")
@@ -65,16 +76,17 @@ def tail(
         shown, telling = chosen_columns(log, columns, positions=positions), []
     else:
         shown, telling = [*positions, *log.spec.columns], [*positions, *_most_telling_first(log)]
-    show, left_out = _printer(as_json, shown, telling)
+    rows = RowPrinter(out(), telling)
+    show = partial(write_json_lines, sys.stdout) if as_json else rows.print
     if number and (newest := _newest(log, partitions, number)) is not None:
-        show(newest)
+        show(newest.select(shown))
     elif number and not as_json:
-        _say("No tuples yet.")
-    if names := left_out():
-        _say(f"No room for {', '.join(names)}: --columns chooses, --json has all.")
+        aside().print(Text("No tuples yet.", style=QUIET))
+    if rows.left_out:
+        aside().print(Text(f"No room for {', '.join(rows.left_out)}: --columns chooses, --json has all.", style=QUIET))
     for firsts in arrivals(log, partitions) if follow else ():
         for run in merged(log, partitions, firsts=firsts):
-            show(run.table)
+            show(run.table.select(shown))
 
 
 def _newest(log: Log, partitions: Sequence[int], number: int) -> pa.Table | None:
@@ -135,32 +147,3 @@ def _most_telling_first(log: Log) -> list[str]:
         return [log.spec.time, *(name for name in log.spec.columns if name != log.spec.time)]
     window = [name for name in ("window_end", "window_start") if name in log.spec.columns]
     return [*(name for name in log.spec.columns if name not in window), *window]
-
-
-def _printer(
-    as_json: bool, columns: list[str], telling: Sequence[str]
-) -> tuple[Callable[[pa.Table], None], Callable[[], Sequence[str]]]:
-    import sys
-
-    from strandline.cli.terminal import out
-    from strandline.cli.tuple_lines import RowPrinter, json_lines
-
-    rows = RowPrinter(out(), telling)
-
-    def show(table: pa.Table) -> None:
-        if as_json:
-            sys.stdout.writelines(line + "\n" for line in json_lines(table.select(columns)))
-            sys.stdout.flush()
-        else:
-            rows.print(table.select(columns))
-            rows.flush()
-
-    return show, lambda: rows.left_out
-
-
-def _say(text: str) -> None:
-    from rich.text import Text
-
-    from strandline.cli.terminal import QUIET, aside
-
-    aside().print(Text(text, style=QUIET))

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from strandline.cli.arguments import arrivals
 from strandline.cli.terminal import QUIET, moment
-from strandline.cli.tuple_lines import RowPrinter, json_lines
+from strandline.cli.tuple_lines import RowPrinter, write_json_lines
 from strandline.control_columns import KIND, OFFSET, PARTITION
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.reading.tentative_results import changes
@@ -46,37 +46,22 @@ def show_changes(log: Log, chosen: Chosen, console: Console, *, follow: bool, as
 
     Where an undo comes, the rows that it voids are shown once more, struck out. As JSON there is just what comes.
     """
-    printer = _JsonPrinter(console) if as_json else _TextPrinter(log, chosen, console)
+    printer = _Printer(log, chosen, console)
+    show = (lambda _, table: write_json_lines(console.file, table)) if as_json else printer.show
+    say_state = (lambda _: None) if as_json else printer.say_state
     for p in chosen.partitions:
-        printer.show(p, _newest(log, p, chosen))
-    printer.end_of_commits(log)
+        show(p, _newest(log, p, chosen))
+    say_state(log)
     for firsts in arrivals(log, chosen.partitions) if follow else ():
-        printer.begin_of_commits(log)
+        if log.state.outage is not None and log.state.outage.state != "STABLE":
+            say_state(log)  # a failure begins before the rows that came of it
         for p, first in firsts.items():
             for table in _all(log, p, first, chosen, as_json=as_json):
-                printer.show(p, table)
-        printer.end_of_commits(log)
+                show(p, table)
+        say_state(log)
 
 
-class _JsonPrinter:
-    """One object a row."""
-
-    def __init__(self, console: Console) -> None:
-        self._file = console.file
-
-    def show(self, _partition: int, table: pa.Table) -> None:
-        """Shows the rows as they are."""
-        self._file.writelines(line + "\n" for line in json_lines(table))
-
-    def begin_of_commits(self, log: Log) -> None:
-        """Does nothing: results have no state to show."""
-
-    def end_of_commits(self, _log: Log) -> None:
-        """Lets others see what was written."""
-        self._file.flush()
-
-
-class _TextPrinter:
+class _Printer:
     """Rows below each other, the state where it changes, and what an undo voids."""
 
     def __init__(self, log: Log, chosen: Chosen, console: Console) -> None:
@@ -116,27 +101,18 @@ class _TextPrinter:
             words = pa.repeat(f"{kind:<{_KIND_WIDTH}}", len(rows))
             self._rows.print(rows.set_column(rows.column_names.index(KIND), KIND, words), _STYLES.get(kind, ""))
 
-    def begin_of_commits(self, log: Log) -> None:
-        """Shows a line if a failure has begun."""
-        if log.state.outage is not None and log.state.outage.state != "STABLE":
-            self._say_state(log)
-
-    def end_of_commits(self, log: Log) -> None:
+    def say_state(self, log: Log) -> None:
         """Shows a line if the state has changed; flushes, also through a pipe."""
-        self._say_state(log)
-        self._rows.flush()
-
-    def _say_state(self, log: Log) -> None:
         outage = log.state.outage
         begins = outage is None and log.spec.operator is not None and not log.state.standings
         now = (outage.state, outage.missing) if outage else ("nothing yet" if begins else "no bound", ())
-        if now == self._said:
-            return
-        self._said = now
-        reason = ": the operator has published nothing" if begins else ": nothing is ever tentative"
-        since = f" since {moment(outage.since_us)} UTC" if outage else reason
-        names = [self._inputs[i] if any(self._inputs[i : i + 1]) else f"input {i}" for i in now[1]]
-        self._rows.say(f"{now[0]}{since}{', missing: ' if names else ''}{', '.join(names)}")
+        if now != self._said:
+            self._said = now
+            reason = ": the operator has published nothing" if begins else ": nothing is ever tentative"
+            since = f" since {moment(outage.since_us)} UTC" if outage else reason
+            names = [self._inputs[i] if any(self._inputs[i : i + 1]) else f"input {i}" for i in now[1]]
+            self._rows.say(f"{now[0]}{since}{', missing: ' if names else ''}{', '.join(names)}")
+        self._rows.flush()
 
 
 def _newest(log: Log, partition: int, chosen: Chosen) -> pa.Table:

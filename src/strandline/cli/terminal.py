@@ -23,6 +23,8 @@ QUIET = "bright_black"
 """Borders, headings and everything that may be overlooked."""
 ACCENT = "cyan"
 _PARTS = re.compile(r"[^\s/_.-]*[\s/_.-]*")
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+_OFFSETS_SHOWN = 8
 _PIPE_COLUMNS = 1_000
 """Lines in a pipe are not folded: programs such as `grep` read them."""
 
@@ -60,12 +62,8 @@ def print_error(error: StrandlineError, *, as_json: bool) -> None:
     if as_json:
         print_json({"error": error.what, "where": error.where, "todo": error.todo, "kind": type(error).__name__})
         return
-    facts = facts_table()
-    facts.add_row("what", Text(error.what))
-    if error.where:
-        facts.add_row("where", Text(error.where))
-    if error.todo:
-        facts.add_row("to do", Text(error.todo, style="bold"))
+    where, todo = Text(error.where) if error.where else None, Text(error.todo, style="bold") if error.todo else None
+    facts = facts_table({"what": Text(error.what), "where": where, "to do": todo})
     aside().print(_Section(facts, type(error).__name__, "red"))
 
 
@@ -93,21 +91,20 @@ def panel(content: RenderableType, title: str) -> RenderableType:
     return _Section(content, title, QUIET)
 
 
-def facts_table() -> Table:
-    """Names on the left, values on the right, no lines."""
+def facts_table(facts: Mapping[str, RenderableType | None]) -> Table:
+    """Puts names on the left and values on the right, without lines; leaves out values that are None."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style=QUIET, no_wrap=True)
     table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value is not None:
+            table.add_row(name, value)
     return table
 
 
 def facts_panel(title: str, facts: Mapping[str, RenderableType | None]) -> RenderableType:
     """Puts names and values into a frame with a title; leaves out values that are None."""
-    table = facts_table()
-    for name, value in facts.items():
-        if value is not None:
-            table.add_row(name, value)
-    return panel(table, title)
+    return panel(facts_table(facts), title)
 
 
 def rows_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -148,6 +145,19 @@ def folded(text: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def bars(values: Sequence[int], height: int) -> list[str]:
+    """Draws a bar chart: lines, highest first, one character a value.
+
+    A value that is not zero is always seen, however small it is beside the others.
+
+    >>> bars([0, 1, 4, 8], height=2)
+    ['   █', ' ▂██']
+    """
+    highest = max(values, default=0)
+    levels = [0 if v <= 0 else max(1, round(v * height * 8 / highest)) for v in values]
+    return ["".join(_EIGHTHS[min(8, max(0, level - 8 * row))] for level in levels) for row in range(height - 1, -1, -1)]
+
+
 # ---------------------------------------------------------------------- numbers for people
 
 
@@ -168,16 +178,26 @@ def size(bytes_: int) -> str:
 
 def rate(per_second: float | None) -> str:
     """Returns a rate: 1,234 tuples/s"""
-    if per_second is None:
-        return "-"
-    return f"{per_second:,.0f} tuples/s" if per_second >= 10 else f"{per_second:.2g} tuples/s"
+    return (
+        "-"
+        if per_second is None
+        else f"{per_second:,.0f} tuples/s"
+        if per_second >= 10
+        else f"{per_second:.2g} tuples/s"
+    )
 
 
-def moment(us: int | None) -> str:
-    """Returns a wall-clock time, in UTC and to the second."""
+def moment(value: int | None, *, is_timestamp: bool = True) -> str:
+    """Returns a point in time, in UTC and to the second; of an integer column its number."""
     from strandline.units import time_text
 
-    return time_text(us, is_timestamp=True).partition(".")[0]
+    return time_text(value, is_timestamp=is_timestamp).partition(".")[0]
+
+
+def needs_text(needs: Sequence[int]) -> str:
+    """Returns the first offsets that a consumer needs, by partition: 0:1,200, 1:900, …"""
+    shown = [f"{p}:{count(need)}" for p, need in enumerate(needs[:_OFFSETS_SHOWN])]
+    return ", ".join([*shown, *(["…"] if len(needs) > _OFFSETS_SHOWN else [])])
 
 
 def ago(us: int | None, now_us: int) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from strandline.cli.arguments import AsJson, StreamPath, chosen_partitions, open_log
+from strandline.cli.arguments import AsJson, OnePartition, StreamPath, chosen_partitions, open_log
 from strandline.cli.terminal import count, fitted_table, moment, out, panel, print_error, print_json, size
 from strandline.errors import OptionError
 from strandline.wording import plural
@@ -26,7 +27,7 @@ def truncate(
     before_offset: Annotated[
         int | None, typer.Option(metavar="N", help="Drop blocks that end at or before this offset.", show_default=False)
     ] = None,
-    partition: Annotated[int | None, typer.Option(metavar="P", help="Only this partition.", show_default=False)] = None,
+    partition: OnePartition = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", metavar="", help="Only show what would be dropped.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -43,26 +44,24 @@ def truncate(
     if (before is None) == (before_offset is None):
         raise OptionError("truncate needs either --before or --before-offset", where=path, todo="give one of them")
     log = open_log(path)
-    before_time = None if before is None else time_value(before, "--before", log.spec.time_kind, dt.UTC)
     partitions = chosen_partitions(log, partition)
-    if before_time is not None:
-        # Everywhere a time reaches into the side log, too; of one partition it does not.
-        bound: dict[str, Any] = {
-            "before_time": before_time if partition is None else dict.fromkeys(partitions, before_time)
-        }
+    if before is None:
+        bound: dict[str, Any] = {"before_offset": dict.fromkeys(partitions, before_offset)}
     else:
-        bound = {"before_offset": dict.fromkeys(partitions, before_offset)}
+        time = time_value(before, "--before", log.spec.time_kind, dt.UTC)
+        # A time for all partitions reaches into the side log, too; a time for one partition does not.
+        bound = {"before_time": time if partition is None else dict.fromkeys(partitions, time)}
     plan = planned(log, **bound)
-    reaches_late = before_time is not None and partition is None
+    reaches_late = before is not None and partition is None
     drops = _drops(log, plan, [*partitions, log.spec.late] if reaches_late else partitions)
     is_something = any(d.blocks for d in drops)
+    refusal = plan.refusal if is_something else None
     if not as_json:
         _show(log, plan, drops, dry_run)
-    if is_something and plan.refusal is not None:
-        if not dry_run:
-            raise plan.refusal
-        if not as_json:
-            print_error(plan.refusal, as_json=False)
+    if refusal is not None and not dry_run:
+        raise refusal
+    if refusal is not None and not as_json:
+        print_error(refusal, as_json=False)
     if is_something and not dry_run:
         truncate_log(log, **bound)
     if as_json:
@@ -71,7 +70,7 @@ def truncate(
         print_json({**body, "refused": refused} if dry_run else body)
     elif is_something and not dry_run:
         out().print("Dropped. The files go with the next [bold]strandline collect[/].")
-    if dry_run and is_something and plan.refusal is not None:
+    if refusal is not None:
         raise typer.Exit(1)
 
 
@@ -114,11 +113,7 @@ def _drops(log: Log, plan: Truncation, partitions: list[int]) -> list[_Drop]:
 
 
 def _show(log: Log, plan: Truncation, drops: list[_Drop], dry_run: bool) -> None:
-    from strandline.units import time_text
-
-    def time(value: int | None) -> str:
-        return moment(value) if log.spec.time_is_timestamp else time_text(value, is_timestamp=False)
-
+    time = partial(moment, is_timestamp=log.spec.time_is_timestamp)
     zone = " UTC" if log.spec.time_kind == "timestamp" else ""
     tuples = sum(d.tuples for d in drops)
     console = out()
@@ -140,8 +135,5 @@ def _show(log: Log, plan: Truncation, drops: list[_Drop], dry_run: bool) -> None
         cells["unneeded"] = [count(d.unneeded) for d in drops]
     numbers = ("", "tuples", "blocks", "size", "starts at", "then at", "unneeded")
     table = fitted_table(cells, console.width - 4, right=numbers, dispensable=(f"oldest{zone}", "blocks", "size"))
-    if plan.refusal is None:
-        verb = "would drop" if dry_run else "will drop"
-    else:
-        verb = "would be refused:" if dry_run else "is refused:"
-    console.print(panel(table, f"truncate {verb} {plural(tuples, 'tuple')}"))
+    verbs = ("will drop", "would drop") if plan.refusal is None else ("is refused:", "would be refused:")
+    console.print(panel(table, f"truncate {verbs[dry_run]} {plural(tuples, 'tuple')}"))

@@ -9,7 +9,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,12 @@ def json_lines(table: pa.Table) -> Iterator[str]:
         part = table.slice(start, _ROWS_AT_ONCE)
         for values in zip(*(_plain_column(part.column(name)) for name in names), strict=True):
             yield json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False)
+
+
+def write_json_lines(file: IO[str], table: pa.Table) -> None:
+    """Writes a line a tuple, and flushes, so that readers of a pipe see them."""
+    file.writelines(line + "\n" for line in json_lines(table))
+    file.flush()
 
 
 def _plain_column(column: pa.ChunkedArray) -> list[Any]:
@@ -95,9 +101,10 @@ class RowPrinter:
         """Columns for which there is no room."""
 
     def print(self, table: pa.Table, style: str = "") -> None:
-        """Prints the tuples of a table, below a heading if they are the first."""
+        """Prints the tuples of a table, below a heading if they are the first; flushes, also through a pipe."""
         for start in range(0, len(table), _ROWS_AT_ONCE):
             self._print(table.slice(start, _ROWS_AT_ONCE), style)
+        self.flush()
 
     def _print(self, table: pa.Table, style: str) -> None:
         is_first = not self._names

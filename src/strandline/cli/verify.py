@@ -72,30 +72,25 @@ def _rendered(report: VerifyReport, audit: CheckpointAudit | None) -> Renderable
         result = Text("✓ all good: every checksum and every invariant holds", style="bold green")
     else:
         result = Text(f"✗ {plural(len(report.problems), 'problem')}", style="bold red")
+    recovery, left = None, "not known while manifests are lost"
+    if audit is not None:
+        replayed = (
+            "its input cannot be read from here" if audit.replayed is None else f"{count(audit.replayed)} replayed"
+        )
+        recovery = f"{plural(audit.open_windows, 'open window')} rebuilt, {replayed}"
+    if (found := report.unreferenced) is not None:
+        files = f"{plural(found.files, 'file')} ({size(found.size_bytes)})"
+        left = f"{files}, harmless; `strandline collect` deletes them" if found.files else "no file"
     facts: dict[str, RenderableType | None] = {
         "stream": Text(report.url),
         "read": f"{plural(report.commits, 'commit')}, {plural(report.blocks, 'block')} ({size(report.size_bytes)}), "
         f"{plural(report.tuples, 'tuple')}, {count(report.late_tuples)} late, {plural(report.consumers, 'consumer')}",
-        "recovery": None if audit is None else _recovery(audit),
+        "recovery": recovery,
         "took": f"{report.seconds:.1f} s",
-        "unreferenced": _unreferenced(report),
+        "unreferenced": left,
         "result": result,
     }
     return Group(facts_panel("verify", facts), *(_problem(number, p) for number, p in enumerate(report.problems, 1)))
-
-
-def _recovery(audit: CheckpointAudit) -> str:
-    replayed = "its input cannot be read from here" if audit.replayed is None else f"{count(audit.replayed)} replayed"
-    return f"{plural(audit.open_windows, 'open window')} rebuilt, {replayed}"
-
-
-def _unreferenced(report: VerifyReport) -> str:
-    if report.unreferenced is None:
-        return "not known while manifests are lost"
-    if not report.unreferenced.files:
-        return "no file"
-    found = report.unreferenced
-    return f"{plural(found.files, 'file')} ({size(found.size_bytes)}), harmless; `strandline collect` deletes them"
 
 
 def _problem(number: int, problem: Problem) -> RenderableType:

@@ -29,11 +29,9 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.schema_text import schema_json
 from strandline.spark.entry.set_aside import REASONS, EntryLimits, long_keys
 from strandline.testing.hand_clock import HandClock
-from strandline.testing.lost_storage import lost_log
-from strandline.testing.memory_storage import MemoryStorage
+from strandline.testing.memory_storage import MemoryStorage, lost_log
 from strandline.testing.memory_stream import MemoryStream
-from strandline.testing.spark_hash import partition_of
-from strandline.testing.spark_order import sort_key
+from strandline.testing.spark_placement import partition_of, sort_key
 from strandline.times import time_value
 from strandline.units import Duration, duration_us, require_unit
 from strandline.wording import plural

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from strandline.clock import SYSTEM_CLOCK, Clock
-from strandline.errors import KeyExistsError, KeyMissingError
-from strandline.log.storage.storage import Listed
+from strandline.errors import KeyExistsError, KeyMissingError, StorageError
+from strandline.log.storage.storage import Listed, Storage
 from strandline.log.storage.storage_key import checked_key, checked_prefix
+from strandline.log.stream.log import Log
 
 
 class MemoryStorage:
@@ -75,3 +76,38 @@ class MemoryStorage:
     def local_path(self, key: str) -> Path | None:
         checked_key(key)
         return None
+
+
+class _LostStorage(MemoryStorage):
+    """A copy of a storage. Every read raises `StorageError` once it `is_lost`: a stream that a test has lost."""
+
+    def __init__(self, of: Storage) -> None:
+        assert isinstance(of, MemoryStorage)
+        self.__setstate__(of.__getstate__())
+        self.is_lost = False
+
+    def read(self, key: str) -> bytes:
+        self._require_there(key)
+        return super().read(key)
+
+    def exists(self, key: str) -> bool:
+        self._require_there(key)
+        return super().exists(key)
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        self._require_there(prefix)
+        return super().list(prefix)
+
+    def _require_there(self, key: str) -> None:
+        if self.is_lost:
+            raise StorageError(
+                "the stream is lost: its test has called lose()", where=key, todo="call come_back() on the feed"
+            )
+
+
+def lost_log(log: Log) -> Log:
+    """Returns a stream that is lost from now on: it knows what it held, and cannot read any of it."""
+    storage = _LostStorage(log.storage)
+    lost = Log.open(storage, log.clock)
+    storage.is_lost = True
+    return lost

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from strandline.clock import SYSTEM_CLOCK
+from strandline.clock import SYSTEM_CLOCK, process_age_s, process_cpu_s
 from strandline.errors import NotAStreamError, StorageError, StrandlineError
 from strandline.failpoint import failpoint
 from strandline.inputs.input import InputSlice
@@ -30,7 +30,6 @@ from strandline.log.stream.partial_log import PartialLog
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.kernels.kernel_bundle import KernelBundle
 from strandline.operators.kernels.kernel_cache import TALLY
-from strandline.process_start import process_age_s, process_cpu_s
 from strandline.running import tick as ticks
 from strandline.running.element import Element
 from strandline.running.fork import Caches, ForkStep

@@ -1,12 +1,15 @@
-"""To which partition Spark sends a key: its Murmur3 over the columns, in plain Python.
+"""Where Spark puts a tuple, in plain Python: in which partition, and in which order within a batch.
 
-What Spark hashes is the value as it holds it: four bytes for small integers and dates, eight for longs, timestamps and
-short decimals, else the bytes. A null leaves the hash as it is.
+The partition of a key is Spark's Murmur3 over its columns. Spark hashes a value as it holds it: four bytes for small
+integers and dates, eight for longs, timestamps and short decimals, else the bytes. A null leaves the hash as it is.
+The order is by time, then by all other columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 from decimal import Context
 from typing import Any
 
@@ -25,16 +28,31 @@ def partition_of(values: Sequence[Any], kinds: Sequence[str], partitions: int) -
     >>> partition_of([7], ["long"], 2), partition_of(["seven"], ["string"], 2), partition_of([None], ["long"], 2)
     (1, 0, 0)
     """
-    return spark_hash(values, kinds) % partitions
-
-
-def spark_hash(values: Sequence[Any], kinds: Sequence[str]) -> int:
-    """Returns the value of `hash(…)` in Spark SQL."""
     found = _SEED
     for value, kind in zip(values, kinds, strict=True):
         if value is not None:
             found = _one(value, kind, found)
-    return found - (1 << 32) if found >> 31 else found
+    return (found - (1 << 32) if found >> 31 else found) % partitions
+
+
+def sort_key(value: Any, kind: Any) -> tuple[Any, ...]:
+    """Sorts as Spark sorts: nulls first, NaN last, zeros alike, text by its bytes; `kind` is the type in Spark's JSON.
+
+    >>> sorted([2.0, None, math.nan, -1.0], key=lambda x: sort_key(x, "double"))
+    [None, -1.0, 2.0, nan]
+    """
+    if value is None:
+        return (0,)
+    if isinstance(kind, Mapping):
+        if kind["type"] == "struct":
+            return (1, tuple(sort_key(value[f["name"]], f["type"]) for f in kind["fields"]))
+        if kind["type"] == "array":
+            return (1, tuple(sort_key(element, kind["elementType"]) for element in value))
+        # Maps have no order of their own; the entry point takes their text.
+        return (1, json.dumps(dict(value), separators=(",", ":"), ensure_ascii=False, default=str))
+    if kind in ("float", "double"):
+        return (1, True, 0.0) if math.isnan(value) else (1, False, value)
+    return (1, value.encode() if isinstance(value, str) else value)
 
 
 def _one(value: Any, kind: str, seed: int) -> int:
