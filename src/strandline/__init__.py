@@ -48,5 +48,4 @@ else:
         api = importlib.import_module("strandline.api")
         if importlib.import_module("strandline.supervision").begin():
             importlib.import_module("strandline.spark.query.last_words").install()
-        names = {name: value for name, value in vars(api).items() if not name.startswith("_")}
-        return {**names, "__all__": [*sorted(names), "__version__"]}
+        return {name: getattr(api, name) for name in ("__all__", *api.__all__)}

@@ -1,88 +1,157 @@
-"""All that a program can name, a line each: `strandline` gives it on, when the first of it is asked for."""
+"""All that a program can name: `strandline` gives it on, when the first of it is asked for."""
 
-# ruff: noqa: PLC0414  (`import X as X` tells type checkers that a name is public)
+from strandline.checkpoint.policy import Policy, cec, instant, none, partial
+from strandline.errors import (
+    AggregateOverflowError,
+    CollectedError,
+    ConflictError,
+    ConsumerError,
+    CorruptBlockError,
+    CorruptionError,
+    CorruptManifestError,
+    DroppedError,
+    FormatVersionError,
+    InputError,
+    InputWentBackError,
+    NoAccessError,
+    NoSpaceError,
+    NotAStreamError,
+    NotRepeatableError,
+    NullTimeError,
+    OptionError,
+    SchemaError,
+    SecondWriterError,
+    SparkCheckpointError,
+    SparkSilentError,
+    StorageError,
+    StrandlineError,
+    StrandlineWarning,
+    StreamError,
+    StreamFinishedError,
+    StreamMismatchError,
+    StreamNotFoundError,
+    TruncatedError,
+    UnsafeFolderError,
+)
+from strandline.operators.aggregate.aggregates import (
+    Aggregate,
+    avg,
+    count,
+    count_all,
+    count_distinct,
+    first,
+    last,
+    max,
+    min,
+    percentile,
+    stddev,
+    sum,
+    variance,
+)
+from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
+from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
+from strandline.operators.keyed.sheet import CLOSE, EMIT
+from strandline.operators.partition_wide.user_operator import UserOperator as Operator
+from strandline.spark.describe.aggregation import Aggregation, Windowed
+from strandline.spark.describe.barrier import Barrier, barrier
+from strandline.spark.describe.joining import Join
+from strandline.spark.describe.keyed import Keyed
+from strandline.spark.describe.partition_wide import PartitionWide
+from strandline.spark.describe.replicas import Replicas, replicas
+from strandline.spark.describe.shaped import Shaped
+from strandline.spark.describe.stage import Stage
+from strandline.spark.describe.stateless import Stateless
+from strandline.spark.describe.union import Union, union
+from strandline.spark.entry.entry import Entry, persist, source
+from strandline.spark.pipeline.pipeline import Pipeline, pipeline
+from strandline.spark.pipeline.pipeline_run import PipelineRun
+from strandline.spark.query.query import Query
+from strandline.spark.read.stream import Stream, stream
+from strandline.spark.session.session import register, session
+from strandline.version import VERSION as __version__
 
-from strandline.checkpoint.policy import Policy as Policy
-from strandline.checkpoint.policy import cec as cec
-from strandline.checkpoint.policy import instant as instant
-from strandline.checkpoint.policy import none as none
-from strandline.checkpoint.policy import partial as partial
-from strandline.errors import AggregateOverflowError as AggregateOverflowError
-from strandline.errors import CollectedError as CollectedError
-from strandline.errors import ConflictError as ConflictError
-from strandline.errors import ConsumerError as ConsumerError
-from strandline.errors import CorruptBlockError as CorruptBlockError
-from strandline.errors import CorruptionError as CorruptionError
-from strandline.errors import CorruptManifestError as CorruptManifestError
-from strandline.errors import DroppedError as DroppedError
-from strandline.errors import FormatVersionError as FormatVersionError
-from strandline.errors import InputError as InputError
-from strandline.errors import InputWentBackError as InputWentBackError
-from strandline.errors import NoAccessError as NoAccessError
-from strandline.errors import NoSpaceError as NoSpaceError
-from strandline.errors import NotAStreamError as NotAStreamError
-from strandline.errors import NotRepeatableError as NotRepeatableError
-from strandline.errors import NullTimeError as NullTimeError
-from strandline.errors import OptionError as OptionError
-from strandline.errors import SchemaError as SchemaError
-from strandline.errors import SecondWriterError as SecondWriterError
-from strandline.errors import SparkCheckpointError as SparkCheckpointError
-from strandline.errors import SparkSilentError as SparkSilentError
-from strandline.errors import StorageError as StorageError
-from strandline.errors import StrandlineError as StrandlineError
-from strandline.errors import StrandlineWarning as StrandlineWarning
-from strandline.errors import StreamError as StreamError
-from strandline.errors import StreamFinishedError as StreamFinishedError
-from strandline.errors import StreamMismatchError as StreamMismatchError
-from strandline.errors import StreamNotFoundError as StreamNotFoundError
-from strandline.errors import TruncatedError as TruncatedError
-from strandline.errors import UnsafeFolderError as UnsafeFolderError
-from strandline.operators.aggregate.aggregates import Aggregate as Aggregate
-from strandline.operators.aggregate.aggregates import avg as avg
-from strandline.operators.aggregate.aggregates import count as count
-from strandline.operators.aggregate.aggregates import count_all as count_all
-from strandline.operators.aggregate.aggregates import count_distinct as count_distinct
-from strandline.operators.aggregate.aggregates import first as first
-from strandline.operators.aggregate.aggregates import last as last
-from strandline.operators.aggregate.aggregates import max as max
-from strandline.operators.aggregate.aggregates import min as min
-from strandline.operators.aggregate.aggregates import percentile as percentile
-from strandline.operators.aggregate.aggregates import stddev as stddev
-from strandline.operators.aggregate.aggregates import sum as sum
-from strandline.operators.aggregate.aggregates import variance as variance
-from strandline.operators.aggregate.windows import Window as Window
-from strandline.operators.aggregate.windows import count_window as count_window
-from strandline.operators.aggregate.windows import session_window as session_window
-from strandline.operators.aggregate.windows import time_window as time_window
-from strandline.operators.keyed.keyed_function import KeyedFunction as KeyedFunction
-from strandline.operators.keyed.keyed_function import keyed as keyed
-from strandline.operators.keyed.sheet import CLOSE as CLOSE
-from strandline.operators.keyed.sheet import EMIT as EMIT
-from strandline.operators.partition_wide.user_operator import UserOperator as _UserOperator
-from strandline.spark.describe.aggregation import Aggregation as Aggregation
-from strandline.spark.describe.aggregation import Windowed as Windowed
-from strandline.spark.describe.barrier import Barrier as Barrier
-from strandline.spark.describe.barrier import barrier as barrier
-from strandline.spark.describe.joining import Join as Join
-from strandline.spark.describe.keyed import Keyed as Keyed
-from strandline.spark.describe.partition_wide import PartitionWide as PartitionWide
-from strandline.spark.describe.replicas import Replicas as Replicas
-from strandline.spark.describe.replicas import replicas as replicas
-from strandline.spark.describe.shaped import Shaped as Shaped
-from strandline.spark.describe.stage import Stage as Stage
-from strandline.spark.describe.stateless import Stateless as Stateless
-from strandline.spark.describe.union import Union as Union
-from strandline.spark.describe.union import union as union
-from strandline.spark.entry.entry import Entry as Entry
-from strandline.spark.entry.entry import persist as persist
-from strandline.spark.entry.entry import source as source
-from strandline.spark.pipeline.pipeline import Pipeline as Pipeline
-from strandline.spark.pipeline.pipeline import pipeline as pipeline
-from strandline.spark.pipeline.pipeline_run import PipelineRun as PipelineRun
-from strandline.spark.query.query import Query as Query
-from strandline.spark.read.stream import Stream as Stream
-from strandline.spark.read.stream import stream as stream
-from strandline.spark.session.session import register as register
-from strandline.spark.session.session import session as session
-
-Operator = _UserOperator
+__all__ = [
+    "CLOSE",
+    "EMIT",
+    "Aggregate",
+    "AggregateOverflowError",
+    "Aggregation",
+    "Barrier",
+    "CollectedError",
+    "ConflictError",
+    "ConsumerError",
+    "CorruptBlockError",
+    "CorruptManifestError",
+    "CorruptionError",
+    "DroppedError",
+    "Entry",
+    "FormatVersionError",
+    "InputError",
+    "InputWentBackError",
+    "Join",
+    "Keyed",
+    "KeyedFunction",
+    "NoAccessError",
+    "NoSpaceError",
+    "NotAStreamError",
+    "NotRepeatableError",
+    "NullTimeError",
+    "Operator",
+    "OptionError",
+    "PartitionWide",
+    "Pipeline",
+    "PipelineRun",
+    "Policy",
+    "Query",
+    "Replicas",
+    "SchemaError",
+    "SecondWriterError",
+    "Shaped",
+    "SparkCheckpointError",
+    "SparkSilentError",
+    "Stage",
+    "Stateless",
+    "StorageError",
+    "StrandlineError",
+    "StrandlineWarning",
+    "Stream",
+    "StreamError",
+    "StreamFinishedError",
+    "StreamMismatchError",
+    "StreamNotFoundError",
+    "TruncatedError",
+    "Union",
+    "UnsafeFolderError",
+    "Window",
+    "Windowed",
+    "__version__",
+    "avg",
+    "barrier",
+    "cec",
+    "count",
+    "count_all",
+    "count_distinct",
+    "count_window",
+    "first",
+    "instant",
+    "keyed",
+    "last",
+    "max",
+    "min",
+    "none",
+    "partial",
+    "percentile",
+    "persist",
+    "pipeline",
+    "register",
+    "replicas",
+    "session",
+    "session_window",
+    "source",
+    "stddev",
+    "stream",
+    "sum",
+    "time_window",
+    "union",
+    "variance",
+]
