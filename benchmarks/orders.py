@@ -17,7 +17,6 @@ import xxhash
 
 import strandline as sl
 from strandline.clock import SYSTEM_CLOCK
-from strandline.inputs.edges import without_edges
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.storage.storage import Storage
 from strandline.log.stream import block as blocks_
@@ -33,7 +32,7 @@ from strandline.recovery.stream_definition import output_spec
 from strandline.running import step as steps
 from strandline.running.element import Element
 from strandline.running.state.state_cache import StateCache
-from strandline.running.step import Done, Logs, Step
+from strandline.running.step import Done, Logs, Step, of_operator
 from strandline.running.tick import run_batch
 
 EVERY_US = 40
@@ -131,7 +130,7 @@ class Joined:
         """The tuples that the operator keeps in its state."""
         arrays = self.cache.open(self.log.state.standings[0].attempt)
         assert arrays is not None, "the operator has left no state"
-        found = kept_by(self.join.revived(without_edges(arrays)))
+        found = kept_by(self.join.revived(of_operator(arrays)))
         self.cache.close()
         return found
 

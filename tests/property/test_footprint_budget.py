@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from strandline.checkpoint.footprint_budget import _GAP_US, _INTERVALS_OWED_MAX, FootprintBudget
+from strandline.checkpoint.footprint_cost import _GAP_US, _INTERVALS_OWED_MAX, FootprintBudget
 from tests.simulation.planted import instead_of, require_found
 
 SEEDS = range(60)

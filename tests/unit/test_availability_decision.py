@@ -37,7 +37,7 @@ def watched(looks: Looks, taken: int | None = None, inputs: int = 2, before: Out
 def situation(now_us: int, looks: Looks, **what: object) -> Situation:
     taken: int | None = what.pop("taken", None)  # type: ignore[assignment]
     fixed = {"before": Outage(since_us=1), "moves": False, "catches_up": False, **what}
-    return Situation(now_us=now_us, watch=watched(looks, taken), taken=taken, **fixed)  # type: ignore[arg-type]
+    return Situation(now_us=now_us, watch=watched(looks, taken), taken=taken, since_us=now_us, **fixed)  # type: ignore[arg-type]
 
 
 def forks(bound: int) -> tuple[ForkStanding, ...]:
@@ -163,9 +163,9 @@ def test_a_fork_stays_until_what_came_late_takes_its_place() -> None:
     before = Outage("UP_FAILURE", 2, (0,), (0,), forks=forks(30))
     looks: Looks = [(0, [guessing(10, 30, 25), at(10)]), (2_000, [at(30, 25), at(10)])]
     watch = watched(looks, 10, before=before)
-    found = decide(Situation(2_000, watch, before, 10, moves=False, catches_up=True), PROCESS)
+    found = decide(Situation(2_000, watch, before, 10, moves=False, catches_up=True, since_us=2_000), PROCESS)
     assert not found.ends
-    found = decide(Situation(5_000, watch, before, 10, moves=False, catches_up=True), PROCESS)
+    found = decide(Situation(5_000, watch, before, 10, moves=False, catches_up=True, since_us=5_000), PROCESS)
     assert (found.begins_anew, found.undoes, found.outage.missing) == (True, True, (1,))
 
 
@@ -260,7 +260,7 @@ def test_what_came_back_while_others_are_missing_is_taken_in_by_another_fork() -
 
     def after(now_us: int) -> Decision:
         watch = watched(looks, 10, 3, before).looked([at(60), at(70), at(10)], now_us, 10, BOUND, before)
-        return decide(Situation(now_us, watch, before, 10, moves=False, catches_up=False), PROCESS)
+        return decide(Situation(now_us, watch, before, 10, moves=False, catches_up=False, since_us=now_us), PROCESS)
 
     assert not after(6_999).begins_anew
     found = after(7_000)

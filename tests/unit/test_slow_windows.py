@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.checkpoint.input_times import InputTimes, StepEnd
 from strandline.checkpoint.policy import Policy, cec
+from strandline.checkpoint.slow_policy import InputTimes, StepEnd
 from strandline.errors import OptionError
 from strandline.inputs.one_stream import OneStream
 from strandline.log.stream.kinds import Kind

@@ -14,19 +14,11 @@ from typing import Literal
 
 from strandline.card import card
 from strandline.checkpoint.balance import Balance, checked_balance
-from strandline.checkpoint.footprint_budget import FootprintBudget
+from strandline.checkpoint.footprint_cost import FootprintBudget
 from strandline.checkpoint.missed_target import MissedTarget, nearest_cost, nearest_extent, nearest_replay
 from strandline.checkpoint.slow_policy import SlowWindows, slow_windows
 from strandline.errors import OptionError
-from strandline.log.operator_state.standing import (
-    EXTENT_NS,
-    FOOTPRINT_NS,
-    OPEN_S,
-    REPLAY_NS,
-    START_S,
-    Mode,
-    Standing,
-)
+from strandline.log.operator_state.standing import Mode, Standing
 from strandline.operators.operator import Limits
 from strandline.units import Duration, positive_us
 from strandline.wording import exact_duration
@@ -92,7 +84,7 @@ class Policy:
     @property
     def mode(self) -> Mode:
         """Both answers, as standings have them."""
-        return _MODES[self.starts_from, self.replays]
+        return "eventual" if self.kind == "cec" else self.kind
 
     @property
     def budget(self) -> FootprintBudget | None:
@@ -120,11 +112,10 @@ class Policy:
         The step has taken in so many `tuples`. A recovery needs so many `footprints` in any case: of all open windows
         unless it is said.
         """
-        least = open_windows if footprints is None else footprints
+        least, known = open_windows if footprints is None else footprints, before or _NEVER
         missed: list[MissedTarget | None] = []
         extent, replay, cost = math.inf, math.inf, math.inf
-        unit_costs = before.unit_costs if before else (EXTENT_NS, REPLAY_NS)
-        footprint_ns = before.footprint_cost if before else FOOTPRINT_NS
+        unit_costs, footprint_ns = known.unit_costs, known.footprint_cost
         if self.extent is not None:
             extent, problem = nearest_extent(self.extent, least)
             missed.append(problem)
@@ -136,18 +127,16 @@ class Policy:
         if self.recover_within_us is not None:
             allowed_ns = self.allowed_s(before) * 1e9
             cost, problem = nearest_cost(self.recover_within_us, allowed_ns, least, unit_costs, tuples)
-            missed.append(problem if before is not None and before.extent_ns else None)
+            missed.append(problem if known.extent_ns else None)
         if self.balance is not None:
-            growth = before.growth if before else 0.0
-            cost = least * unit_costs[0] + 1e9 * self.balance.allowed_s(open_windows, footprint_ns, growth)
+            cost = least * unit_costs[0] + 1e9 * self.balance.allowed_s(open_windows, footprint_ns, known.growth)
         many = 1 << 62
         if self.budget is not None:
-            earned_us = self.budget.earned_us(before.credit_us if before else None, elapsed_us)
-            many = self.budget.footprints(earned_us, footprint_ns)
-        slow = None if self.slow is None else self.slow.limits(before, time)
+            many = self.budget.footprints(self.budget.earned_us(known.credit_us, elapsed_us), footprint_ns)
+        slow = None if self.slow is None else self.slow.limits(known, time)
         weighed = (0.0, 0.0) if math.isinf(cost) else unit_costs
         # A new window has its footprint anyway: what was open before has to be saved again and again.
-        is_told = before is not None and before.open > 0 and self != _DEFAULT
+        is_told = known.open > 0 and self != _DEFAULT
         return Asked(
             Limits(extent, replay, cost, *weighed, many, slow),
             tuple(each for each in missed if each is not None) if is_told else (),
@@ -156,8 +145,7 @@ class Policy:
     def may_ask_too_much(self, footprints: int, before: Standing | None) -> bool:
         """Returns whether a target cannot be met if a recovery needs so many footprints in any case."""
         if self.recover_within_us is not None:
-            extent_ns = before.unit_costs[0] if before else EXTENT_NS
-            return self.allowed_s(before) * 1e9 < footprints * extent_ns
+            return self.allowed_s(before) * 1e9 < footprints * (before or _NEVER).unit_costs[0]
         return self.extent is not None and self.extent < footprints
 
     def allowed_s(self, costs: Standing | None) -> float:
@@ -167,7 +155,7 @@ class Policy:
         footprints, what is left of it in a process that is there.
         """
         target_s = (self.recover_within_us or 0) / 1e6
-        open_s, start_s = costs.fixed_costs if costs else (OPEN_S, START_S)
+        open_s, start_s = (costs or _NEVER).fixed_costs
         left_s = target_s - open_s - start_s
         if left_s < _LEAST * target_s:
             left_s = target_s - open_s
@@ -197,24 +185,24 @@ class Policy:
         return abs(now_us - standing.saved_us) >= self.every_us
 
     def is_overdue(self, standing: Standing, now_us: int) -> bool:
-        """Returns whether tuples that no checkpoint holds have been at risk for longer than partial allows."""
+        """Returns whether tuples that no checkpoint holds have been at risk for longer than partial allows.
+
+        Then a step has to save although no tuple has come: a stream may fall silent right before a save. A failure a
+        day later would otherwise lose its last tuples, though the policy says seconds.
+        """
         is_at_risk = self.starts_from == "whole state" and not self.replays and standing.input > standing.oldest
         return is_at_risk and self.whole_is_due(standing, now_us)
 
 
 _DEFAULT = Policy("cec", None, 2.0, 1_000_000)
 """A user who has set no target gets no warning about one."""
+_NEVER = Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0)
+"""The standing of an operator that has never worked: nothing is measured."""
 _STARTS: Mapping[str, Literal["footprints", "whole state", "nothing"]] = {
     "cec": "footprints",
     "instant": "whole state",
     "partial": "whole state",
     "none": "nothing",
-}
-_MODES: Mapping[tuple[str, bool], Mode] = {
-    ("footprints", True): "eventual",
-    ("whole state", True): "instant",
-    ("whole state", False): "partial",
-    ("nothing", False): "none",
 }
 _RECOVERIES = {
     "eventual": "reads the newest footprints of open windows, and replays what came since the oldest of them",

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from strandline.checkpoint.balance import growth_in
 from strandline.checkpoint.footprint_cost import NO_FOOTPRINTS, FootprintCost
-from strandline.checkpoint.input_times import StepEnd
 from strandline.checkpoint.missed_target import MissedTarget
 from strandline.checkpoint.policy import Policy
-from strandline.log.operator_state.standing import FOOTPRINT_NS, Standing, nearer
+from strandline.checkpoint.slow_policy import StepEnd
+from strandline.log.operator_state.standing import Standing, nearer
 from strandline.operators.operator import Footprints, Operator
 
 
@@ -30,12 +30,6 @@ class Occasion:
     tuples: int = 0
     """The number of input tuples that the step has taken in."""
 
-    @property
-    def needs_all(self) -> bool:
-        """True if nothing older than the standing may be needed: neither dropped windows, nor a state without a
-        checkpoint."""
-        return self.is_older or (self.before is not None and self.before.lets_go)
-
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -44,15 +38,15 @@ class Checkpoint:
     footprints: Footprints
     whole_us: int | None = None
     """When the whole state was saved, if it was saved now."""
-    time: int | None = None
-    """Of the occasion."""
     missed: tuple[MissedTarget, ...] = ()
     """The targets of the policy that cannot be met."""
 
 
 def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) -> Checkpoint:
     """Saves of the operator's state what the policy asks for; the first footprint goes to output offset `position`."""
-    before, needs_all = occasion.before, occasion.needs_all or operator.must_save_all
+    before = occasion.before
+    # Nothing older than the standing may be needed: neither dropped windows, nor a state without a checkpoint.
+    needs_all = occasion.is_older or operator.must_save_all or (before is not None and before.lets_go)
     if policy.starts_from == "footprints":
         if before is not None and (needs_all or before.mode != policy.mode):
             operator.mark_unsaved(every=needs_all)
@@ -62,17 +56,17 @@ def save(operator: Operator, policy: Policy, occasion: Occasion, position: int) 
         least = operator.in_footprints if policy.may_ask_too_much(many, before) else many
         when = occasion.elapsed_us, before, occasion.time
         asked = policy.asked(many, *when, tuples=tuples, footprints=least)
-        return Checkpoint(operator.save(position, asked.limits), time=occasion.time, missed=asked.missed)
+        return Checkpoint(operator.save(position, asked.limits), missed=asked.missed)
     if policy.starts_from == "whole state" and (needs_all or policy.whole_is_due(before, occasion.now_us)):
         return Checkpoint(operator.save_all(position), occasion.now_us)
     return Checkpoint(operator.save_nothing())
 
 
 def standing_after(
-    operator: Operator, policy: Policy, before: Standing | None, ends: tuple[int, int], saved: Checkpoint
+    operator: Operator, policy: Policy, occasion: Occasion, ends: tuple[int, int], saved: Checkpoint
 ) -> Standing:
     """Returns where the operator stands after this save; its output ended at the first of `ends`, now at the second."""
-    began, end = ends
+    before, (began, end) = occasion.before, ends
     extent = operator.extent(end)
     standing = Standing(
         input=operator.input_end,
@@ -84,11 +78,13 @@ def standing_after(
         mode=policy.mode,
         due=operator.due,
         losses=before.losses if before else None,
+        seen=before.seen if before else -1,
+        seen_checksum=before.seen_checksum if before else "",
     )
     if policy.starts_from == "footprints":
         if policy.slow is None:
             return standing
-        ended = None if saved.time is None else StepEnd(saved.time, operator.input_end, end)
+        ended = None if occasion.time is None else StepEnd(occasion.time, operator.input_end, end)
         return replace(standing, times=policy.slow.times_after(before, ended))
     if policy.starts_from == "nothing":
         return replace(standing, oldest=standing.input, extent=0, replay=0)
@@ -97,21 +93,16 @@ def standing_after(
 
 def with_costs(standing: Standing, policy: Policy, occasion: Occasion, cost: FootprintCost) -> Standing:
     """Returns the standing with what footprints cost in this step, as far as the policy needs it the next time."""
-    before = occasion.before
-    known_ns = before.footprint_ns if before else 0.0
-    credit_us = None
+    known, credit_us, growth = occasion.before or standing, None, 0.0
     if policy.budget is not None:
-        earned_us = policy.budget.earned_us(before.credit_us if before else None, occasion.elapsed_us)
-        expected_us = cost.checked * (before.footprint_cost if before else FOOTPRINT_NS) / 1e3
-        credit_us = policy.budget.left_us(earned_us, cost.checked_s * 1e6, expected_us)
-    growth = 0.0
+        earned_us = policy.budget.earned_us(known.credit_us, occasion.elapsed_us)
+        credit_us = policy.budget.left_us(earned_us, cost.checked_s * 1e6, cost.checked * known.footprint_cost / 1e3)
     if policy.balance is not None:
         extent_ns, replay_ns = standing.unit_costs
-        seconds = (cost.rows * extent_ns + occasion.tuples * replay_ns) / 1e9
-        growth = before.growth if before else 0.0
-        if (sample := growth_in(seconds, occasion.elapsed_us)) is not None and before is not None:
+        seconds, growth = (cost.rows * extent_ns + occasion.tuples * replay_ns) / 1e9, known.growth
+        if (sample := growth_in(seconds, occasion.elapsed_us)) is not None and occasion.before is not None:
             growth = round(nearer(growth or sample, sample), 9)
-    return replace(standing, footprint_ns=cost.footprint_ns(known_ns), credit_us=credit_us, growth=growth)
+    return replace(standing, footprint_ns=cost.footprint_ns(known.footprint_ns), credit_us=credit_us, growth=growth)
 
 
 def after_a_pause(standing: Standing, policy: Policy, elapsed_us: int) -> Standing:

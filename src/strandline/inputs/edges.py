@@ -8,16 +8,15 @@ the last one before the tuple that it needs.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from strandline.inputs.input import INPUT_EDGES, Arrays, InputSlice, Piece, ReplayPlaces
+from strandline.inputs.input import InputSlice, Piece, ReplayPlaces
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.input_mark import Marks, Position
 from strandline.log.operator_state.standing import Standing
-from strandline.operators.operator import StateImage
 from strandline.units import END_OF_TIME
 
 EDGES_MAX = 256
@@ -34,7 +33,7 @@ class Edges(ReplayPlaces):
     Position(ordinal=10, bound=500)
     """
 
-    def __init__(self, positions: Iterable[Position]) -> None:
+    def __init__(self, positions: Iterable[Position] = ()) -> None:
         self._positions = list(positions)
 
     def add(self, position: Position) -> None:
@@ -78,7 +77,7 @@ class Edges(ReplayPlaces):
 
     @property
     def words(self) -> Ints:
-        """All of them, a row each, for the local state; always as many rows, of which the last ones may be empty."""
+        """All of them, a row each, for the next step; always as many rows, of which the last ones may be empty."""
         rows = [(p.ordinal, _NOTHING if p.bound is None else p.bound) for p in self._positions]
         rows += [(_EMPTY, _NOTHING)] * (EDGES_MAX - len(rows))
         return np.array(rows, np.int64)
@@ -98,19 +97,11 @@ class Edges(ReplayPlaces):
         if piece.is_edge:
             self.add(piece.position)
 
-    def restored(self, kept: Sequence[Position], before: Standing) -> None:
-        self.add_all([*kept, before.stands])
-
-    def kept(self) -> tuple[Position, ...]:
-        return tuple(self)
-
-    def stored(self, image: StateImage) -> StateImage:
-        changed = None if image.changed is None else {**image.changed, INPUT_EDGES: slice(0, EDGES_MAX)}
-        return StateImage({**image.arrays, INPUT_EDGES: self.words}, changed)
-
-    def loaded(self, arrays: Arrays) -> tuple[Sequence[Position], Arrays] | None:
-        """Returns the places that were stored and the operator's arrays; None if no places are there."""
-        return (tuple(Edges.of_words(arrays[INPUT_EDGES])), without_edges(arrays)) if INPUT_EDGES in arrays else None
+    def restored(self, words: Ints | None, before: Standing) -> bool:
+        if words is None:
+            return False
+        self.add_all([*Edges.of_words(words), before.stands])
+        return True
 
     def reached(self, boundary: int | None, time: int | None) -> tuple[int | None, int | None]:
         """Returns the time up to which tuples were taken in; no tuple among them is later."""
@@ -119,8 +110,3 @@ class Edges(ReplayPlaces):
 
     def noted(self, standing: Standing, taken: InputSlice) -> Standing:
         return replace(standing, marks=Marks(self.last, self.before(standing.oldest), taken.inputs))
-
-
-def without_edges(arrays: Arrays) -> Arrays:
-    """Returns the arrays of the operator, out of those that were stored."""
-    return {name: array for name, array in arrays.items() if name != INPUT_EDGES}

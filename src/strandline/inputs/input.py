@@ -6,20 +6,19 @@ the pieces of a stretch that was taken in before. Neither asks what kind of inpu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Protocol
 
-import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.standing import Mode, Standing
 from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.operators.operator import StateImage
 from strandline.units import latest
 
 
@@ -103,16 +102,16 @@ class Stretch:
         return cls(partition, before.input, before.stands, now.stands, boundary, before.input_marks)
 
 
-Arrays = Mapping[str, npt.NDArray[Any]]
-INPUT_EDGES: Final = "input_edges"
-"""The name of the places of several streams in the local state, beside the arrays of the operator."""
-
-
 class ReplayPlaces:
     """The places, known to one step or recovery, at which a later replay can begin.
 
     Of one stream these are all offsets, and none has to be noted. Several streams note theirs (see `Edges`).
     """
+
+    @property
+    def words(self) -> Ints | None:
+        """The places as the next step gets them, beside the state of the operator; None if none has to be kept."""
+        return None
 
     def begin(self, position: Position) -> None:
         """Notes where the input is read from."""
@@ -120,20 +119,12 @@ class ReplayPlaces:
     def passed(self, piece: Piece) -> None:
         """Notes the places in a piece that was taken in, and that behind it."""
 
-    def restored(self, kept: Sequence[Position], before: Standing) -> None:
-        """Notes the places that the step before has kept, and where it stood: time may have passed without a step."""
+    def restored(self, words: Ints | None, before: Standing) -> bool:
+        """Notes what the step before has left, and where it stood: time may have passed without a step.
 
-    def kept(self) -> tuple[Position, ...]:
-        """Returns the places, for the next step."""
-        return ()
-
-    def stored(self, image: StateImage) -> StateImage:
-        """Returns the state of an operator with the places beside it."""
-        return image
-
-    def loaded(self, arrays: Arrays) -> tuple[Sequence[Position], Arrays] | None:
-        """Returns the places that were stored and the operator's arrays; None if another kind of input stored them."""
-        return None if INPUT_EDGES in arrays else ((), arrays)
+        Returns False if another kind of input has left that.
+        """
+        return words is None
 
     def reached(self, boundary: int | None, time: int | None) -> tuple[int | None, int | None]:
         """Returns the time up to which tuples were taken in, and the largest time in the input, at most.
@@ -169,26 +160,6 @@ class InputBatch(Protocol):
 
     def is_last(self, standings: Sequence[Standing]) -> bool:
         """Returns whether nothing follows behind these standings."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakesNothing:
-    """A batch that takes in nothing: its steps only save."""
-
-    slices: tuple[InputSlice, ...]
-    takes_all: ClassVar[bool] = False
-
-    def complete_until(self, partition: int) -> int | None:
-        """Returns the time up to which windows are closed."""
-        return self.slices[partition].begin.bound
-
-    def is_done(self, standings: Sequence[Standing]) -> bool:
-        """Returns True: there is nothing to take in."""
-        return True
-
-    def is_last(self, standings: Sequence[Standing]) -> bool:
-        """Returns False: something may follow."""
-        return False
 
 
 class Input(Protocol):

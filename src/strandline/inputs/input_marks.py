@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
-from strandline.inputs.put_back import require_reached, require_seen
+from strandline.inputs.put_back import require_not_put_back
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.operator_state.input_mark import InputMark, Marks, Position, ReplicaMark
 from strandline.log.reading.result_ordinals import first_kept_result, offset_of_result, results_between
@@ -168,5 +168,5 @@ def require_same_inputs(inputs: Sequence[Log], marks: Sequence[Marks], but: Set[
 def require_same_input(log: Log, number: int, marks: Sequence[Marks]) -> None:
     """Raises if one of the inputs is not the one that was taken in."""
     mine = [m.inputs[number] for m in marks]
-    require_reached(log, max(mark.seen for mark in mine), [mark.first for mark in mine])
-    require_seen(log, mine[0].seen, mine[0].seen_checksum)
+    newest = max(mark.seen for mark in mine)
+    require_not_put_back(log, newest, [mark.first for mark in mine], mine[0].seen, mine[0].seen_checksum)

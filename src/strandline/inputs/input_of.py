@@ -13,12 +13,12 @@ from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition
 
 
-def input_kind(definition: Definition, replicas: Set[int] = frozenset()) -> type[OneStream | SerialisedUnion]:
-    """Returns the kind of input of an operator; `replicas` are the numbers of inputs that are several replicas.
+def is_one_stream(definition: Definition, replicas: Set[int]) -> bool:
+    """Returns whether places in the input of an operator are offsets; `replicas` are the numbers of its replicas.
 
     Offsets mean nothing in another replica, so a single input of replicas is a union of one.
     """
-    return SerialisedUnion if len(definition.times) > 1 or replicas else OneStream
+    return len(definition.times) < 2 and not replicas
 
 
 def input_of(
@@ -33,6 +33,6 @@ def input_of(
 
     An operator that has worked before says with its `standings` whether one input is several replicas.
     """
-    if input_kind(definition, replicas) is SerialisedUnion or marks_in(standings):
-        return SerialisedUnion(definition, tuple(logs), frozenset(replicas), begins)
-    return OneStream(definition, logs[0], begins)
+    if is_one_stream(definition, replicas) and not marks_in(standings):
+        return OneStream(definition, logs[0], begins)
+    return SerialisedUnion(definition, tuple(logs), frozenset(replicas), begins)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,10 +54,11 @@ class Horizon(NamedTuple):
 def blocks_between(log: Log, partition: int, first: int, since: int | None, until: int | None) -> list[Block]:
     """Returns the blocks with results from the offset `first` on that may have a time in [since, until), by offset.
 
-    Raises `TruncatedError` if that offset was dropped.
+    The end of time is after every tuple, as None is. Raises `TruncatedError` if that offset was dropped.
     """
     log.require_kept(partition, first)
-    return [block for block in listed(log, partition, first, END, since, until) if block.has_results]
+    before = None if until == END_OF_TIME else until
+    return [block for block in listed(log, partition, first, END, since, before) if block.has_results]
 
 
 def guess_blocks(log: Log, partition: int, guesses: Guesses, since: int | None, until: int | None) -> list[Block]:
@@ -271,8 +271,3 @@ def _sorted(table: pa.Table, times: Ints) -> tuple[pa.Table, Ints]:
         return table, times
     order = np.argsort(times, kind="stable")
     return in_order(table, order), times[order]
-
-
-def total(streams: Sequence[WaitingTuples]) -> int:
-    """Returns how many tuples wait in all of them."""
-    return sum(map(len, streams))

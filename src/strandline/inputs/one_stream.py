@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.errors import StrandlineError
-from strandline.inputs.input import InputBatch, InputSlice, Piece, ReplayPlaces, Stretch, TakesNothing
-from strandline.inputs.put_back import require_reached, require_seen
+from strandline.inputs.input import InputBatch, InputSlice, Piece, ReplayPlaces, Stretch
+from strandline.inputs.put_back import require_not_put_back
 from strandline.inputs.stable_part import StablePart, has_moved
 from strandline.log.index import index
 from strandline.log.index.leaf import Ints
@@ -48,9 +48,6 @@ class OneStream:
     begins: Beginning | None = None
     """Where the operator began: what came later with a time before that is left out, too."""
 
-    offsets_are_places: ClassVar[bool] = True
-    """An output can begin at offsets that a user gives."""
-
     @property
     def logs(self) -> tuple[Log, ...]:
         """The stream."""
@@ -59,7 +56,6 @@ class OneStream:
     # ------------------------------------------------------------------ in the driver
 
     def next(self, output: LogState, tuples_max: int) -> WholeCommits | None:
-        """Returns the next commits, so many that about `tuples_max` tuples come together; None if there are none."""
         before, done = self._taken(output), self._done(output.standings)
         taken: Taken | None = None
         is_more = False
@@ -94,8 +90,8 @@ class OneStream:
 
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
         pairs = zip(output.standings, output.boundaries, strict=False)
-        slices = (InputSlice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
-        return NoCommits(tuple(slices), output.standings)
+        slices = tuple(InputSlice(Position(s.input, boundary), s.input, None, tuples_max) for s, boundary in pairs)
+        return NoCommits(Taken(-1, "", self._taken(output), (None,) * len(slices), finished=False), slices)
 
     def has_news(self, output: LogState) -> bool:
         """Returns whether there are new tuples, a later boundary, the end, or many commits without any of these."""
@@ -148,22 +144,20 @@ class OneStream:
         return [max(s.oldest, start) for s, start in zip(standings, starts, strict=True)]
 
     def commits(self, standings: Sequence[Standing]) -> int | list[int]:
-        """Returns the last commit that was taken in."""
         return standings[0].commit
 
     def waiting(self, standings: Sequence[Standing]) -> int:
-        """Returns how many tuples are not taken in."""
         return sum(self.log.state.ends[p] - s.input for p, s in enumerate(standings))
 
     def require_same(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> None:
         if not standings or but:
             return
         newest = max(max(s.commit, s.seen) for s in standings)
-        require_reached(self.log, newest, [s.input for s in standings])
-        require_seen(self.log, standings[0].seen, standings[0].seen_checksum)  # an early version has noted none
+        require_not_put_back(
+            self.log, newest, [s.input for s in standings], standings[0].seen, standings[0].seen_checksum
+        )
 
     def latest(self) -> Beginning:
-        """Returns the place behind all tuples that are there."""
         return Beginning("latest", (tuple(self.log.state.ends[: self._partitions]),))
 
     @property
@@ -192,12 +186,10 @@ class OneStream:
         return ReplayPlaces()
 
     def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
-        """Yields the tuples of a slice from the offset `first` on."""
         assert taken.end is not None
         return self.pieces(partition, first, taken.end, taken.until, rows)
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
-        """Yields tuples that were taken in before."""
         return self.pieces(stretch.partition, stretch.first, stretch.end.ordinal, stretch.boundary, rows)
 
     def pieces(self, partition: int, first: int, end: int, boundary: int | None, rows: int) -> Iterator[Piece]:
@@ -223,7 +215,9 @@ class OneStream:
                 known = boundary
                 if least is not None and boundary is not None and until < end:
                     known = min(boundary, int(least[until - first]))
-                results = only_results(part) if since is None else _not_before(only_results(part), log.spec.time, since)
+                results = only_results(part)
+                if since is not None:
+                    results = results.filter(pc.greater_equal(results.column(log.spec.time).cast(pa.int64()), since))
                 yield Piece((results if read is columns else results.drop_columns(log.spec.time),), until, known)
             first = behind
 
@@ -280,20 +274,12 @@ class WholeCommits:
 
 
 @dataclass(frozen=True, slots=True)
-class NoCommits(TakesNothing):
-    """A batch of one stream that takes in nothing."""
-
-    before: Sequence[Standing]
+class NoCommits(WholeCommits):
+    """A batch of one stream that takes in nothing: its steps only save."""
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings, as far into the stream as before."""
-        pairs = zip(standings, self.before, strict=True)
-        return [replace(s, commit=b.commit, seen=b.seen, seen_checksum=b.seen_checksum) for s, b in pairs]
-
-
-def _not_before(table: pa.Table, time: str, since: int) -> pa.Table:
-    """Returns the tuples with a time that is not before this one."""
-    return table.filter(pc.greater_equal(table.column(time).cast(pa.int64()), since))
+        return list(standings)
 
 
 def piece_rows(tuples: int, nbytes: float, rows: int) -> int:

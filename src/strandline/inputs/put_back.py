@@ -8,24 +8,23 @@ from strandline.errors import DroppedError, InputWentBackError, KeyMissingError
 from strandline.log.stream.log import Log
 
 
-def require_reached(log: Log, commit: int, offsets: Sequence[int]) -> None:
-    """Raises `InputWentBackError` if the input ends before this commit, or a partition before its offset."""
+def require_not_put_back(log: Log, commit: int, offsets: Sequence[int], seen: int, checksum: str) -> None:
+    """Raises `InputWentBackError` if the input ends before this commit, or a partition before its offset.
+
+    Raises it, too, if the commit `seen` has another checksum; an operator of an early version has seen none (-1).
+    """
     for partition, offset in enumerate(offsets):
         end = log.state.ends[partition]
         if commit > log.state.seq or offset > end:
             raise _went_back(log, f"it ends at commit {log.state.seq}, and in partition {partition} at offset {end}")
-
-
-def require_seen(log: Log, commit: int, checksum: str) -> None:
-    """Raises `InputWentBackError` if the commit is another one than the operator has seen; below 0 it has seen none."""
-    if commit < 0:
+    if seen < 0:
         return
     try:
-        found = log.commit(commit)
+        found = log.commit(seen)
     except (DroppedError, KeyMissingError):
         return  # so old that it is no longer kept: the process that drops commits has seen all that follow
     if found.checksum != checksum:
-        raise _went_back(log, f"its commit {commit} is another one than the operator has seen")
+        raise _went_back(log, f"its commit {seen} is another one than the operator has seen")
 
 
 def _went_back(log: Log, how: str) -> InputWentBackError:

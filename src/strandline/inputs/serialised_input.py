@@ -22,7 +22,7 @@ from strandline.control_columns import OFFSET
 from strandline.errors import CorruptManifestError
 from strandline.inputs import one_stream
 from strandline.inputs.input import Piece
-from strandline.inputs.input_stream import Horizon, InputStream, WaitingTuples, total
+from strandline.inputs.input_stream import Horizon, InputStream, WaitingTuples
 from strandline.inputs.one_stream import piece_rows
 from strandline.log.index.leaf import Ints
 from strandline.log.operator_state.input_mark import Position
@@ -57,7 +57,7 @@ def _read(streams: Sequence[WaitingTuples], rows: int) -> Horizon | None:
     """Reads until the tuples before some place are complete, and enough for a piece: that place, None if all are."""
     room = 1
     while unread := [least for stream in streams if (least := stream.least) is not None]:
-        held = total(streams)
+        held = sum(map(len, streams))
         if held >= room:
             horizon = min(unread)
             ready = sum(stream.count_before(horizon) for stream in streams)

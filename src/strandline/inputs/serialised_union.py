@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from strandline.errors import StrandlineError
 from strandline.inputs import serialised_input
 from strandline.inputs.edges import Edges
-from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch, TakesNothing
+from strandline.inputs.input import InputBatch, InputSlice, Piece, Stretch
 from strandline.inputs.input_marks import (
     Seen,
     first_needed,
@@ -56,9 +55,6 @@ class SerialisedUnion:
     results_from: tuple[int, ...] = ()
     """Of each input the offset before which no result is taken in; none, for all but forks of an operator over one."""
 
-    offsets_are_places: ClassVar[bool] = False
-    """An output cannot begin at offsets that a user gives."""
-
     # ------------------------------------------------------------------ in the driver
 
     def marks(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> list[Marks]:
@@ -70,7 +66,6 @@ class SerialisedUnion:
         return found or fresh_marks(self.logs, self.replicas, self.begins)
 
     def next(self, output: LogState, tuples_max: int) -> TimeSlices | None:
-        """Returns the next tuples to take in, about `tuples_max`; None if nothing is new."""
         marks = self.marks(output.standings)
         bounds = next_bounds(self.logs, marks, tuples_max)
         if all(bound is None for bound in bounds):
@@ -86,16 +81,13 @@ class SerialisedUnion:
         """Returns whether there may be tuples before a time."""
         if until is None:
             return False
-        before = None if until == END_OF_TIME else until
-        return any(
-            blocks_between(log, partition, mark.first, marks.stands.bound, before)
-            for log, mark in zip(self.logs, marks.inputs, strict=True)
-        )
+        pairs = zip(self.logs, marks.inputs, strict=True)
+        return any(blocks_between(log, partition, mark.first, marks.stands.bound, until) for log, mark in pairs)
 
     def nothing(self, output: LogState, tuples_max: int) -> InputBatch:
-        marks = marks_in(output.standings)
+        marks = self.marks(output.standings)
         slices = _slices(marks, [None] * len(marks), [False] * len(marks), tuples_max)
-        return NoTuples(slices, self.logs, tuple(marks))
+        return TimeSlices(self.logs, tuple(marks), slices, (Seen(-1, ""),) * len(self.logs))
 
     def has_news(self, output: LogState) -> bool:
         """Returns True: only `next` can tell."""
@@ -108,7 +100,6 @@ class SerialisedUnion:
         return any(map(is_before, stands, reach))
 
     def places(self, output: LogState, but: Set[int] = frozenset()) -> list[Marks]:
-        """Returns where the operator stands in the streams that are read now, see `marks`."""
         return self.marks(output.standings, but)
 
     def taken_until(self, output: LogState) -> int | None:
@@ -122,9 +113,8 @@ class SerialisedUnion:
     def blocks(self, taken: InputSlice, partition: int) -> list[list[Block]]:
         if taken.until is None:
             return [[] for _ in self.logs]
-        since, until = taken.begin.bound, None if taken.until == END_OF_TIME else taken.until
         pairs = zip(self.logs, taken.inputs, strict=True)
-        return [blocks_between(log, partition, mark.first, since, until) for log, mark in pairs]
+        return [blocks_between(log, partition, mark.first, taken.begin.bound, taken.until) for log, mark in pairs]
 
     def needs(self, number: int, standings: Sequence[Standing], begins: Beginning | None) -> list[int]:
         log, marks = self.logs[number], marks_in(standings)
@@ -138,7 +128,6 @@ class SerialisedUnion:
         return [mark.seen for mark in standings[0].input_marks]
 
     def waiting(self, standings: Sequence[Standing]) -> int:
-        """Returns how many tuples are not taken in, at most."""
         found = 0
         for p, s in enumerate(standings):
             ends = sum(log.state.ends[p] for log in self.logs)
@@ -146,7 +135,6 @@ class SerialisedUnion:
         return found
 
     def require_same(self, standings: Sequence[Standing], but: Set[int] = frozenset()) -> None:
-        """Raises `InputWentBackError` if a stream is not what was taken in; those in `but` are not looked at."""
         if standings:
             require_same_inputs(self.logs, self.marks(standings, but), but)
 
@@ -159,7 +147,7 @@ class SerialisedUnion:
 
     def edges(self) -> Edges:
         """Returns the places at which a replay can begin: some of those between two times."""
-        return Edges([])
+        return Edges()
 
     def ahead(self, taken: InputSlice, partition: int, first: int, rows: int) -> Iterator[Piece]:
         """Yields the tuples of a slice; none if the time that it reaches is not known."""
@@ -169,7 +157,6 @@ class SerialisedUnion:
         yield from serialised_input.pieces(self._streams(firsts), partition, taken.begin, taken.until, rows)
 
     def again(self, stretch: Stretch, rows: int) -> Iterator[Piece]:
-        """Yields tuples that were taken in before."""
         pairs = zip(self.logs, stretch.needs, strict=True)
         streams = self._streams([oldest_in(log, stretch.partition, mark) for log, mark in pairs])
         return serialised_input.replayed(streams, stretch.partition, stretch.first, stretch.begin, stretch.end, rows)
@@ -217,7 +204,10 @@ def beginning_at(
 
 @dataclass(frozen=True, slots=True)
 class TimeSlices:
-    """A batch of several streams: in each partition the tuples before a time, up to which all streams are known."""
+    """A batch of several streams: in each partition the tuples before a time, up to which all streams are known.
+
+    A slice that reaches no time takes in nothing: its step only saves.
+    """
 
     logs: tuple[Log, ...]
     marks: tuple[Marks, ...]
@@ -248,8 +238,12 @@ class TimeSlices:
 
     def noted(self, standings: Sequence[Standing]) -> list[Standing]:
         """Returns the standings with what each stream has to keep from now on."""
-        found = _moved(self.logs, self.marks, standings, self.seen)
-        if all(s.stands.bound == one.begin.bound for s, one in zip(found, self.slices, strict=True)):
+        pairs = enumerate(zip(standings, self.marks, strict=True))
+        found = [
+            replace(s, marks=moved(marks, self.logs, p, s.stands, s.replays_from, self.seen)) for p, (s, marks) in pairs
+        ]
+        stays = all(s.stands.bound == one.begin.bound for s, one in zip(found, self.slices, strict=True))
+        if stays and any(one.until is not None for one in self.slices):
             raise StrandlineError(
                 "a batch would take in nothing of its inputs, and neither would the next one",
                 where=f"bounds {[one.until for one in self.slices]}, stands {[one.begin for one in self.slices]}",
@@ -260,23 +254,3 @@ class TimeSlices:
     def is_last(self, standings: Sequence[Standing]) -> bool:
         """Returns whether nothing follows: all streams are finished and taken in."""
         return all(log.state.finished for log in self.logs) and all(s.stands.bound == END_OF_TIME for s in standings)
-
-
-@dataclass(frozen=True, slots=True)
-class NoTuples(TakesNothing):
-    """A batch of several streams that takes in nothing."""
-
-    logs: tuple[Log, ...]
-    marks: tuple[Marks, ...]
-
-    def noted(self, standings: Sequence[Standing]) -> list[Standing]:
-        """Returns the standings as far into the streams as before; less has to be kept for what is saved now."""
-        own = [in_logs(marks, self.logs, p) for p, marks in enumerate(self.marks)]
-        return _moved(self.logs, own, standings, [Seen(-1, "")] * len(self.logs))
-
-
-def _moved(
-    logs: Sequence[Log], before: Sequence[Marks], standings: Sequence[Standing], seen: Sequence[Seen]
-) -> list[Standing]:
-    pairs = enumerate(zip(standings, before, strict=True))
-    return [replace(s, marks=moved(m, logs, p, s.stands, s.replays_from, seen)) for p, (s, m) in pairs]

@@ -6,15 +6,14 @@ progress: that would undo what its fork has made of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from strandline.errors import DroppedError, StorageError
-from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.append_commit import AppendCommit
 from strandline.log.stream.appends import appends_after
 from strandline.log.stream.log import Log
+from strandline.log.stream.log_state import LogState
 
 _NOTED: WeakKeyDictionary[Log, tuple[int, StablePart]] = WeakKeyDictionary()
 """By stream, the part as of the append that was asked for last: every look asks for the same one."""
@@ -30,11 +29,10 @@ class StablePart:
     finished: bool
 
     @classmethod
-    def now(cls, log: Log) -> StablePart:
-        """Returns the part as of the last refresh."""
-        state = log.state
-        ends = state.ends[: log.spec.partitions]
-        return cls(_results(state.standings, ends), state.boundaries, state.finished)
+    def of(cls, log: Log, known: LogState | AppendCommit) -> StablePart:
+        """Returns the part as of a state, or an append, of the stream."""
+        results = tuple(s.results for s in known.standings) or known.ends[: log.spec.partitions]
+        return cls(results, known.boundaries, known.finished)
 
     @classmethod
     def at(cls, log: Log, seq: int) -> StablePart | None:
@@ -50,9 +48,7 @@ class StablePart:
                 return None  # the next look may be able to read it
             if not isinstance(found, AppendCommit):
                 return None
-            ends = found.ends[: log.spec.partitions]
-            part = cls(_results(found.standings, ends), found.boundaries, found.finished)
-            _NOTED[log] = noted = (seq, part)
+            _NOTED[log] = noted = (seq, cls.of(log, found))
         return noted[1]
 
 
@@ -61,13 +57,9 @@ def has_moved(log: Log, seq: int, *, in_time: bool) -> bool:
 
     Returns True, too, if that append cannot be read: it may have been dropped.
     """
-    before, now = StablePart.at(log, seq), StablePart.now(log)
+    before, now = StablePart.at(log, seq), StablePart.of(log, log.state)
     if before is None or before.finished != now.finished or (in_time and before.boundaries != now.boundaries):
         return True
     if None not in before.results:
         return before.results != now.results
     return any(block.has_results for append in appends_after(log, seq) for block in append.blocks)  # not counted
-
-
-def _results(standings: Sequence[Standing], ends: Sequence[int]) -> tuple[int | None, ...]:
-    return tuple(s.results for s in standings) or tuple(ends)

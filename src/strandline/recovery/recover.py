@@ -18,7 +18,8 @@ from strandline.errors import (
 )
 from strandline.failpoint import failpoint
 from strandline.inputs.input import Input, Piece, ReplayPlaces, Stretch
-from strandline.inputs.position import beginning, closed_until
+from strandline.log.operator_state.beginning import Beginning
+from strandline.log.operator_state.input_mark import InputMark, Marks, Position
 from strandline.log.operator_state.loss import Loss
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.append_commit import AppendCommit
@@ -102,7 +103,19 @@ class Stand:
     def of(cls, output: Log, partition: int) -> Stand:
         """Returns where it stands in what was published."""
         state, standing = output.state, output.state.standings[partition]
-        return cls(partition, standing, state.ends[partition], closed_until(standing, state.boundaries[partition]))
+        closed = state.boundaries[partition] if standing.marks is None else standing.marks.stands.bound
+        return cls(partition, standing, state.ends[partition], closed)
+
+    def beginning(self, begins: Beginning | None) -> Standing:
+        """Returns where the operator stood before its first batch, if its inputs still hold all that they had."""
+        if self.standing.marks is None:
+            first = 0 if begins is None else begins.first(self.partition)
+            return Standing(input=first, commit=-1, open=0, oldest=first, extent=0, replay=0)
+        begin = Position(0, None if begins is None else begins.time(self.partition))
+        numbers = range(len(self.standing.marks.inputs))
+        firsts = [0 if begins is None else begins.first(self.partition, number) for number in numbers]
+        marks = Marks(begin, begin, tuple(InputMark(first, first) for first in firsts))
+        return Standing(input=0, commit=-1, open=0, oldest=0, extent=0, replay=0, marks=marks)
 
 
 def recover(
@@ -270,7 +283,7 @@ def _older_checkpoint(
     is_whole = is_all_there and (definition.replays_versions or version_in(definition.revised) == 1)
     if not is_whole:
         return None
-    return _Checkpoint(definition.fresh("set_aside"), beginning(stand.standing, output.spec.begins, partition))
+    return _Checkpoint(definition.fresh("set_aside"), stand.beginning(output.spec.begins))
 
 
 def _rotten(problem: StrandlineError) -> Iterator[tuple[int, int]]:

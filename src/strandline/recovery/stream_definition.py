@@ -54,7 +54,9 @@ def require_inputs(log: Log, inputs: Sequence[Log]) -> None:
 
 
 def output_spec(definition: Definition, input_: StreamSpec, retention: Retention | None = None) -> StreamSpec:
-    """Returns the spec of the stream of a new operator."""
+    """Returns the spec of the stream of a new operator, in the oldest format whose readers would understand it."""
+    oldest = SHAPED_FORMAT if definition.needs_newer_format else FORMAT
+    oldest = SEVERAL_FORMAT if len(definition.reads) > 1 else oldest
     return StreamSpec(
         id=str(uuid.uuid4()),
         schema=struct_json(definition.result_columns),
@@ -65,15 +67,8 @@ def output_spec(definition: Definition, input_: StreamSpec, retention: Retention
         retention=retention,
         created_by=f"strandline {VERSION}",
         operator={**definition.to_json(), "footprints": [list(c) for c in definition.control_columns]},
-        format=_format_of(definition),
+        format=oldest,
     )
-
-
-def _format_of(definition: Definition) -> int:
-    """Returns the oldest format whose readers would understand the stream of this operator."""
-    if len(definition.reads) > 1:
-        return SEVERAL_FORMAT
-    return SHAPED_FORMAT if definition.needs_newer_format else FORMAT
 
 
 def continued(definition: Definition, storage: Storage) -> Definition:

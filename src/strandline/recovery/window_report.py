@@ -9,8 +9,6 @@ import pyarrow as pa
 from strandline.errors import OptionError, TruncatedError
 from strandline.inputs.input import Input, Stretch
 from strandline.inputs.input_of import input_of
-from strandline.inputs.position import beginning
-from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.log import Log
 from strandline.operators.operator import Definition, Operator
 from strandline.recovery import eventual_checkpoint
@@ -37,24 +35,23 @@ def current_windows(log: Log, inputs: Sequence[Log]) -> pa.Table:
     input_ = input_of(definition, inputs, log.state.standings, log.spec.begins)
     operators = []
     for p, standing in enumerate(log.state.standings):
+        stand = Stand.of(log, p)
         if standing.lets_go:
-            operator = _repeated(log, input_, definition, p, standing)
+            operators.append(_repeated(log, input_, definition, stand))
         else:
-            operator, _ = recover(log, input_, definition, Stand.of(log, p))
-        operators.append(operator)
+            operators.append(recover(log, input_, definition, stand)[0])
     return _table(log, definition, operators, now=True)
 
 
-def _repeated(log: Log, input_: Input, definition: Definition, partition: int, standing: Standing) -> Operator:
+def _repeated(log: Log, input_: Input, definition: Definition, stand: Stand) -> Operator:
     """Takes in all tuples again since the operator last had no window open, without a checkpoint."""
-    begins = beginning(standing, log.spec.begins, partition)
+    partition, standing, begins = stand.partition, stand.standing, stand.beginning(log.spec.begins)
     empty = last_empty(standing, begins.input)
-    boundary = Stand.of(log, partition).boundary
     operator = definition.fresh("set_aside")
     operator.input_end = empty
     operator.begin()
     try:
-        taken_in = Stretch(partition, empty, begins.stands, standing.stands, boundary, begins.input_marks)
+        taken_in = Stretch(partition, empty, begins.stands, standing.stands, stand.boundary, begins.input_marks)
         repeat(operator, input_.again, taken_in)
     except TruncatedError as gone:
         raise TruncatedError(

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from strandline.clock import stopwatch_s
 from strandline.errors import CorruptBlockError, CorruptionError, KeyMissingError, TruncatedError
 from strandline.failpoint import failpoint
-from strandline.inputs.position import beginning
 from strandline.log.operator_state.loss import Loss
 from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.kinds import is_closed, is_footprint
@@ -44,7 +43,8 @@ def recover_without_replay(
         operator = salvage.loaded(operator)
     failpoint("during-recovery")
     operator.input_end = standing.input
-    first = standing.oldest if standing.is_whole else last_empty(standing, _begin(output, stand))
+    begin = stand.beginning(output.spec.begins).input
+    first = standing.oldest if standing.is_whole else last_empty(standing, begin)
     has_gap = bool(salvage.missing) or (standing.input > first if standing.is_whole else standing.open > 0)
     incomplete = _pass_time(operator, stand, has_gap=has_gap)
     aside = dict(operator.aside.tables)
@@ -69,10 +69,6 @@ def last_empty(standing: Standing, begin: int) -> int:
     """Returns an input offset at which no window was open: where a failure took them all, or the beginning."""
     last = standing.recovered
     return int(last["at_input"]) if last is not None and not last["extent"] and not last["replayed"] else begin
-
-
-def _begin(output: Log, stand: Stand) -> int:
-    return beginning(stand.standing, output.spec.begins, stand.partition).input
 
 
 def _pass_time(operator: Operator, stand: Stand, *, has_gap: bool) -> pa.Table | None:

@@ -9,7 +9,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from strandline.checkpoint.policy import Policy
 from strandline.control_columns import KIND, OFFSET
 from strandline.failpoint import failpoint
 from strandline.log.operator_state.outage import Outage
@@ -22,19 +21,7 @@ from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_errors import second_writer
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.spec import StreamSpec
 from strandline.running.step import Done
-
-
-def overdue(policy: Policy, output: LogState, now_us: int) -> frozenset[int]:
-    """Returns the partitions whose state has to be saved although no tuple has come.
-
-    Steps save, and no step runs without tuples. Under `partial`, a stream may fall silent right before a save. A
-    failure a day later would then lose its last tuples, though the policy says seconds.
-    """
-    if output.finished:
-        return frozenset()
-    return frozenset(p for p, standing in enumerate(output.standings) if policy.is_overdue(standing, now_us))
 
 
 def publish(output: Log, base: LogState, done: Sequence[Done], said: Append) -> AppendCommit:
@@ -92,7 +79,7 @@ _PADDED_ROWS = 1 << 14
 def _set_aside(output: Log, base: LogState, done: Sequence[Done]) -> Iterator[Block]:
     """Writes the tuples that the steps set aside. All partitions share one side log, so this assigns offsets."""
     spec, create = output.spec, partial(create_once, output.storage)
-    first, schema = base.ends[spec.late], _aside_schema(spec)
+    first, schema = base.ends[spec.late], pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])
     for reason in sorted({reason for d in done for reason in d.aside}):
         tables = [table for d in done for table in d.aside.get(reason, ())]
         parts = ((Kind.RESULT, columns) for table in tables for columns in _padded(table, schema))
@@ -107,7 +94,3 @@ def _padded(table: pa.Table, schema: pa.Schema) -> Iterator[list[pa.Array]]:
     known = set(table.column_names)
     for batch in table.to_batches(max_chunksize=_PADDED_ROWS):
         yield [batch.column(f.name).cast(f.type) if f.name in known else pa.nulls(len(batch), f.type) for f in schema]
-
-
-def _aside_schema(spec: StreamSpec) -> pa.Schema:
-    return pa.schema([f for f in spec.block if f.name not in (OFFSET, KIND)])

@@ -31,13 +31,8 @@ class Situation:
     """True if the stable lineage moves in this tick."""
     catches_up: bool
     """True if the stable lineage will have taken in all that it can after this tick, as far as is known before it."""
-    wall_us: int | None = None
-    """The time by the wall clock, for `since_us`, which other processes read. None if it is the same clock."""
-
-    @property
-    def since_us(self) -> int:
-        """The `since_us` of a state that begins now."""
-        return self.now_us if self.wall_us is None else self.wall_us
+    since_us: int
+    """The `since_us` of a state that begins now: the time by the wall clock, because other processes read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +63,12 @@ def decide(situation: Situation, promise: Promise) -> Decision:
         left_out = _left_out(situation, until)
         return Decision(outage, undoes=False, begins_anew=False, ends=False, fork_until=until, left_out=left_out)
     is_first = situation.moves and before.state != "STABILIZATION"
-    target = _target(before) if is_first else before.target
+    target = latest(*(fork.bound for fork in before.forks)) if is_first else before.target
     state: State = "STABILIZATION" if situation.moves else before.state
     outage = _now(before, Outage(state, situation.since_us, missing, before.left_out, target, before.forks))
     # An input missing past the target is another failure: its fork begins in the next tick, with the then stable state.
-    is_past = state == "STABILIZATION" and _is_past(situation, target)
+    reached = min(situation.watch.reach(situation.taken))
+    is_past = state == "STABILIZATION" and (target is None or reached >= target)
     # Tuples that came too late for the fork must replace it, and not leave a gap until they have waited for the bound.
     is_over = not missing and not situation.watch.late(now_us, 0, situation.taken)
     ends = situation.catches_up and (is_past or is_over)
@@ -93,15 +89,6 @@ def ended(outage: Outage, now_us: int) -> Outage:
 def _now(before: Outage, outage: Outage) -> Outage:
     """Returns the outage; if its state is the one before, `since_us` stays as it was."""
     return replace(outage, since_us=before.since_us) if before.state == outage.state else outage
-
-
-def _target(before: Outage) -> int | None:
-    return latest(*(fork.bound for fork in before.forks))
-
-
-def _is_past(situation: Situation, target: int | None) -> bool:
-    """Returns whether the stable lineage, which takes in all that it can, reaches the target."""
-    return target is None or min(situation.watch.reach(situation.taken)) >= target
 
 
 def _is_left_out(situation: Situation, promise: Promise) -> bool:

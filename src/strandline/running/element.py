@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from strandline.checkpoint.policy import Policy
 from strandline.inputs.input import Input
-from strandline.inputs.input_of import input_kind, input_of
+from strandline.inputs.input_of import input_of, is_one_stream
 from strandline.log.operator_state.beginning import Beginning
 from strandline.log.storage.storage import Durability
 from strandline.log.stream.log import Log
@@ -38,4 +38,4 @@ class Element:
     @property
     def takes_offsets(self) -> bool:
         """True if the output can begin at offsets that a user gives."""
-        return input_kind(self.definition, self.replicas).offsets_are_places
+        return is_one_stream(self.definition, self.replicas)

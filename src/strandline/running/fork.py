@@ -7,6 +7,7 @@ it, the step makes the fork anew, and publishes nothing up to the place where th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,7 +15,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from strandline.clock import stopwatch_s
-from strandline.inputs.edges import without_edges
 from strandline.inputs.input import InputSlice
 from strandline.inputs.serialised_union import SerialisedUnion
 from strandline.log.operator_state.guesses import Guesses
@@ -29,7 +29,7 @@ from strandline.operators.operator import Definition, Operator
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
-from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, operator_before
+from strandline.running.step import ROWS_MIN, WINDOWS_MAX, Logs, Step, of_operator, operator_before
 from strandline.running.step_output import StepOutput
 from strandline.units import is_before, latest
 
@@ -82,17 +82,13 @@ class ForkStep:
 
     def input(self, definition: Definition, inputs: tuple[Log, ...]) -> SerialisedUnion:
         """Returns the input of the fork: results, and tuples that the inputs guess."""
-        pairs = enumerate(self.guesses)
-        guesses = tuple(None if number in self.unreachable else one for number, one in pairs)
-        results_from = (self.results_from,) if self.results_from else ()
-        return SerialisedUnion(definition, self.there(inputs), guesses=guesses, results_from=results_from)
-
-    def there(self, inputs: tuple[Log, ...]) -> tuple[Log, ...]:
-        """Returns the inputs; one that cannot be read has no tuples."""
-        return tuple(
-            PartialLog(log.storage, log.spec) if number in self.unreachable else log
+        guesses = tuple(None if number in self.unreachable else one for number, one in enumerate(self.guesses))
+        there = (
+            PartialLog(log.storage, log.spec) if number in self.unreachable else log  # without tuples
             for number, log in enumerate(inputs)
         )
+        results_from = (self.results_from,) if self.results_from else ()
+        return SerialisedUnion(definition, tuple(there), guesses=guesses, results_from=results_from)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +111,9 @@ def run(fork: ForkStep, first: int, element: Element, logs: Logs, caches: Caches
     began_s = stopwatch_s()
     found = _found(fork, element, caches)
     at_work = found or _anew(fork, element, logs, caches)
-    operator, position = at_work.operator, at_work.position
+    operator, began = at_work.operator, at_work.position
     output = StepOutput(logs.output, fork.stable.partition, first, fork.attempt)
-    began = position
-    position = _take_in(fork, operator, position, fork.until, logs, lambda found: output.add(Kind.TENTATIVE, found))
+    position = _take_in(fork, operator, began, fork.until, logs, lambda found: output.add(Kind.TENTATIVE, found))
     operator.save_nothing()
     operator.end()
     blocks, results = output.finish(), output.count(Kind.TENTATIVE)
@@ -157,15 +152,6 @@ def _leave(attempt: str, at_work: _AtWork, caches: Caches) -> int:
     return caches.fork.leave(attempt, at_work.parent, at_work.operator.image(), whole=not at_work.parent)
 
 
-def _in_process(before: ForkStanding, element: Element, caches: Caches) -> _AtWork | None:
-    """Returns the fork as the object that its last step left in this process; None if there is none."""
-    found = caches.fork.take_operator(before.attempt)
-    if found is None or found.operator.definition != element.definition or found.operator.input_end != before.ordinal:
-        return None
-    found.operator.begin()
-    return _AtWork(found.operator, Position(before.ordinal, before.bound), "")
-
-
 def _at_its_place(before: ForkStanding, definition: Definition) -> _AtWork:
     """Returns the fork of an operator without state: its last step left nothing but a place in the input."""
     operator = definition.fresh("set_aside")
@@ -181,25 +167,23 @@ def _found(fork: ForkStep, element: Element, caches: Caches) -> _AtWork | None:
         return None
     if not element.definition.keeps_state:
         return _at_its_place(before, element.definition)
+    operator, parent = None, before.attempt
     if element.definition.lives_in_process:
-        return _in_process(before, element, caches)
-    parent = before.attempt
-    arrays = caches.fork.open(before.attempt)
-    if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
-        parent = ""
-    if arrays is not None:
-        arrays = without_edges(arrays)
-        try:
-            operator = element.definition.revived(arrays, "set_aside")
-        except ValueError:
-            pass  # the state of another operator, or of none
-        else:
-            if operator.input_end == before.ordinal:
-                operator.begin()
-                return _AtWork(operator, Position(before.ordinal, before.bound), parent)
-    caches.fork.close()
-    caches.stable.close()
-    return None
+        left = caches.fork.take_operator(before.attempt)
+        if left is not None and left.operator.definition == element.definition:
+            operator = left.operator
+    else:
+        arrays = caches.fork.open(before.attempt)
+        if arrays is None and (arrays := caches.fork.open_over(before.attempt, caches.stable)) is not None:
+            parent = ""
+        with contextlib.suppress(ValueError):  # the state of another operator, or of none
+            operator = None if arrays is None else element.definition.revived(of_operator(arrays), "set_aside")
+    if operator is None or operator.input_end != before.ordinal:
+        caches.fork.close()
+        caches.stable.close()
+        return None
+    operator.begin()
+    return _AtWork(operator, Position(before.ordinal, before.bound), parent)
 
 
 def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWork:
@@ -223,7 +207,7 @@ def _anew(fork: ForkStep, element: Element, logs: Logs, caches: Caches) -> _AtWo
         position = _repeat(fork, fork.repeats, operator, element, logs)
     if known is not None and is_before(position.bound, known):
         position = _take_in(fork, operator, position, known, logs, lambda _: None, at_once=True)
-    is_view = recovery is None and stable.before is not None and not fork.base_moves
+    is_view = recovery is None and not fork.base_moves
     return _AtWork(operator, position, stable.before.attempt if is_view and stable.before else "")
 
 

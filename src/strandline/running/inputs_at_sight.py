@@ -22,19 +22,14 @@ def look(
     An input that fails, and each of `but`, is not reachable. An input may be another replica than at the last look: the
     returned watch then has the arrivals of that replica.
     """
-    for number in _changed(inputs, watch) - but:
-        watch = watch.changed_over(number, _arrived(inputs[number], number, marks, watch.arrivals[number]))
     known = watch.streams or ("",) * len(inputs)
+    for number, (stream, log) in enumerate(zip(known, inputs, strict=True)):
+        if number not in but and stream not in ("", log.spec.id):
+            watch = watch.changed_over(number, _arrived(log, number, marks, watch.arrivals[number]))
     streams = (known[n] if n in but else log.spec.id for n, log in enumerate(inputs))
     watch = replace(watch, streams=tuple(streams))
     unseen = Sight(None, is_reachable=False)
     return watch, [unseen if n in but else _sight(log, n, marks, watch) for n, log in enumerate(inputs)]
-
-
-def _changed(inputs: Sequence[Log], watch: Watch) -> set[int]:
-    """Returns the numbers of inputs that are other streams than at the last look."""
-    pairs = zip(watch.streams, inputs, strict=False)
-    return {number for number, (stream, log) in enumerate(pairs) if stream not in ("", log.spec.id)}
 
 
 def _arrived(log: Log, number: int, marks: Sequence[Marks], seen: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
@@ -82,9 +77,8 @@ def _latest(log: Log, number: int, partition: int, marks: Marks, before: int | N
 
     Tuples that the operator has taken in do not count.
     """
-    until = None if boundary == END_OF_TIME else boundary
     since = latest(before, marks.stands.bound)
-    found = blocks_between(log, partition, marks.inputs[number].first, since, until)
+    found = blocks_between(log, partition, marks.inputs[number].first, since, boundary)
     return max((min(block.time_max, boundary - 1) for block in found), default=None)
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from strandline.clock import Clock
 from strandline.log.operator_state.guesses import guessed_until
 from strandline.log.stream.log_state import LogState
+from strandline.units import latest
 
 _ARRIVALS_MAX = 64
 """Beyond so many arrivals of a stream, each two neighbours count as one: a tuple may seem to wait a little longer."""
@@ -89,19 +90,16 @@ class OldestWaiting:
             until = result_boundary(max(taken)) if taken else None
             if until is None:
                 continue
-            if (state := states.get(output)) is None or not _is_complete(state, until):
+            if (state := states.get(output)) is None:
                 return False
+            if not any(time is not None and time >= until for time in (state.boundary, guessed_until(state))):
+                return False  # results, tentative ones included, are not complete up to that time
             if (last := _latest(state)) is not None:  # behind the last result there is nothing to take in
                 passed[output] = min(until, last + 1)
         return True
 
 
-def _is_complete(state: LogState, until: int) -> bool:
-    """Returns whether results, tentative ones included, are complete up to a time."""
-    return any(time is not None and time >= until for time in (state.boundary, guessed_until(state)))
-
-
 def _latest(state: LogState) -> int | None:
     """Returns the latest time of a result, tentative ones included; None if there is none."""
     forks = state.outage.forks if state.outage else ()
-    return max((time for time in (state.time_max, *(fork.latest for fork in forks)) if time is not None), default=None)
+    return latest(state.time_max, *(fork.latest for fork in forks))

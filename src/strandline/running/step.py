@@ -18,19 +18,20 @@ from strandline.clock import Clock, stopwatch_s
 from strandline.errors import StreamMismatchError
 from strandline.failpoint import failpoint
 from strandline.inputs.input import InputSlice, Piece, ReplayPlaces
-from strandline.inputs.position import after_silence
 from strandline.log.operator_state import loss_record
+from strandline.log.operator_state.input_mark import Position
 from strandline.log.operator_state.standing import EXTENT_NS, REPLAY_NS, Standing, towards
 from strandline.log.stream.block import Block
 from strandline.log.stream.kinds import Kind
 from strandline.log.stream.log import Log
 from strandline.operators.kernels.kernel_cache import TALLY
-from strandline.operators.operator import Operator, OtherVersionError
+from strandline.operators.operator import Operator, OtherVersionError, StateImage
 from strandline.recovery.recover import Recovery, Stand, recover
 from strandline.recovery.without_replay import recover_without_replay
 from strandline.running.element import Element
 from strandline.running.state.live_operators import LiveOperator
 from strandline.running.state.state_cache import StateCache
+from strandline.running.state.state_file import Arrays
 from strandline.running.step_output import StepOutput
 from strandline.units import is_before
 from strandline.wording import plural
@@ -39,6 +40,10 @@ WINDOWS_MAX = 1 << 20
 """The number of windows that a step opens and closes before it stops: this bounds its state and its duration."""
 ROWS_MIN = 1 << 12
 """The least size of a piece: a step of fewer tuples still takes in so many, if there are; smaller pieces do not pay."""
+_SAMPLE_MIN = 1_000
+"""Fewer tuples say little of what one costs."""
+_EDGES = "input_edges"
+"""The name of the places of several streams in the local state (`ReplayPlaces.words`), beside the operator's arrays."""
 ASIDE_BYTES_MAX = 16 << 20
 """The size of the set-aside tuples at which a step stops: all of them go through the driver."""
 
@@ -62,20 +67,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The outcome of a step."""
+    """The outcome of a step; without blocks and numbers, that of a partition in which none ran."""
 
     blocks: tuple[Block, ...]
     standing: Standing
     boundary: int | None
-    tuples: int
-    results: int
-    opened: int
-    checked: int
-    state_bytes: int
+    tuples: int = 0
+    results: int = 0
+    opened: int = 0
+    checked: int = 0
+    state_bytes: int = 0
     """The size of the state left for the next step."""
-    seconds: float
-    checkpoint_s: float
-    recovery: Recovery | None
+    seconds: float = 0.0
+    checkpoint_s: float = 0.0
+    recovery: Recovery | None = None
     aside: Mapping[str, Sequence[pa.Table]] = field(default_factory=dict)
     """The set-aside tuples, which could not be computed, by reason; columns that a table does not have are null."""
     taken: int = 0
@@ -84,11 +89,6 @@ class Done:
     """The seconds that went into G-checks, writing them included."""
     missed: tuple[MissedTarget, ...] = ()
     """The targets of the policy that cannot be met."""
-
-    @classmethod
-    def idle(cls, standing: Standing, boundary: int | None) -> Done:
-        """Returns the outcome of no step: the operator has this standing, and its results have this boundary."""
-        return cls((), standing, boundary, 0, 0, 0, 0, 0, 0.0, 0.0, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
     output.add(Kind.G_OPEN, saved.footprints.opened)
     output.add(Kind.G_CHECK, saved.footprints.checked)
     blocks = output.finish()
-    standing = standing_after(operator, element.policy, step.before, (step.output_end, output.end), saved)
+    standing = standing_after(operator, element.policy, occasion, (step.output_end, output.end), saved)
     counted = step.before.results if step.before else 0
     results = None if counted is None else counted + output.count(Kind.RESULT)
     standing = replace(standing, attempt=step.attempt, host=step.host, results=results)
@@ -145,25 +145,25 @@ def run(step: Step, element: Element, logs: Logs, cache: StateCache, clock: Cloc
         standing = replace(standing, losses=loss_record.add(logs.output.storage, step.attempt, standing.losses, losses))
     left = _leave(operator, step, cache, places, whole=recovery is not None or step.before is None)
     failpoint("after-state")
-    work = _Work(tuples, feed_s, output.rows, output.write_s, recovery)
     checked, save_s = output.count(Kind.G_CHECK), max(0.0, saved_s - fed_s - kernels_s)
     cost = FootprintCost(saved.footprints.rows, checked, output.rows, save_s, output.write_s, output.store_s)
+    standing = _priced(standing, step.before, (output.rows, output.write_s), (tuples, feed_s), recovery)
     return Done(
         blocks,
-        with_costs(work.priced(standing, step.before), element.policy, occasion, cost),
+        with_costs(standing, element.policy, occasion, cost),
         element.definition.result_boundary(time, operator.input_end),
-        tuples,
-        output.count(Kind.RESULT),
-        output.count(Kind.G_OPEN),
-        checked,
-        left,
-        stopwatch_s() - began_s,
-        saved_s - fed_s,
-        recovery,
-        aside,
-        taken,
-        cost.checked_s,
-        saved.missed,
+        tuples=tuples,
+        results=output.count(Kind.RESULT),
+        opened=output.count(Kind.G_OPEN),
+        checked=checked,
+        state_bytes=left,
+        seconds=stopwatch_s() - began_s,
+        checkpoint_s=saved_s - fed_s,
+        recovery=recovery,
+        aside=aside,
+        taken=taken,
+        footprint_s=cost.checked_s,
+        missed=saved.missed,
     )
 
 
@@ -172,10 +172,13 @@ def _leave(operator: Operator, step: Step, cache: StateCache, places: ReplayPlac
     if not operator.definition.keeps_state:
         return 0
     if operator.definition.lives_in_process:
-        cache.leave_operator(LiveOperator(step.attempt, operator, places.kept()))
+        cache.leave_operator(LiveOperator(step.attempt, operator, places.words))
         return 0
-    parent = step.before.attempt if step.before else ""
-    return cache.leave(step.attempt, parent, places.stored(operator.image()), whole=whole)
+    parent, state, edges = step.before.attempt if step.before else "", operator.image(), places.words
+    if edges is not None:
+        changed = None if state.changed is None else {**state.changed, _EDGES: slice(0, len(edges))}
+        state = StateImage({**state.arrays, _EDGES: edges}, changed)
+    return cache.leave(step.attempt, parent, state, whole=whole)
 
 
 def _with(aside: Mapping[str, Sequence[pa.Table]], recovery: Recovery | None) -> Mapping[str, Sequence[pa.Table]]:
@@ -233,16 +236,16 @@ def operator_before(
         places.begin(step.slice.begin)
         return operator, None
     if definition.lives_in_process:
-        if (operator_here := _in_process(step, element, cache, places)) is not None:
-            return operator_here, None
+        left = cache.take_operator(before.attempt)
+        if left is not None and left.operator.definition == definition and left.operator.input_end == before.input:
+            left.operator.on_error = element.on_error
+            if places.restored(left.edges, before):
+                return left.operator, None
         return _recovered(step, element, logs, places)
     try:
-        found = cache.open(before.attempt)
-        if found is not None and (loaded := places.loaded(found)) is not None:
-            kept, arrays = loaded
-            operator = definition.revived(arrays, element.on_error)
-            if operator.input_end == before.input:
-                places.restored(kept, before)
+        if (found := cache.open(before.attempt)) is not None:
+            operator = definition.revived(of_operator(found), element.on_error)
+            if operator.input_end == before.input and places.restored(found.get(_EDGES), before):
                 return operator, None
     except OtherVersionError as other:
         if not before.replays and before.open:
@@ -256,18 +259,9 @@ def operator_before(
     return _recovered(step, element, logs, places)
 
 
-def _in_process(step: Step, element: Element, cache: StateCache, places: ReplayPlaces) -> Operator | None:
-    """Returns the operator that the step before left in this process; None if there is none."""
-    before = step.before
-    found = None if before is None else cache.take_operator(before.attempt)
-    if before is None or found is None:
-        return None
-    operator = found.operator
-    if operator.definition != element.definition or operator.input_end != before.input:
-        return None
-    operator.on_error = element.on_error
-    places.restored(found.edges, before)
-    return operator
+def of_operator(arrays: Arrays) -> Arrays:
+    """Returns the arrays of the operator, out of those that were left."""
+    return {name: array for name, array in arrays.items() if name != _EDGES}
 
 
 def _recovered(step: Step, element: Element, logs: Logs, places: ReplayPlaces) -> tuple[Operator, Recovery]:
@@ -306,48 +300,42 @@ def unchanged(step: Step, element: Element) -> Done | None:
     closes = definition.has_times and until is not None and until != slice_.begin.bound
     if closes and before.open and (before.due is None or until is None or before.due <= until):
         return None
-    standing = after_a_pause(after_silence(before, slice_.until), element.policy, step.elapsed_us)
-    return Done.idle(standing, definition.result_boundary(until, before.input))
+    standing = after_a_pause(_after_silence(before, slice_.until), element.policy, step.elapsed_us)
+    return Done((), standing, definition.result_boundary(until, before.input))
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """The amount and the duration of the work of a step, to price a recovery."""
-
-    tuples: int
-    feed_s: float
-    written: int
-    write_s: float
-    recovery: Recovery | None
-
-    def priced(self, standing: Standing, before: Standing | None) -> Standing:
-        """Returns the standing with the cost of a tuple of extent and of replay, as far as it is known."""
-        extent_ns, replay_ns = (before.extent_ns, before.replay_ns) if before else (0.0, 0.0)
-        open_s, start_s = (before.open_s, before.start_s) if before else (0.0, 0.0)
-        r = self.recovery
-        if r is None:
-            extent, extent_s, replay, replay_s = self.written, self.write_s, self.tuples, self.feed_s
-            recovered = before.recovered if before else None
-        else:  # a recovery is the best measure of the cost of a recovery
-            extent, extent_s, replay, replay_s = r.extent, r.load_s, r.read, r.replay_s
-            recovered = {
-                "at_input": before.input if before else 0,
-                **r.costs,
-                **({"skipped": sum(loss.tuples for loss in r.losses)} if r.losses else {}),
-            }
-            open_s = round(r.open_s, 4) if r.open_s else open_s
-        if extent >= _SAMPLE_MIN:
-            extent_ns = towards(extent_ns or EXTENT_NS, extent_s * 1e9 / extent)
-        if replay >= _SAMPLE_MIN:
-            replay_ns = towards(replay_ns or REPLAY_NS, replay_s * 1e9 / replay)
-        return replace(
-            standing,
-            extent_ns=round(extent_ns, 1),
-            replay_ns=round(replay_ns, 1),
-            open_s=open_s,
-            start_s=start_s,
-            recovered=recovered,
-        )
+def _after_silence(standing: Standing, until: int | None) -> Standing:
+    """Returns the standing when no tuple came before this time in any of several inputs."""
+    marks = standing.marks
+    if marks is None or until is None:
+        return standing
+    stands = Position(marks.stands.ordinal, until)
+    oldest = stands if marks.oldest.ordinal == stands.ordinal else marks.oldest
+    return replace(standing, marks=replace(marks, stands=stands, oldest=oldest))
 
 
-_SAMPLE_MIN = 1_000
+def _priced(
+    standing: Standing,
+    before: Standing | None,
+    written: tuple[int, float],
+    fed: tuple[int, float],
+    recovery: Recovery | None,
+) -> Standing:
+    """Returns the standing with the cost of a tuple of extent and of replay, as far as it is known.
+
+    The step has `written` so many tuples in so many seconds, and was `fed` so many.
+    """
+    known = before or standing
+    extent_ns, replay_ns, open_s, recovered = known.extent_ns, known.replay_ns, known.open_s, known.recovered
+    if recovery is not None:  # a recovery is the best measure of the cost of a recovery
+        written, fed = (recovery.extent, recovery.load_s), (recovery.read, recovery.replay_s)
+        skipped = {"skipped": sum(loss.tuples for loss in recovery.losses)} if recovery.losses else {}
+        recovered = {"at_input": before.input if before else 0, **recovery.costs, **skipped}
+        open_s = round(recovery.open_s, 4) if recovery.open_s else open_s
+    if written[0] >= _SAMPLE_MIN:
+        extent_ns = round(towards(extent_ns or EXTENT_NS, written[1] * 1e9 / written[0]), 1)
+    if fed[0] >= _SAMPLE_MIN:
+        replay_ns = round(towards(replay_ns or REPLAY_NS, fed[1] * 1e9 / fed[0]), 1)
+    return replace(
+        standing, extent_ns=extent_ns, replay_ns=replay_ns, open_s=open_s, start_s=known.start_s, recovered=recovered
+    )

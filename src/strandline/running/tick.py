@@ -18,7 +18,6 @@ from strandline.inputs.input import Input, InputBatch, InputSlice
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.input_mark import Marks
 from strandline.log.operator_state.outage import ForkStanding, Outage
-from strandline.log.operator_state.standing import Standing
 from strandline.log.stream.append_commit import Append
 from strandline.log.stream.block import Block
 from strandline.log.stream.control_tuples import control_block
@@ -29,7 +28,6 @@ from strandline.operators.operator import version_in
 from strandline.running import batch as batches_
 from strandline.running import fork as forks_
 from strandline.running import step as steps_
-from strandline.running.batch import overdue
 from strandline.running.decision import Decision, Situation, decide, ended
 from strandline.running.element import Element
 from strandline.running.fork import Caches, Forked, ForkStep
@@ -92,18 +90,13 @@ def run(
             raise
         return Worked(done, None)  # to make the fork anew, the step would have to read an input that cannot be read
     except Exception as problem:  # a guess that fails must not prevent results
-        if _lies_in_a_replica(problem, element, fork_logs or logs):
+        replicas = [(fork_logs or logs).inputs[number].storage.url for number in element.replicas]
+        if isinstance(problem, MISSING) and any(map(problem.lies_in, replicas)):
             raise  # another replica has the same tuples
         return Worked(done, None, f"{type(problem).__name__}: {problem}"[:PROBLEM_CHARS_MAX])
     finally:
         caches.stable.close()
         caches.fork.close()
-
-
-def _lies_in_a_replica(problem: Exception, element: Element, logs: Logs) -> bool:
-    """Returns whether the problem concerns a replica that the element reads."""
-    urls = (logs.inputs[number].storage.url for number in element.replicas)
-    return isinstance(problem, MISSING) and any(problem.lies_in(url) for url in urls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +124,9 @@ class Operation:
         """Looks and decides; returns the watch that the driver has to remember, and the tick, None without work."""
         base, element, wall_us = self.output.state, self.element, self.clock.now_us()
         if self.promise is None:  # all that has come is taken in, and nothing else has to be decided
-            due, many = overdue(element.policy, base, wall_us), element.tuples_max
+            at_risk = () if base.finished else enumerate(base.standings)
+            due = frozenset(p for p, standing in at_risk if element.policy.is_overdue(standing, wall_us))
+            many = element.tuples_max
             new = self.input.next(base, many) or (self.input.nothing(base, many) if due else None)
             return watch, None if new is None else Tick(self, _STABLE, new, watch, must_save=due)
         now_us = self.clock.steady_us()
@@ -181,11 +176,12 @@ class Tick:
         """The watch that the driver has to remember once this tick is published."""
         self._must_save = must_save
         self._name = uuid.uuid4().hex if operation.promise else ""
-        many = operation.output.spec.partitions
-        self._standings = list(self._base.standings) or self._beginning()
-        begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[:many]]
+        self._partitions = operation.output.spec.partitions
+        mode = operation.element.policy.mode
+        self._standings = list(self._base.standings) or (operation.input.beginning(mode) if marks else [])
+        begun = [ForkStanding(None, 0, None, end) for end in self._base.ends[: self._partitions]]
         self._forks = list(decision.outage.forks) or begun
-        self._blocks: list[list[Block]] = [[] for _ in range(many)]
+        self._blocks: list[list[Block]] = [[] for _ in range(self._partitions)]
         """The blocks per partition, in the order of offsets."""
 
     # ------------------------------------------------------------------ the work
@@ -197,14 +193,27 @@ class Tick:
             failpoint("after-undo")
         if self._decision.begins_anew:
             self._forks = [fork.begun_anew(fork.problem) for fork in self._forks]
-        stable = self._steps()
-        works = [self._work(p, one) for p, one in enumerate(stable)]
+        base, steps, idle = self._base, dict[int, Step](), dict[int, Done]()
+        if self._batch is None:  # the stable lineage stands still
+            idle = {p: Done((), standing, None) for p, standing in enumerate(self._standings)}
+        else:
+            name = uuid.uuid4().hex
+            elapsed_us = max(0, self._operation.clock.now_us() - base.published_us) if base.published_us else 0
+            # In the first step of a later version all partitions run: no partition goes back behind that version.
+            is_revision = version_in(self._element.definition.revised) != version_in(base.revised)
+            for p, taken in enumerate(self._batch.slices):
+                before = self._standings[p] if base.standings else None
+                step = Step(p, before, self._end(p), taken, f"{name}-{p}", elapsed_us)
+                outcome = None if is_revision or p in self._must_save else unchanged(step, self._element)
+                if outcome is None:
+                    steps[p] = step
+                else:
+                    idle[p] = outcome
+        works = [Work(p, self._end(p), steps.get(p), self._fork_step(p, steps.get(p))) for p in range(self._partitions)]
         due = [work for work in works if work.stable is not None or work.fork is not None]
         worked = {work.partition: own for work, own in zip(due, run_all(due) if due else (), strict=True)}
-        every = [worked.get(p, Worked(None, None)) for p in range(len(works))]
-        done = [one if isinstance(one, Done) else own.stable for one, own in zip(stable, every, strict=True)]
-        self.done = [d for d in done if d is not None]
-        assert len(self.done) == len(works)
+        every = [worked.get(p, Worked(None, None)) for p in range(self._partitions)]
+        self.done = [own.stable or idle[p] for p, own in enumerate(every)]
         if self._batch is not None:
             standings = self._batch.noted([d.standing for d in self.done])
             self.done = [replace(d, standing=standing) for d, standing in zip(self.done, standings, strict=True)]
@@ -222,8 +231,7 @@ class Tick:
         """Ends a fork that has failed: undoes its tuples. It writes no more until the stable lineage moves."""
         fork = self._forks[p]
         if fork.tuples:
-            block = control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-failed-{p}")
-            self._blocks[p].append(block)
+            self._write(p, [Kind.UNDO], "failed")
             self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(1))
             fork = fork.undone(self._end(p))
         self._forks[p] = fork.begun_anew(problem)
@@ -232,47 +240,16 @@ class Tick:
         """Undoes all tentative tuples."""
         for p, fork in enumerate(list(self._forks)):
             if fork.tuples:
-                self._blocks[p].append(
-                    control_block(self._output, p, self._end(p), [Kind.UNDO], f"{self._name}-undo-{p}")
-                )
+                self._write(p, [Kind.UNDO], "undo")
                 self._standings[p] = self._standings[p].behind(1)
                 self._forks[p] = fork.undone(self._end(p))
 
-    def _steps(self) -> list[Step | Done]:
-        """Returns the step of the stable lineage in each partition, behind an undo if there is one.
-
-        If a partition has nothing to take in or save, or the lineage stands still, returns the outcome instead.
-        """
-        base = self._base
-        if self._batch is None:
-            return [Done.idle(standing, None) for standing in self._standings]
-        name = uuid.uuid4().hex
-        elapsed_us = max(0, self._operation.clock.now_us() - base.published_us) if base.published_us else 0
-        # In the first step of a later version all partitions run: no partition goes back behind that version.
-        is_revision = version_in(self._element.definition.revised) != version_in(base.revised)
-        found: list[Step | Done] = []
-        for p, taken in enumerate(self._batch.slices):
-            before = self._standings[p] if base.standings else None
-            step = Step(p, before, self._end(p), taken, f"{name}-{p}", elapsed_us)
-            is_due = is_revision or p in self._must_save
-            found.append(step if is_due else unchanged(step, self._element) or step)
-        return found
-
-    def _beginning(self) -> list[Standing]:
-        """Returns the standings of an operator that has taken in nothing."""
-        return self._operation.input.beginning(self._element.policy.mode) if self._marks else []
-
-    def _work(self, partition: int, stable: Step | Done) -> Work:
-        fork, step = None, stable if isinstance(stable, Step) else None
-        if self._decision.fork_until is not None:
-            silent = self._marks[partition].stands.bound if step else self._complete_until(partition)
-            fork = self._fork_step(partition, silent, self._decision.fork_until)
-        return Work(partition, self._end(partition), step, fork)
-
-    def _fork_step(self, p: int, silent: int | None, until: int) -> ForkStep | None:
-        fork, promise = self._forks[p], self._operation.promise
-        if fork.problem and not self._moves(p):
+    def _fork_step(self, p: int, stable: Step | None) -> ForkStep | None:
+        """Returns the step of the fork, behind that of the stable lineage; None if it has nothing to take in."""
+        fork, promise, until = self._forks[p], self._operation.promise, self._decision.fork_until
+        if until is None or (fork.problem and not self._moves(p)):
             return None
+        silent = self._complete_until(p) if stable is None else self._marks[p].stands.bound
         come = latest(fork.bound, silent)
         if come is not None and until <= come:
             return None
@@ -316,11 +293,12 @@ class Tick:
     def publish(self, writer: Writer) -> tuple[tuple[Done, ...], tuple[Forked | None, ...]]:
         """Publishes the work, if there is any; returns the outcomes of both lineages per partition."""
         outage = self._decision.outage
-        if self._has_forks:
+        if outage.forks or any(self.forked) or any(fork.problem for fork in self._forks):
             kept = () if self._decision.begins_anew else outage.left_out
             left_out = sorted({*kept, *self._decision.left_out}) if any(self.forked) else outage.left_out
             outage = replace(outage, forks=tuple(self._forks), left_out=tuple(left_out))
-        is_over = self._decision.ends and self._is_caught_up
+        standings = [d.standing for d in self.done]
+        is_over = self._decision.ends and (self._batch is None or self._batch.is_done(standings))
         if is_over:
             self._end_reconciliation()
             outage = ended(outage, self._operation.clock.now_us())
@@ -343,23 +321,18 @@ class Tick:
             failpoint("after-reconciliation" if is_over else f"after-{outage.state}")
         return tuple(done), self.forked
 
-    @property
-    def _has_forks(self) -> bool:
-        return bool(self._decision.outage.forks) or any(self.forked) or any(fork.problem for fork in self._forks)
-
-    @property
-    def _is_caught_up(self) -> bool:
-        """True if the steps have come as far as they can."""
-        return self._batch is None or self._batch.is_done([d.standing for d in self.done])
-
     def _end_reconciliation(self) -> None:
         """Undoes all tentative tuples, and marks them all as corrected."""
         for p, fork in enumerate(self._forks):
             kinds = [*([Kind.UNDO] if fork.tuples else ()), *([Kind.REC_DONE] if fork.published else ())]
             if kinds:
-                block = control_block(self._output, p, self._end(p), kinds, f"{self._name}-done-{p}")
-                self._blocks[p].append(block)
+                self._write(p, kinds, "done")
                 self.done[p] = replace(self.done[p], standing=self.done[p].standing.behind(len(kinds)))
+
+    def _write(self, partition: int, kinds: Sequence[Kind], word: str) -> None:
+        """Writes control tuples behind all tuples that are written so far."""
+        attempt = f"{self._name}-{word}-{partition}"
+        self._blocks[partition].append(control_block(self._output, partition, self._end(partition), kinds, attempt))
 
     def _end(self, partition: int) -> int:
         """Returns the offset behind all tuples that are written so far."""

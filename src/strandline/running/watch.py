@@ -19,9 +19,18 @@ from strandline.log.operator_state.guesses import Guesses, Passed, guessed_until
 from strandline.log.operator_state.outage import Outage
 from strandline.log.stream.log import Log
 from strandline.log.stream.log_state import LogState
-from strandline.running.passed_guesses import Places, looked_past
+from strandline.units import latest
 
 _BEFORE_ALL = float("-inf")
+_PLACES_MAX = 16
+"""The greatest number of places that the driver remembers per partition; of more it forgets every second one."""
+
+Places = tuple[Passed, ...]
+"""Places in the guesses of a partition, by offset and by time, so that a step of a fork reads only new guesses.
+
+An input's appends say the latest time of its tentative tuples. A reader that has seen an end of the log, and later asks
+for times behind that time, begins there. However long a failure lasts, it does not look through earlier guesses again.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,17 +146,16 @@ class Watch:
 
         `before` is the outage of the last append: a tuple that arrives at a time which its forks have passed is late.
         """
-        known = self if before and any(fork.bound is not None for fork in before.forks) else self.all_eaten()
-        passed = max((f.bound for f in before.forks if f.bound is not None), default=None) if before else None
+        passed = latest(*(fork.bound for fork in before.forks)) if before else None
+        known = self.all_eaten() if passed is None else self
         left_out = before.left_out if before else ()
         look = _Look(now_us, now_us - bound_us, taken, passed)
         found, guesses, places = [], [], []
         for number, sight in enumerate(sights):
             own = known.arrivals[number]
             old = known.guesses[number] if self.guessed(number, sight.undone) is not None else ()
-            if (
-                number in self.unreachable and number in left_out
-            ):  # the forks have passed tuples that they could not read
+            if number in self.unreachable and number in left_out:
+                # The forks have passed tuples that they could not read.
                 own, old = (tuple(replace(one, is_late=passed is not None) for one in seen) for seen in (own, old))
             since = own[-1].boundary if own else None
             found.append(look.added(own, since, sight.boundary, sight.latest))
@@ -191,8 +199,10 @@ class Watch:
         forks = before.forks if before else ()
         came = [fork.bound for fork in forks] or [None] * len(sight.passed)
         needed = [min((time for time in (bound, sight.guessed) if time is not None), default=None) for bound in came]
-        is_known = bool(self.undone) and self.undone[number] == sight.undone
-        return tuple(looked_past(known if is_known else (), sight.passed, needed)) if sight.passed else ()
+        if not self.undone or self.undone[number] != sight.undone or not known:
+            known = ((),) * len(sight.passed)  # an undo has voided the known guesses
+        triples = zip(known, sight.passed, needed, strict=True) if sight.passed else ()
+        return tuple(_places_kept(own, place, time) for own, place, time in triples)
 
     def all_eaten(self) -> Watch:
         """Returns the watch for a fork that is made of the stable state and takes in all tuples: none is late."""
@@ -220,24 +230,19 @@ class Watch:
 
     def missing(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
         """Returns the inputs for which a tuple of another input, or a guess of their own, has waited for the bound."""
-        overdue, reach = self.overdue(now_us, bound_us, taken), self.reach(taken)
-        guessed = {n: own for n in range(len(reach)) if (own := self._guesses_of(n))}
+        reach, guessed = self.reach(taken), {n: self._guesses_of(n) for n in range(len(self.arrivals))}
         guesses = _overdue(guessed, now_us - bound_us, taken)
-        return tuple(
-            number
-            for number, own in enumerate(reach)
-            if any(other != number and time >= own for other, time in overdue.items())
-            or guesses.get(number, _BEFORE_ALL) >= own
-        )
+        waited = self._waited_for(reach, now_us, bound_us, taken)
+        return tuple(n for n, own in enumerate(reach) if n in waited or guesses.get(n, _BEFORE_ALL) >= own)
 
     def missing_for_fork(self, now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
         """Returns the inputs without guesses for a time at which a tuple of another input has waited for the bound."""
-        overdue, reach = self.overdue(now_us, bound_us, taken), self.fork_reach(taken)
-        return tuple(
-            number
-            for number, own in enumerate(reach)
-            if any(other != number and time >= own for other, time in overdue.items())
-        )
+        return self._waited_for(self.fork_reach(taken), now_us, bound_us, taken)
+
+    def _waited_for(self, reach: Sequence[float], now_us: int, bound_us: int, taken: int | None) -> tuple[int, ...]:
+        """Returns the inputs that do not reach a tuple of another input which has waited for the bound."""
+        overdue = self.overdue(now_us, bound_us, taken).items()
+        return tuple(n for n, own in enumerate(reach) if any(other != n and time >= own for other, time in overdue))
 
     def late(self, now_us: int, bound_us: int, taken: int | None) -> frozenset[int]:
         """Returns the readable inputs with tuples that have waited for the bound and came too late for the fork."""
@@ -269,15 +274,23 @@ class _Look:
         own: tuple[Arrival, ...],
         since: int | None,
         boundary: int | None,
-        latest: int | None,
+        last: int | None,
         stable: int | None = None,
     ) -> tuple[Arrival, ...]:
         """Returns the arrivals that matter, and one more if the boundary has moved; guesses matter from `stable` on."""
         if boundary is not None and (not own or boundary > own[-1].boundary):
             is_late = self.passed is not None and (since is None or since < self.passed)
-            own = (*own, Arrival(boundary, self.now_us, latest, is_late))
-        known = [time for time in (self.taken, stable) if time is not None]
-        return _that_matter(own, self.aged_us, max(known, default=None))
+            own = (*own, Arrival(boundary, self.now_us, last, is_late))
+        return _that_matter(own, self.aged_us, latest(self.taken, stable))
+
+
+def _places_kept(known: Places, seen: Passed | None, needed: int | None) -> Places:
+    """Returns the places that are of use after a look, for a fork that will ask for guesses from `needed` on."""
+    if seen is not None:
+        known = (*(one for one in known if one.time < seen.time), seen)
+    used = [one for one in known if needed is not None and one.time <= needed]
+    kept = (*used[-1:], *known[len(used) :])
+    return kept if len(kept) <= _PLACES_MAX else (*kept[:-1:2], kept[-1])
 
 
 def _overdue(arrivals: Mapping[int, Sequence[Arrival]], aged_us: int, taken: int | None) -> dict[int, int]:
@@ -297,12 +310,11 @@ def _that_matter(arrivals: tuple[Arrival, ...], aged_us: int, taken: int | None)
     """
     if not arrivals:
         return ()
-    *before, last = (a if _waits(a, taken) else replace(a, latest=None, is_late=False) for a in arrivals)
+    *before, last = (
+        a if a.latest is not None and (taken is None or a.latest >= taken) else replace(a, latest=None, is_late=False)
+        for a in arrivals
+    )
     aged = [a for a in before if a.latest is not None and a.seen_us <= aged_us]
     late = [a for a in aged[:-1] if a.is_late]
     younger = [a for a in before if a.latest is not None and a.seen_us > aged_us]
     return (*late[-1:], *aged[-1:], *younger, last)
-
-
-def _waits(arrival: Arrival, taken: int | None) -> bool:
-    return arrival.latest is not None and (taken is None or arrival.latest >= taken)

@@ -73,8 +73,9 @@ class NumberedResults(ReplicaUser):
         def found(log: Log) -> ReplicaPlace:
             there = [has - own for has, own in zip(results_of(log.state), place.results, strict=True)]
             moved = zip(place.partitions, taken(there), strict=True)
-            places = tuple(_moved(log, p, own, n) if n else own for p, (own, n) in enumerate(moved))
-            return replace(place, partitions=places)
+            ends = enumerate((own, own.results + many) for own, many in moved)
+            places = (own if n == own.results else ResultPlace(n, _checksum(log, p, n)) for p, (own, n) in ends)
+            return replace(place, partitions=tuple(places))
 
         return self._asked(place.results, place, found) or place
 
@@ -133,11 +134,6 @@ class NumberedResults(ReplicaUser):
         reached, problems = self._set.at_each(keep)
         if not reached:
             raise problems[-1] if problems else self._set.none_readable()
-
-
-def _moved(log: Log, partition: int, place: ResultPlace, many: int) -> ResultPlace:
-    results = place.results + many
-    return ResultPlace(results, _checksum(log, partition, results))
 
 
 def _checksum(log: Log, partition: int, results: int) -> str:

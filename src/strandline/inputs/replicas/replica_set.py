@@ -59,9 +59,6 @@ class ReplicaSet:
         """When replicas that stand still were last asked whether they are still themselves."""
         self._watch = ReplicaWatch(patience_us)
         self._spec: StreamSpec | None = None
-        self._open_all()
-
-    def _open_all(self) -> None:
         for number in range(len(self._openers)):
             try:
                 self.logs[number] = self._opened(number)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from strandline.clock import stopwatch_s
-from strandline.log.operator_state.input_mark import Position
+from strandline.log.index.leaf import Ints
 from strandline.operators.operator import Operator
 
 AT_MOST = 64
@@ -28,8 +28,8 @@ class LiveOperator:
 
     attempt: str
     operator: Operator
-    edges: tuple[Position, ...] = ()
-    """The places at which a replay can begin, for an operator over several inputs."""
+    edges: Ints | None = None
+    """The places at which a replay can begin, for an operator over several inputs (see `ReplayPlaces.words`)."""
 
 
 class LiveOperators:

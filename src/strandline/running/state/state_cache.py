@@ -137,14 +137,10 @@ class StateCache:
             return None
 
     def _redo(self, attempt: str) -> bool:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.replace(self._file(attempt, "whole"), self._base)
-        except FileNotFoundError:
-            return self._redo_changes(attempt)
-        self._sweep()
-        return True
-
-    def _redo_changes(self, attempt: str) -> bool:
+            self._sweep()
+            return True
         changes = self._file(attempt, "delta")
         try:
             meta, arrays = state_file.read_changes(changes)

@@ -14,11 +14,12 @@ machine. It also refuses a file of other sources of the operators, since these d
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -61,8 +62,13 @@ def opened(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _new_file(path: Path) -> BinaryIO:
-    return os.fdopen(opened(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), "w+b")
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yields a new file that takes this place when it is written, whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    with os.fdopen(opened(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC), "w+b") as file:
+        yield file
+    os.replace(temporary, path)
 
 
 def _sealed(text: bytes, *data: memoryview) -> bytes:
@@ -70,6 +76,11 @@ def _sealed(text: bytes, *data: memoryview) -> bytes:
     for piece in data:
         digest.update(piece)
     return digest.hexdigest().encode() + text
+
+
+def _ours() -> dict[str, Any]:
+    """Returns what the head of a file says of the process that writes it."""
+    return {"format": FORMAT, "stamp": source_stamp(), "boot": boot()}
 
 
 def _is_ours(head: Mapping[str, Any]) -> bool:
@@ -98,8 +109,7 @@ def read_head(descriptor: int) -> dict[str, Any]:
 
 def write_whole(path: Path, attempt: str, arrays: Arrays) -> int:
     """Writes all arrays to a file, whole or not at all; returns its size in bytes."""
-    temporary = path.with_suffix(".tmp")
-    with _new_file(temporary) as file:
+    with _replacing(path) as file:
         file.write(bytes(_PAGE))
         for array in arrays.values():
             file.seek(-file.tell() % _ALIGNED, os.SEEK_CUR)
@@ -108,27 +118,24 @@ def write_whole(path: Path, attempt: str, arrays: Arrays) -> int:
         file.truncate(max(size, _PAGE))
         file.flush()
         head = {
-            "format": FORMAT,
-            "stamp": source_stamp(),
-            "boot": boot(),
+            **_ours(),
             "born": attempt,
             "attempt": attempt,
             "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()],
             "sums": {name: checksum(array) for name, array in arrays.items()},
         }
         write_head(file.fileno(), head)
-        _believe(file.fileno(), head)
-    os.replace(temporary, path)
+        _believe(_identity(file.fileno(), head))
     return size
 
 
 def mapped(descriptor: int, head: Mapping[str, Any]) -> Arrays:
     """Maps the arrays of the file privately; raises TornError if they are not as their attempt left them."""
     arrays = _views(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), head)
-    if not _is_believed(descriptor, head):
+    if (identity := _identity(descriptor, head)) not in _believed:
         if {name: checksum(array) for name, array in arrays.items()} != head["sums"]:
             raise TornError("rotten")
-        _believe(descriptor, head)
+        _believe(identity)
     return arrays
 
 
@@ -150,14 +157,10 @@ def _identity(descriptor: int, head: Mapping[str, Any]) -> tuple[int, int, str]:
     return found.st_dev, found.st_ino, str(head["born"])
 
 
-def _is_believed(descriptor: int, head: Mapping[str, Any]) -> bool:
-    return _identity(descriptor, head) in _believed
-
-
-def _believe(descriptor: int, head: Mapping[str, Any]) -> None:
+def _believe(identity: tuple[int, int, str]) -> None:
     if len(_believed) >= _FILES_MAX:
         del _believed[next(iter(_believed))]
-    _believed[_identity(descriptor, head)] = None
+    _believed[identity] = None
 
 
 # ---------------------------------------------------------------------- the changes of an attempt
@@ -177,23 +180,13 @@ def write_changes(path: Path, attempt: str, parent: str, image: StateImage) -> i
                 changes.append([name, None, None, values.dtype.str, list(values.shape)])
                 pieces.append(_bytes_of(rows.astype(_ROW_NUMBER)))
             pieces.append(_bytes_of(values))
-    meta = {
-        "format": FORMAT,
-        "stamp": source_stamp(),
-        "boot": boot(),
-        "attempt": attempt,
-        "parent": parent,
-        "changes": changes,
-    }
+    meta = {**_ours(), "attempt": attempt, "parent": parent, "changes": changes}
     line = _sealed(json.dumps(meta).encode(), *pieces)
-    temporary = path.with_suffix(".tmp")
-    with _new_file(temporary) as file:
+    with _replacing(path) as file:
         file.write(line + b"\n")
         for piece in pieces:
             file.write(piece)
-        size = file.tell()
-    os.replace(temporary, path)
-    return size
+        return file.tell()
 
 
 def _runs(rows: Rows) -> list[Rows]:
@@ -252,8 +245,7 @@ def apply(descriptor: int, head: Mapping[str, Any], changes: Changes) -> dict[st
     arrays = _views(mmap.mmap(descriptor, 0, access=mmap.ACCESS_WRITE), head)
     for name, rows, values in changes:
         array = arrays[name]
-        if not _has(array, rows):
-            raise TornError("changes of another state")
+        _require_rows(array, rows)
         before = _sum_of(array, rows)
         array[rows] = values
         sums[name] = (sums[name] - before + _sum_of(array, rows)) % MODULUS
@@ -263,15 +255,16 @@ def apply(descriptor: int, head: Mapping[str, Any], changes: Changes) -> dict[st
 def change(arrays: Arrays, changes: Changes) -> None:
     """Makes the changes in these arrays, which no other process uses; raises TornError if they are of another state."""
     for name, rows, values in changes:
-        if not _has(arrays[name], rows):
-            raise TornError("changes of another state")
+        _require_rows(arrays[name], rows)
         arrays[name][rows] = values
 
 
-def _has(array: npt.NDArray[Any], rows: Rows) -> bool:
-    if isinstance(rows, slice):
-        return bool(0 <= rows.start <= rows.stop <= len(array))
-    return not len(rows) or bool(0 <= rows.min() <= rows.max() < len(array))
+def _require_rows(array: npt.NDArray[Any], rows: Rows) -> None:
+    least, end = (rows.start, rows.stop) if isinstance(rows, slice) else (0, 0)
+    if not isinstance(rows, slice) and len(rows):
+        least, end = rows.min(), rows.max() + 1
+    if not 0 <= least <= end <= len(array):
+        raise TornError("changes of another state")
 
 
 def _sum_of(array: npt.NDArray[Any], rows: Rows) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from strandline.errors import NoAccessError, StorageError, StrandlineError
 from strandline.inputs.input import Input
-from strandline.inputs.replicas.replicated import Replicated
+from strandline.inputs.replicas.replica_input import Replicated
 from strandline.log.operator_state.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
 from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.stream.block import Block

@@ -20,7 +20,7 @@ from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import Writer
 from strandline.log.upkeep import consumer_registry
-from strandline.running.batch import end_outage, overdue
+from strandline.running.batch import end_outage
 from strandline.running.element import Element
 from strandline.running.fork import Forked
 from strandline.running.promise import Promise
@@ -281,7 +281,9 @@ class OperatorJob:
     @property
     def must_save(self) -> bool:
         """True if the state has to be saved although no tuple has come."""
-        return bool(overdue(self._work.element.policy, self.output.state, SYSTEM_CLOCK.now_us()))
+        state, now_us = self.output.state, SYSTEM_CLOCK.now_us()
+        policy = self._work.element.policy
+        return not state.finished and any(policy.is_overdue(standing, now_us) for standing in state.standings)
 
     @property
     def is_at_risk(self) -> bool:

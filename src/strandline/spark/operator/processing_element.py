@@ -20,9 +20,8 @@ from strandline.errors import (
     StreamError,
     StreamNotFoundError,
 )
-from strandline.inputs.replicas.replica_input import ReplicaInput
+from strandline.inputs.replicas.replica_input import ReplicaInput, Replicated
 from strandline.inputs.replicas.replica_set import ReplicaSet
-from strandline.inputs.replicas.replicated import Replicated
 from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import Since
 from strandline.log.operator_state.standing import Standing, marks_in
