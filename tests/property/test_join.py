@@ -17,10 +17,9 @@ import pyarrow as pa
 import pytest
 
 from strandline.operators.join import join_operator, tuple_ring
-from strandline.operators.join.definition import JoinDefinition, JoinInput
+from strandline.operators.join.definition import JoinDefinition, JoinInput, stored_type, type_text
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import SIDES, JoinWindows
-from strandline.operators.join.stored_types import stored_type, type_text
 from strandline.operators.join.tuple_record import BYTES_END, HEAD, TAIL
 from strandline.operators.kernels import key_codec
 from strandline.operators.open_windows import payloads

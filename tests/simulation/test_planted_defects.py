@@ -24,10 +24,9 @@ from strandline.operators.barrier.barrier_operator import BarrierOperator
 from strandline.operators.barrier.consumed import Consumed
 from strandline.operators.join import join_operator, window_meeting
 from strandline.operators.join.join_operator import JoinOperator
-from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.meeting_kernels import NEXT
 from strandline.operators.join.saved_groups import SavedGroup, SavedGroups
-from strandline.operators.join.tuple_record import FULL, KEEP
+from strandline.operators.join.tuple_record import FULL
 from strandline.operators.join.window_meeting import WindowMeeting
 from strandline.operators.operator import Saved
 from strandline.operators.partition_wide.object_at_work import ObjectAtWork
@@ -67,10 +66,7 @@ def seeds_with(kind: str) -> Iterator[int]:
 @planted("what an outer join has matched is kept too short", of="join")
 def _matched_tuples_go_early() -> AbstractContextManager[Any]:
     def rules(before: Any, definition: Any) -> Any:
-        found = before(definition)
-        for side in SIDES:
-            found[KEEP + side] = definition.windows.reach[side]
-        return found
+        return before(definition)._replace(keep=definition.windows.reach)
 
     return instead_of(join_operator, "rules_of", rules)
 

@@ -15,10 +15,10 @@ from pyspark import cloudpickle
 
 from strandline.errors import InputError, OptionError, SchemaError
 from strandline.operators.join.definition import JoinDefinition, JoinInput
+from strandline.operators.join.join_kernels import take_in_trails
 from strandline.operators.join.join_operator import JoinOperator
 from strandline.operators.join.join_windows import _BAND_MAX as BAND_MAX
 from strandline.operators.join.join_windows import JoinWindows, join_windows
-from strandline.operators.join.trail_join_kernels import take_in_trails
 from strandline.operators.open_windows.payloads import CHUNKS_MAX
 from strandline.operators.operator import Limits
 from strandline.units import END_OF_TIME, TIME_MAX

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from strandline.operators.join import join_loading
+from strandline.operators.join import join_columns
 from strandline.operators.operator import Saved
 
 
@@ -20,31 +20,31 @@ def stretches(rng: np.random.Generator, blocks: int, rows: int, tuples: int) -> 
 
 @pytest.mark.parametrize("tuples", [5, 300, 1 << 40])
 def test_of_each_tuple_the_footprint_that_was_written_last_counts(tuples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_loading, "_ROWS_MIN", 40)
+    monkeypatch.setattr(join_columns, "_ROWS_MIN", 40)
     saved = stretches(np.random.default_rng(tuples), 100, 7, tuples)
     expected: dict[int, tuple[int, list[int]]] = {}
     for stretch in saved:
         for row in reversed(stretch.footprints.to_pylist()):
             expected.setdefault(row["_ordinal"], (row["_offset"], row["v"]))
-    found = join_loading.newest_footprints([saved[0], Saved(*[saved[0].closed] * 2), *saved[1:]])
+    found = join_columns.newest_footprints([saved[0], Saved(*[saved[0].closed] * 2), *saved[1:]])
     assert found is not None
     rows = found.to_pylist()
     assert [r["_ordinal"] for r in rows] == sorted(expected)
     assert [(r["_offset"], r["v"]) for r in rows] == [expected[o] for o in sorted(expected)]
-    assert join_loading.newest_footprints([]) is None
+    assert join_columns.newest_footprints([]) is None
 
 
 def test_ten_times_the_blocks_are_ten_times_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each footprint is looked at a few times, and not once for every block behind it."""
-    looked_at, distinct = [0], join_loading._distinct
+    looked_at, distinct = [0], join_columns._distinct
 
     def counted(parts: list[pa.Table]) -> pa.Table:
         looked_at[0] += sum(part.num_rows for part in parts)
         return distinct(parts)
 
-    monkeypatch.setattr(join_loading, "_distinct", counted)
-    monkeypatch.setattr(join_loading, "_ROWS_MIN", 64)
+    monkeypatch.setattr(join_columns, "_distinct", counted)
+    monkeypatch.setattr(join_columns, "_ROWS_MIN", 64)
     for tuples in (1_000, 1 << 40):
         looked_at[0] = 0
-        join_loading.newest_footprints(stretches(np.random.default_rng(1), 2_000, 10, tuples))
+        join_columns.newest_footprints(stretches(np.random.default_rng(1), 2_000, 10, tuples))
         assert looked_at[0] < 4 * 20_000

@@ -13,8 +13,8 @@ import pytest
 from pyspark import cloudpickle
 
 from strandline.errors import OptionError
+from strandline.operators.join.definition import stored_type
 from strandline.operators.join.predicate import Predicate
-from strandline.operators.join.stored_types import stored_type
 from strandline.operators.kernels.kernel_cache import TALLY
 
 LEFT = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from strandline.arrow_types import nested_type
 from strandline.errors import OptionError, SchemaError
 from strandline.operator_texts import join_text, version_text
 from strandline.operators.expressions.input_shapes import UNSHAPED, InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES, JoinWindows
 from strandline.operators.join.predicate import Predicate
-from strandline.operators.join.stored_types import stored_type, type_json, type_text
 from strandline.operators.operator import TAKEN_IN, Definition, OnError
 from strandline.units import END_OF_TIME, earlier
 
@@ -62,12 +63,7 @@ class JoinDefinition(Definition):
 
     @classmethod
     def of(
-        cls,
-        left: JoinInput,
-        right: JoinInput,
-        windows: JoinWindows,
-        where: Any = None,
-        group: int = GROUP,
+        cls, left: JoinInput, right: JoinInput, windows: JoinWindows, where: Any = None, group: int = GROUP
     ) -> JoinDefinition:
         """Returns the join of two inputs; raises OptionError or SchemaError if there can be none."""
         if isinstance(group, bool) or not isinstance(group, int) or group < 1:
@@ -126,7 +122,6 @@ class JoinDefinition(Definition):
 
     @property
     def has_times(self) -> bool:
-        """True if boundaries matter."""
         return self.windows.is_band
 
     @property
@@ -181,7 +176,6 @@ class JoinDefinition(Definition):
 
     @property
     def control_columns(self) -> list[tuple[str, str]]:
-        """Names and types of the columns that only footprints fill."""
         return list(CONTROL)
 
     @cached_property
@@ -222,7 +216,6 @@ class JoinDefinition(Definition):
         return f"{text}, where {self.where.text}{version_text(self.where.version)}"
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the JSON for stream.json: all that must stay the same for as long as the stream lives."""
         body: dict[str, Any] = {
             "kind": self.kind,
             "key": [list(column) for column in self.key],
@@ -273,16 +266,32 @@ class JoinDefinition(Definition):
         return replace(self, shapes=shapes)
 
     def fresh(self, on_error: OnError = "stop") -> JoinOperator:
-        """Returns an operator that has seen nothing."""
         from strandline.operators.join.join_operator import JoinOperator
 
         return JoinOperator.new(self, on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[np.generic]], on_error: OnError = "stop") -> JoinOperator:
-        """Returns the operator that left these arrays; ValueError if they do not fit."""
         from strandline.operators.join.join_operator import JoinOperator
 
         return JoinOperator.of(self, arrays, on_error)
+
+
+def type_text(kind: Any) -> str:
+    """Returns a type as a text that is equal for equal types: Spark's name, or the JSON of a nested type."""
+    return json.dumps(kind, sort_keys=True) if isinstance(kind, Mapping) else str(kind)
+
+
+def type_json(text: str) -> Any:
+    """Returns what `type_text` was made of."""
+    return json.loads(text) if text.startswith("{") else text
+
+
+def stored_type(text: str) -> pa.DataType:
+    """Returns the Arrow type of a column; `SchemaError` for a type that no stream holds."""
+    found = nested_type(type_json(text))
+    if found is None:
+        raise SchemaError(f"a column of type {text}, which a stream cannot hold", todo="cast it before it is joined")
+    return found
 
 
 def _listed(key: tuple[tuple[str, str], ...]) -> str:

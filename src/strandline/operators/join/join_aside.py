@@ -12,13 +12,7 @@ import pyarrow as pa
 from strandline.control_columns import OFFSET
 from strandline.errors import InputError
 from strandline.operators.aside_tables import VALUE, AsideTables, bad_times, long_keys
-from strandline.operators.join.definition import (
-    INPUT_COLUMN,
-    ORDINAL_COLUMN,
-    RESULT_TIME,
-    SIDE_COLUMN,
-    JoinDefinition,
-)
+from strandline.operators.join.definition import INPUT_COLUMN, ORDINAL_COLUMN, RESULT_TIME, SIDE_COLUMN, JoinDefinition
 from strandline.operators.join.join_windows import NAMES
 from strandline.operators.kernels.arrow_words import from_words, words_of
 from strandline.operators.operator import OnError

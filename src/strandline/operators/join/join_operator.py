@@ -12,18 +12,15 @@ import pyarrow as pa
 
 from strandline.arrow_rows import Rows, rows_of, stacked
 from strandline.control_columns import OFFSET
-from strandline.operators.join import join_loading, settling_kernels
+from strandline.operators.join import settling_kernels
 from strandline.operators.join.definition import JoinDefinition
 from strandline.operators.join.join_aside import JoinAside
-from strandline.operators.join.join_columns import portions_of, result_columns, side_values
-from strandline.operators.join.join_rules import rules_of
+from strandline.operators.join.join_columns import load_tuples, pair_values, portions_of, result_columns
+from strandline.operators.join.join_kernels import take_in_lists, take_in_stretches, take_in_trails
 from strandline.operators.join.join_saving import JoinSaving
-from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
-from strandline.operators.join.list_join_kernels import take_in_lists
+from strandline.operators.join.join_windows import LEFT, NAMES, RIGHT, SIDES
 from strandline.operators.join.predicate import Predicate
 from strandline.operators.join.saved_groups import SavedGroups
-from strandline.operators.join.stretch_kernels import take_in_stretches
-from strandline.operators.join.trail_join_kernels import take_in_trails
 from strandline.operators.join.tuple_record import (
     BYTES_END,
     DONE,
@@ -42,6 +39,7 @@ from strandline.operators.join.tuple_record import (
     WHO,
     Arrivals,
     Pairs,
+    rules_of,
 )
 from strandline.operators.join.tuple_ring import TupleRing
 from strandline.operators.join.window_meeting import WindowMeeting
@@ -54,14 +52,8 @@ ROWS_MAX: Final = 1 << 20
 """Tuples that go through a kernel at once."""
 PAIRS_MAX: Final = 1 << 17
 """Results that are made at once."""
-_SIDE_NAMES: Final = ("left", "right")
 _CONDITION: Final = "condition"
-_LOOPS: Final = {
-    "band": take_in_trails,
-    "partition": take_in_trails,
-    "key": take_in_lists,
-    "any": take_in_stretches,
-}
+_LOOPS: Final = {"band": take_in_trails, "partition": take_in_trails, "key": take_in_lists, "any": take_in_stretches}
 Arrays = list[pa.Array]
 _NONE: Final[tuple[list[Rows], list[Rows]]] = ([], [])
 
@@ -96,25 +88,20 @@ class JoinOperator(JoinSaving):
     @classmethod
     def new(cls, definition: JoinDefinition, on_error: OnError = "stop") -> JoinOperator:
         """Returns an operator without tuples."""
-        windows, fits_word = definition.windows, definition.fits_word
-        left, right = (
-            TupleRing.empty(fits_word=fits_word, counts=windows.kind == "key", keeps=windows.keeps[side])
-            for side in SIDES
-        )
-        schemas = definition.payload_schemas
-        return cls(definition, (left, right), (Payloads(schemas[LEFT]), Payloads(schemas[RIGHT])), None, on_error)
+        left, right = (TupleRing.empty(definition, side) for side in SIDES)
+        payloads = Payloads(definition.payload_schemas[LEFT]), Payloads(definition.payload_schemas[RIGHT])
+        return cls(definition, (left, right), payloads, None, on_error)
 
     @classmethod
     def of(
         cls, definition: JoinDefinition, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop"
     ) -> JoinOperator:
         """Returns the operator that left these arrays; ValueError if they do not fit."""
-        counts, fits_word = definition.windows.kind == "key", definition.fits_word
         try:
             rings, payloads = [], []
-            for side, name in enumerate(_SIDE_NAMES):
+            for side, name in enumerate(NAMES):
                 mine = {k.removeprefix(f"{name}_"): a for k, a in arrays.items() if k.startswith(f"{name}_")}
-                rings.append(TupleRing.of(mine, fits_word=fits_word, counts=counts))
+                rings.append(TupleRing.of(definition, mine))
                 payloads.append(Payloads(definition.payload_schemas[side], mine["payloads"], mine["chunks"]))
             groups = arrays["groups"]
             if not np.array_equal(arrays[_CONDITION], _condition_stamp(definition)):
@@ -127,7 +114,6 @@ class JoinOperator(JoinSaving):
 
     @property
     def rows_at_once(self) -> int:
-        """How many tuples to feed before `advance` is called."""
         return ROWS_MAX
 
     @property
@@ -143,7 +129,6 @@ class JoinOperator(JoinSaving):
         return min(found, default=None)
 
     def begin(self) -> None:
-        """Begins a step."""
         for ring, payloads in zip(self.rings, self.payloads, strict=True):
             ring.begin()
             payloads.begin()
@@ -152,10 +137,6 @@ class JoinOperator(JoinSaving):
         self.opened = 0
 
     def end(self) -> None:
-        """Ends a step: drops memory that no tuple refers to any more."""
-        self._tidy_up()
-
-    def _tidy_up(self) -> None:
         for side, ring in enumerate(self.rings):
             if ring.is_sparse:
                 numbers = ring.renumber()
@@ -185,22 +166,21 @@ class JoinOperator(JoinSaving):
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples that were seen before, but for those up to the last one of their side that was loaded."""
-        new = []
-        for side, table in enumerate(tuples):
-            places = words_of(table.column(OFFSET), "long")[0]
-            behind = table.slice(int(np.searchsorted(places, self.loaded[side], side="right")))
-            new.append(behind)
+        new = [
+            table.slice(int(np.searchsorted(words_of(table.column(OFFSET), "long")[0], last, side="right")))
+            for table, last in zip(tuples, self.loaded, strict=True)
+        ]
         self.take_again(self.aside.shaped(new, "set_aside"))
 
     def take_again(self, tuples: Sequence[pa.Table]) -> None:
         """Takes in tuples without results. They meet only if it matters who was matched."""
         for _ in self._run(tuples, meets=self.definition.windows.how != "inner", emits=False):
             pass
-        self._tidy_up()
+        self.end()
 
     def load(self, newest_first: Iterable[Saved]) -> None:
         """Takes in the newest footprint of each tuple, into an operator that has seen nothing."""
-        join_loading.load(self, newest_first)
+        load_tuples(self, newest_first)
 
     def advance(self, boundary: int) -> Arrays | None:
         """Drops the tuples that are over when time has passed this; returns their results without a match."""
@@ -214,7 +194,7 @@ class JoinOperator(JoinSaving):
             pairs = self._room()
             left, right = (ring.arrays for ring in self.rings)
             code = settling_kernels.pass_time(left, right, self.rules, boundary, pairs, progress)
-            found = _first(pairs, progress[FOUND])
+            found = pairs.rows(slice(progress[FOUND]))
             parts += (result_columns(self, part, _NONE) for part in portions_of(self, found, _NONE))
         for ring, payloads in zip(self.rings, self.payloads, strict=True):
             payloads.drop_before(ring[HEAD])
@@ -233,7 +213,10 @@ class JoinOperator(JoinSaving):
             for ring, t in zip(self.rings, tuples, strict=True)
         ]
         progress, code = _progress(meets=meets), FULL
-        meeting = self._meeting(new, arrivals) if windows.meets_any and meets else None
+        meeting = None
+        if windows.meets_any and meets:
+            self._met = self._met or Pairs.room(PAIRS_MAX)
+            meeting = WindowMeeting(self, new, [a.times for a in arrivals], self._met)
         take_in = _LOOPS["any" if windows.meets_any else windows.kind]
         while code != DONE:
             pairs = self._room()
@@ -243,7 +226,7 @@ class JoinOperator(JoinSaving):
                 who = int(progress[WHO])
                 self.rings[who].grow(tuples[who].num_rows - int(progress[ROW + who]))
             elif progress[FOUND]:
-                found = _first(pairs, progress[FOUND])
+                found = pairs.rows(slice(progress[FOUND]))
                 progress[FOUND] = 0
                 for met in [found] if meeting is None else meeting.pairs(found, emits=emits):
                     chosen = self._chosen(met, new, matched, emits=emits)
@@ -251,7 +234,7 @@ class JoinOperator(JoinSaving):
                         for part in portions_of(self, chosen, new):
                             yield result_columns(self, part, new)
             elif code == FULL:
-                self._pairs = _pairs(2 * len(pairs.left))
+                self._pairs = Pairs.room(2 * len(pairs.left))
         for side, ring in enumerate(self.rings):
             if not windows.keeps[side]:
                 ring[BYTES_END] = bytes_before[side]
@@ -260,12 +243,7 @@ class JoinOperator(JoinSaving):
             self.payloads[side].add(kept, shaped[side].slice(kept - base[side]), ring[LIVE])
 
     def _chosen(
-        self,
-        found: Pairs,
-        new: list[list[Rows]],
-        matched: list[npt.NDArray[np.uint8]],
-        *,
-        emits: bool,
+        self, found: Pairs, new: list[list[Rows]], matched: list[npt.NDArray[np.uint8]], *, emits: bool
     ) -> Pairs:
         """Returns the pairs that are results; tuples of outer sides know afterwards whether they were matched."""
         windows, where = self.definition.windows, self.definition.where
@@ -277,17 +255,11 @@ class JoinOperator(JoinSaving):
         if where is not None:
             true = self._condition(where, found, new, emits=emits)
         if windows.how == "inner":
-            return Pairs._make(array[true != 0] for array in found)
+            return found.rows(true != 0)
         chosen = np.empty(len(found.left), np.int64)
         left, right = (ring.arrays for ring in self.rings)
         many = settling_kernels.settle_pairs(left, right, self.rules, found, true, *matched, chosen)
-        return Pairs._make(array[chosen[:many]] for array in found)
-
-    def _meeting(self, new: list[list[Rows]], arrivals: list[Arrivals]) -> WindowMeeting:
-        """Returns the tuples as they meet whole windows, before new ones are taken in."""
-        if self._met is None:
-            self._met = _pairs(PAIRS_MAX)
-        return WindowMeeting(self, new, [a.times for a in arrivals], self._met)
+        return found.rows(chosen[:many])
 
     def _condition(
         self, where: Predicate, pairs: Pairs, new: list[list[Rows]], *, emits: bool
@@ -297,21 +269,18 @@ class JoinOperator(JoinSaving):
         Pairs for which it cannot be computed do not satisfy it; with `emits` they are set aside, or raised.
         """
         both = np.flatnonzero((pairs.left >= 0) & (pairs.right >= 0))
-        chosen = Pairs._make(array[both] for array in pairs)
-        found = [np.empty(0, np.uint8)]
-        for part in portions_of(self, chosen, new):
-            found.append(self._judged(where, part, new, emits=emits))
+        parts = portions_of(self, pairs.rows(both), new)
+        found = [np.empty(0, np.uint8), *(self._judged(where, part, new, emits=emits) for part in parts)]
         true = np.zeros(len(pairs.left), np.uint8)
         true[both] = np.concatenate(found)
         return true
 
     def _judged(self, where: Predicate, pairs: Pairs, new: list[list[Rows]], *, emits: bool) -> npt.NDArray[np.uint8]:
         d = self.definition
-        left, right = (side_values(self, side, where.names[side], pairs, new[side]) for side in SIDES)
+        left, right = (pair_values(self, side, where.names[side], pairs, new[side]) for side in SIDES)
         judged = where.holds((left, right), (d.types_of(LEFT), d.types_of(RIGHT)), len(pairs.left))
         if judged.failed and emits:
-            rows = np.array([row for row, _ in judged.failed])
-            unfit = Pairs._make(array[rows] for array in pairs)
+            unfit = pairs.rows(np.array([row for row, _ in judged.failed]))
             self.aside.add_pairs(result_columns(self, unfit, new), [why for _, why in judged.failed], self.on_error)
         return judged.true
 
@@ -339,8 +308,7 @@ class JoinOperator(JoinSaving):
 
     def _room(self) -> Pairs:
         """Returns the room for results, which is used again and again: columns made of it are copies."""
-        if self._pairs is None:
-            self._pairs = _pairs(PAIRS_MAX)
+        self._pairs = self._pairs or Pairs.room(PAIRS_MAX)
         return self._pairs
 
     # ------------------------------------------------------------------ the state as arrays
@@ -356,7 +324,7 @@ class JoinOperator(JoinSaving):
             _CONDITION: slice(0, 0),
         }
         is_replaced = self.groups.room != self._group_room
-        for ring, payloads, name in zip(self.rings, self.payloads, _SIDE_NAMES, strict=True):
+        for ring, payloads, name in zip(self.rings, self.payloads, NAMES, strict=True):
             mine = {**ring.image(), "payloads": payloads.arena, "chunks": payloads.table}
             rows = {**ring.changed(), "payloads": payloads.changed, "chunks": slice(0, len(mine["chunks"]))}
             arrays |= {f"{name}_{k}": a for k, a in mine.items()}
@@ -369,14 +337,6 @@ def _progress(*, meets: bool) -> npt.NDArray[np.int64]:
     progress = np.zeros(PROGRESS, np.int64)
     progress[MEETS] = meets
     return progress
-
-
-def _pairs(room: int) -> Pairs:
-    return Pairs._make(np.empty(room, np.uint8 if name == "sides" else np.int64) for name in Pairs._fields)
-
-
-def _first(pairs: Pairs, many: int) -> Pairs:
-    return Pairs._make(array[:many] for array in pairs)
 
 
 def _condition_stamp(definition: JoinDefinition) -> npt.NDArray[np.uint64]:

@@ -34,7 +34,6 @@ class JoinSaving(Operator):
 
     @property
     def input_end(self) -> int:
-        """The state holds the tuples before this place."""
         return self.rings[LEFT][INPUT]
 
     @input_end.setter
@@ -111,14 +110,12 @@ class JoinSaving(Operator):
         return int(np.searchsorted(self.rings[side].read(numbers)[0], place))
 
     def save_all(self, position: int) -> Footprints:
-        """Returns a footprint of every kept tuple: an instant checkpoint."""
         self.mark_unsaved(every=True)
         written = _WrittenGroup()
         self._save_unsaved(position, written)
         return self._footprints(written)
 
     def save_nothing(self) -> Footprints:
-        """Returns no footprints."""
         return self._footprints(_WrittenGroup())
 
     def mark_unsaved(self, *, every: bool = False) -> None:
@@ -130,12 +127,9 @@ class JoinSaving(Operator):
                 ring[SAVED] = ring[HEAD]
 
     def extent(self, position: int) -> Extent:
-        """Returns where recovery would begin if the output ended at this offset."""
         unsaved, oldest = self._first_unsaved(), self.groups.oldest()
         return Extent(
-            self.open_windows,
-            unsaved[0] if unsaved else self.input_end,
-            oldest.position if oldest else position,
+            self.open_windows, unsaved[0] if unsaved else self.input_end, oldest.position if oldest else position
         )
 
     def oldest_footprint(self) -> tuple[int, int] | None:

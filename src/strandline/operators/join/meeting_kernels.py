@@ -23,17 +23,12 @@ AT: Final = 3
 
 
 @njit(inline="always", _nrt=False)
-def write_alone(stretches, i, pairs, n):
-    """Writes a tuple that comes out alone."""
-    pairs.left[n], pairs.right[n] = stretches.left[i], stretches.right[i]
-    pairs.left_times[n] = pairs.right_times[n] = stretches.left_times[i]
-
-
-@njit(inline="always", _nrt=False)
-def write_met(a, b, left_times, right_times, pairs, n):
+def _write_met(a, b, left_times, right_times, pairs, at):
     """Writes a pair of places."""
+    n = at[WRITTEN]
     pairs.left[n], pairs.right[n] = a, b
     pairs.left_times[n], pairs.right_times[n] = left_times[a], right_times[b]
+    at[WRITTEN] = n + 1
 
 
 @njit(inline="always", _nrt=False)
@@ -49,7 +44,9 @@ def meet_stretches(holds, left, right, left_valid, right_valid, left_times, righ
         if a < 0 or b < 0:
             if at[WRITTEN] == room:
                 return FULL
-            write_alone(stretches, i, pairs, at[WRITTEN])
+            n = at[WRITTEN]
+            pairs.left[n], pairs.right[n] = a, b
+            pairs.left_times[n] = pairs.right_times[n] = stretches.left_times[i]
             at[WRITTEN] += 1
         elif stretches.sides[i] == 1:
             if right_valid[b]:
@@ -59,8 +56,7 @@ def meet_stretches(holds, left, right, left_valid, right_valid, left_times, righ
                     if left_valid[j] and holds(left[j], new):
                         if at[WRITTEN] == room:
                             return FULL
-                        write_met(j, b, left_times, right_times, pairs, at[WRITTEN])
-                        at[WRITTEN] += 1
+                        _write_met(j, b, left_times, right_times, pairs, at)
         elif left_valid[a]:
             new = left[a]
             for j in range(max(b, at[NEXT]), stretches.keys[i]):
@@ -68,8 +64,7 @@ def meet_stretches(holds, left, right, left_valid, right_valid, left_times, righ
                 if right_valid[j] and holds(new, right[j]):
                     if at[WRITTEN] == room:
                         return FULL
-                    write_met(a, j, left_times, right_times, pairs, at[WRITTEN])
-                    at[WRITTEN] += 1
+                    _write_met(a, j, left_times, right_times, pairs, at)
         at[NEXT] = 0
     at[STRETCH] = many
     return DONE

@@ -113,7 +113,7 @@ class Predicate:
         """Lets Numba compile it over these types; raises OptionError if it cannot."""
         assert self.function is not None
         none, words, at = np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(AT, np.int64)
-        pairs = Pairs(words, words, words, words, words, words, none)
+        pairs = Pairs.room(0)
         left, right = (np.zeros(0, _record_type(kinds[s], self.names[s], self._constants)) for s in (0, 1))
         with first_call(self.function, "where", "use arithmetic, comparisons, and functions of math"):
             if over_windows:

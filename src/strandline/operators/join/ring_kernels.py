@@ -1,4 +1,4 @@
-"""Kernels on the tuples of one side, however they are found: records, numbers, bytes of keys."""
+"""Kernels on the kept tuples of one side: where they lie, and how trails and lists lead to them."""
 
 # mypy: disable-error-code="no-untyped-call,no-untyped-def"
 
@@ -8,9 +8,16 @@ import numpy as np
 
 from strandline.operators.join.tuple_record import (
     BYTES_END,
+    CHAIN,
+    COUNT,
     DEAD,
+    FLAG_BITS,
     HEAD,
     KEY,
+    LIVE,
+    MATCHED,
+    NEWER,
+    NEWEST,
     NULL,
     OLDER,
     ORDINAL,
@@ -82,6 +89,15 @@ def next_record(side):
     return record
 
 
+@njit(inline="always", _nrt=False)
+def _copied(old, record, new):
+    """Copies a record into the next one of other arrays; returns where."""
+    at = next_record(new)
+    for word in range(old.records.shape[1]):
+        new.records[at, word] = old.records[record, word]
+    return at
+
+
 @njit(cache=True, nogil=True, _nrt=False)
 def live_among(side, first, end, found):
     """Writes the numbers of the kept tuples from `first` on, before `end`, as many as there is room for; how many."""
@@ -111,20 +127,19 @@ def read_records(side, numbers, fits_word, counts, words):
 @njit(cache=True, nogil=True, _nrt=False)
 def bytes_in_use(side):
     """Returns the bytes of keys of kept tuples."""
-    total, number = 0, side.header[HEAD]
-    while number < side.header[TAIL]:
+    total = 0
+    for number in range(side.header[HEAD], side.header[TAIL]):
         record = record_of(side, number)
         if side.records[record, ORDINAL] != DEAD:
             total += key_at(side, record) & LENGTH_MAX
-        number += 1
     return total
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def move_bytes(side, target):
     """Copies the bytes of kept tuples together into `target`."""
-    end, number = 0, side.header[HEAD]
-    while number < side.header[TAIL]:
+    end = 0
+    for number in range(side.header[HEAD], side.header[TAIL]):
         record = record_of(side, number)
         if side.records[record, ORDINAL] != DEAD:
             at = key_at(side, record)
@@ -133,7 +148,6 @@ def move_bytes(side, target):
                 target[end + i] = side.bytes[begin + i]
             side.records[record, side.records.shape[1] - 1] = end << LENGTH_BITS | length
             end += length
-        number += 1
     side.header[BYTES_END] = end
 
 
@@ -145,3 +159,105 @@ def gather_bytes(source, other, sides, at, starts, out):
         starts[i + 1] = starts[i] + length
         for j in range(length):
             out[starts[i] + j] = other[begin + j] if sides[i] else source[begin + j]
+
+
+# ------------------------------------------------ trails: from the newest tuple of a bucket to older ones
+
+
+@njit(inline="always", _nrt=False)
+def lay(side, record, number):
+    """Puts a tuple at the end of its trail. It has met nothing yet."""
+    bucket = bucket_of(side, side.records[record, KEY])
+    side.records[record, OLDER] = side.buckets[bucket] << FLAG_BITS
+    side.buckets[bucket] = number
+    side.bucket_marks[bucket] = 1
+
+
+@njit(inline="always", _nrt=False)
+def let_head_go(side):
+    """Drops the oldest tuple."""
+    if side.records[record_of(side, side.header[HEAD]), ORDINAL] != DEAD:
+        side.header[LIVE] -= 1
+    side.header[HEAD] += 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def move_trails(old, new):
+    """Moves the tuples into empty arrays that count from the same number on."""
+    for number in range(old.header[HEAD], old.header[TAIL]):
+        record = record_of(old, number)
+        at = _copied(old, record, new)
+        flags = old.records[record, OLDER] & (MATCHED | NULL)
+        if old.records[record, ORDINAL] != DEAD and flags & NULL == 0:
+            lay(new, at, number)
+            new.records[at, OLDER] |= flags
+
+
+# ------------------------------------------------ lists: from the oldest tuple of a key to newer ones
+
+
+@njit(inline="always", _nrt=False)
+def oldest_of_key(side, word, fits_word, at, key_bytes):
+    """Returns the record of the oldest tuple with this key, or -1."""
+    found = side.buckets[bucket_of(side, word)]
+    while found >= 0 and not has_key(side, found, word, fits_word, at, key_bytes):
+        found = side.links[found, CHAIN]
+    return found
+
+
+@njit(inline="always", _nrt=False)
+def append(side, record, fits_word):
+    """Adds a tuple to the list of its key; how many there are now, and the record of the oldest."""
+    word = side.records[record, KEY]
+    oldest = oldest_of_key(side, word, fits_word, key_at(side, record), side.bytes)
+    side.links[record, NEWER] = -1
+    if oldest < 0:
+        bucket = bucket_of(side, word)
+        side.links[record, CHAIN] = side.buckets[bucket]
+        side.links[record, NEWEST] = record
+        side.links[record, COUNT] = 1
+        side.buckets[bucket] = record
+        side.bucket_marks[bucket] = 1
+        return 1, record
+    newest = side.links[oldest, NEWEST]
+    side.links[newest, NEWER] = record
+    side.links[oldest, NEWEST] = record
+    side.links[oldest, COUNT] += 1
+    side.record_marks[newest] = 1
+    side.record_marks[oldest] = 1
+    return side.links[oldest, COUNT], oldest
+
+
+@njit(inline="always", _nrt=False)
+def let_oldest_go(side, record):
+    """Drops the oldest tuple of a key, which must have another."""
+    bucket = bucket_of(side, side.records[record, KEY])
+    before, found = -1, side.buckets[bucket]
+    while found != record:
+        before, found = found, side.links[found, CHAIN]
+    follows = side.links[record, NEWER]
+    side.links[follows, CHAIN] = side.links[record, CHAIN]
+    side.links[follows, NEWEST] = side.links[record, NEWEST]
+    side.links[follows, COUNT] = side.links[record, COUNT] - 1
+    side.record_marks[follows] = 1
+    if before >= 0:
+        side.links[before, CHAIN] = follows
+        side.record_marks[before] = 1
+    else:
+        side.buckets[bucket] = follows
+        side.bucket_marks[bucket] = 1
+    side.records[record, ORDINAL] = DEAD
+    side.record_marks[record] = 1
+    side.header[LIVE] -= 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def move_lists(old, new, fits_word, keep_dead):
+    """Moves the tuples into empty arrays; without the dead ones, the others get new numbers from `new`'s TAIL on."""
+    for number in range(old.header[HEAD], old.header[TAIL]):
+        record = record_of(old, number)
+        is_dead = old.records[record, ORDINAL] == DEAD
+        if keep_dead or not is_dead:
+            at = _copied(old, record, new)
+            if not is_dead:
+                append(new, at, fits_word)

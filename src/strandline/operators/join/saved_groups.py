@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,12 +11,10 @@ from strandline.operators.join.join_windows import SIDES
 from strandline.operators.join.tuple_ring import TupleRing
 from strandline.operators.kernels.kernel_arrays import Int64s
 
-_SIDE, _FIRST, _END, _POSITION = range(4)
 ROOM_MIN: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class SavedGroup:
+class SavedGroup(NamedTuple):
     """Tuples of a side with numbers from `first` to before `end`; the first footprint stands at `position`."""
 
     side: int
@@ -31,8 +28,8 @@ class SavedGroups:
 
     def __init__(self, rings: Sequence[TupleRing], table: Int64s | None = None) -> None:
         self._rings = rings
-        rows = np.empty((0, 4), np.int64) if table is None else table[table[:, _END] > table[:, _FIRST]]
-        self._groups = [SavedGroup(*row) for row in rows.tolist()]
+        groups = map(SavedGroup._make, [] if table is None else table.tolist())
+        self._groups = [group for group in groups if group.end > group.first]
         self._begin = 0
         """Groups before this one are gone."""
         self.room = max(ROOM_MIN, 0 if table is None else len(table))
@@ -44,8 +41,8 @@ class SavedGroups:
         while self.room < len(self._groups):
             self.room *= 2
         table = np.zeros((self.room, 4), np.int64)
-        for i, g in enumerate(self._groups):
-            table[i] = g.side, g.first, g.end, g.position
+        for i, group in enumerate(self._groups):
+            table[i] = group
         return table
 
     def oldest(self) -> SavedGroup | None:
@@ -67,7 +64,7 @@ class SavedGroups:
         live = self._rings[group.side].live(group.first, group.end)
         chosen = live[:room]
         if len(live) > room:
-            self._groups[self._begin] = SavedGroup(group.side, int(live[room]), group.end, group.position)
+            self._groups[self._begin] = group._replace(first=int(live[room]))
         else:
             self._begin += 1
         self.add(SavedGroup(group.side, int(chosen[0]), int(chosen[-1]) + 1, position))
@@ -82,7 +79,7 @@ class SavedGroups:
         for i, g in enumerate(self._groups):
             if g.side == side:
                 first, end = np.searchsorted(numbers, [g.first, g.end]).tolist()
-                self._groups[i] = SavedGroup(side, first, end, g.position)
+                self._groups[i] = g._replace(first=first, end=end)
 
     def set_loaded(self, found: Sequence[tuple[Int64s, Int64s]], group: int) -> None:
         """Groups of tuples that were loaded: of each side numbers, and the positions of their footprints.

@@ -4,27 +4,19 @@
 
 from __future__ import annotations
 
-from strandline.operators.join.ring_kernels import key_at, record_of
-from strandline.operators.join.trail_kernels import let_head_go
+from strandline.operators.join.ring_kernels import key_at, let_head_go, record_of
 from strandline.operators.join.tuple_record import (
-    BAND,
     DEAD,
     DONE,
     FIRST,
-    FITS_WORD,
-    FORM,
     FOUND,
     FULL,
     HEAD,
-    KEEP,
     KEY,
     MATCHED,
     NULL,
     OLDER,
     ORDINAL,
-    OUTER,
-    REACH,
-    ROW,
     SETTLED,
     TAIL,
     TIME,
@@ -33,12 +25,12 @@ from strandline.operators.kernels.kernel_cache import njit
 
 
 @njit(inline="always", _nrt=False)
-def is_over(side, which, rules, time):
+def _is_over(side, which, rules, time):
     """Returns whether the next tuple of an outer side that has not come out yet is over at this time."""
     number = side.header[SETTLED]
-    if rules[OUTER + which] == 0 or number >= side.header[TAIL]:
+    if not rules.outer[which] or number >= side.header[TAIL]:
         return False
-    return side.records[record_of(side, number), TIME] + rules[REACH + which] < time
+    return side.records[record_of(side, number), TIME] + rules.reach[which] < time
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -53,7 +45,7 @@ def _settle_next(side, which, rules, pairs, progress):
         pairs.left[n], pairs.right[n] = (place, -1) if which == 0 else (-1, place)
         pairs.left_times[n] = pairs.right_times[n] = time
         pairs.keys[n] = side.records[record, KEY]
-        pairs.key_at[n] = (1 if flags & NULL else 0) if rules[FITS_WORD] else key_at(side, record)
+        pairs.key_at[n] = (1 if flags & NULL else 0) if rules.fits_word else key_at(side, record)
         pairs.sides[n] = which
         progress[FOUND] = n + 1
     side.header[SETTLED] = number + 1
@@ -63,15 +55,15 @@ def _settle_next(side, which, rules, pairs, progress):
 def settle(left, right, rules, time, pairs, progress):
     """Lets those come out that are over before this time and have met nothing; FULL if there is no more room."""
     while True:
-        is_left, is_right = is_over(left, 0, rules, time), is_over(right, 1, rules, time)
+        is_left, is_right = _is_over(left, 0, rules, time), _is_over(right, 1, rules, time)
         if not is_left and not is_right:
             return DONE
         if progress[FOUND] == len(pairs.left):
             return FULL
         if is_left and is_right:
             a, b = record_of(left, left.header[SETTLED]), record_of(right, right.header[SETTLED])
-            left_end = left.records[a, TIME] + rules[REACH]
-            right_end = right.records[b, TIME] + rules[REACH + 1]
+            left_end = left.records[a, TIME] + rules.reach[0]
+            right_end = right.records[b, TIME] + rules.reach[1]
             is_left = left_end < right_end or (
                 left_end == right_end and left.records[a, ORDINAL] < right.records[b, ORDINAL]
             )
@@ -82,7 +74,7 @@ def settle(left, right, rules, time, pairs, progress):
 
 
 @njit(inline="always", _nrt=False)
-def drop(side, keep, time):
+def _drop(side, keep, time):
     """Drops the tuples that need not be kept at this time."""
     while side.header[HEAD] < side.header[TAIL]:
         record = record_of(side, side.header[HEAD])
@@ -91,28 +83,22 @@ def drop(side, keep, time):
         let_head_go(side)
 
 
+@njit(inline="always", _nrt=False)
+def let_time_pass(left, right, rules, time, pairs, progress):
+    """Passes time: tuples that are over come out or go. Returns FULL if there is no room for what comes out."""
+    if (_is_over(left, 0, rules, time) or _is_over(right, 1, rules, time)) and settle(
+        left, right, rules, time, pairs, progress
+    ) == FULL:
+        return FULL
+    _drop(left, rules.keep[0], time)
+    _drop(right, rules.keep[1], time)
+    return DONE
+
+
 @njit(cache=True, nogil=True, _nrt=False)
 def pass_time(left, right, rules, time, pairs, progress):
-    """Passes time: tuples that are over come out or go. Returns FULL if it has to be called again."""
-    if (rules[OUTER] or rules[OUTER + 1]) and settle(left, right, rules, time, pairs, progress) == FULL:
-        return FULL
-    drop(left, rules[KEEP], time)
-    drop(right, rules[KEEP + 1], time)
-    return DONE
-
-
-@njit(inline="always", _nrt=False)
-def pass_time_before(left, right, which, new, rules, pairs, progress):
-    """Passes time up to that of the next tuple of a side, in a band; FULL if there is no room for what comes out."""
-    if rules[FORM] == BAND:
-        time = new.times[progress[ROW + which]]
-        if (is_over(left, 0, rules, time) or is_over(right, 1, rules, time)) and settle(
-            left, right, rules, time, pairs, progress
-        ) == FULL:
-            return FULL
-        drop(left, rules[KEEP], time)
-        drop(right, rules[KEEP + 1], time)
-    return DONE
+    """Passes time, as `let_time_pass`, between two pieces of the input."""
+    return let_time_pass(left, right, rules, time, pairs, progress)
 
 
 @njit(inline="always", _nrt=False)
@@ -142,9 +128,9 @@ def settle_pairs(left, right, rules, pairs, true, matched_left, matched_right, c
             is_result = true[i] != 0
             if is_result:
                 matched_left[a] = matched_right[b] = 1
-                if rules[OUTER]:
+                if rules.outer[0]:
                     _match(left, a)
-                if rules[OUTER + 1]:
+                if rules.outer[1]:
                     _match(right, b)
         if is_result:
             chosen[n] = i

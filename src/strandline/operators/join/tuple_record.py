@@ -13,9 +13,16 @@ of two ways:
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from strandline.operators.join.join_windows import LEFT, RIGHT
 from strandline.operators.kernels.kernel_arrays import Bytes, Int32s, Int64s
+
+if TYPE_CHECKING:
+    from strandline.operators.join.definition import JoinDefinition
 
 # ---------------------------------------------------------------------- words of a record
 
@@ -108,14 +115,43 @@ class Pairs(NamedTuple):
     sides: Bytes
     """The side of the later tuple, or of the only one."""
 
+    @classmethod
+    def room(cls, rows: int) -> Pairs:
+        """Returns room for so many."""
+        return cls._make(np.empty(rows, np.uint8 if name == "sides" else np.int64) for name in cls._fields)
+
+    def rows(self, which: slice | npt.NDArray[Any]) -> Pairs:
+        """Returns some of them."""
+        return Pairs._make(array[which] for array in self)
+
 
 # ---------------------------------------------------------------------- rules, as kernels take them
 
-FORM, LOW, HIGH, OUTER, FITS_WORD = 0, 1, 2, 3, 5
-SIZE, REACH, KEEP, KEEPS, KEEPS_NULL = 6, 8, 10, 12, 14
-"""Of two words each, as OUTER: left, right."""
-RULES: Final = 16
-BAND, PER_KEY, PER_PARTITION = 0, 1, 2
+
+class Rules(NamedTuple):
+    """The windows of a join, and what each side keeps: see `JoinWindows`."""
+
+    is_band: bool
+    is_partition: bool
+    """True if windows are of the partition."""
+    meets_any: bool
+    fits_word: bool
+    low: int
+    high: int
+    sizes: tuple[int, int]
+    outer: tuple[bool, bool]
+    reach: tuple[int, int]
+    keep: tuple[int, int]
+    keeps: tuple[bool, bool]
+    keeps_null: tuple[bool, bool]
+
+
+def rules_of(definition: JoinDefinition) -> Rules:
+    """Returns the rules of a join."""
+    w, null = definition.windows, (definition.windows.keeps_null(LEFT), definition.windows.keeps_null(RIGHT))
+    forms = w.is_band, w.kind == "partition", w.meets_any, definition.fits_word
+    return Rules(*forms, w.low, w.high, w.sizes, w.outer, w.reach, w.keep, w.keeps, null)
+
 
 # ---------------------------------------------------------------------- what a kernel remembers between two calls
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from strandline.operators.join import ring_kernels as kernels
-from strandline.operators.join.list_kernels import move_lists
-from strandline.operators.join.trail_kernels import move_trails
 from strandline.operators.join.tuple_record import (
     BYTES_END,
     BYTES_KEPT,
@@ -30,6 +28,9 @@ from strandline.operators.join.tuple_record import (
 from strandline.operators.kernels.kernel_arrays import Bytes, Int64s
 from strandline.operators.kernels.key_mixing import new_seed
 
+if TYPE_CHECKING:
+    from strandline.operators.join.definition import JoinDefinition
+
 ROOM_MIN: Final = 64
 BYTES_MIN: Final = 1 << 16
 """A ring with fewer bytes is not searched for dead ones."""
@@ -42,26 +43,25 @@ _NAMES: Final = ("records", "buckets", "header", "bytes")
 class TupleRing:
     """One side: `arrays` for the kernels, and when to replace them by larger or smaller ones."""
 
-    def __init__(self, arrays: Side, *, fits_word: bool, counts: bool) -> None:
+    def __init__(self, arrays: Side, definition: JoinDefinition) -> None:
         self.arrays = arrays
-        self._fits_word = fits_word
-        self._counts = counts
+        self._fits_word = definition.fits_word
+        self._counts = definition.windows.kind == "key"
         self.begin()
 
     @classmethod
-    def empty(cls, *, fits_word: bool, counts: bool, keeps: bool) -> TupleRing:
+    def empty(cls, definition: JoinDefinition, side: int) -> TupleRing:
         """Returns a ring without tuples; it has no room if the side keeps none."""
-        room = ROOM_MIN if keeps else 0
+        room = ROOM_MIN if definition.windows.keeps[side] else 0
         header = np.zeros(HEADER_WORDS, np.int64)
         header[SEED] = new_seed()
-        arrays = _arrays(room, _width(fits_word, counts), header, np.empty(0, np.uint8))
-        return cls(arrays, fits_word=fits_word, counts=counts)
+        return cls(_arrays(room, _width(definition), header, np.empty(0, np.uint8)), definition)
 
     @classmethod
-    def of(cls, found: Mapping[str, npt.NDArray[Any]], *, fits_word: bool, counts: bool) -> TupleRing:
+    def of(cls, definition: JoinDefinition, found: Mapping[str, npt.NDArray[Any]]) -> TupleRing:
         """Returns the side that left these arrays; ValueError if they do not fit."""
         records, buckets, header, held = (_writable(found[name]) for name in _NAMES)
-        if records.ndim != 2 or records.shape[1] != _width(fits_word, counts) or header.shape != (HEADER_WORDS,):
+        if records.ndim != 2 or records.shape[1] != _width(definition) or header.shape != (HEADER_WORDS,):
             raise ValueError("tuples of another join")
         h = header
         if not (
@@ -73,11 +73,7 @@ class TupleRing:
             and len(buckets) > 0
         ):
             raise ValueError("tuples out of bounds")
-        return cls(
-            Side(records, _narrow(records), buckets, header, held, *_marks(records, buckets)),
-            fits_word=fits_word,
-            counts=counts,
-        )
+        return cls(Side(records, _narrow(records), buckets, header, held, *_marks(records, buckets)), definition)
 
     # ------------------------------------------------------------------ what is there
 
@@ -158,9 +154,9 @@ class TupleRing:
         a = self.arrays
         larger = _arrays(room, a.records.shape[1], header, a.bytes)
         if self._counts:
-            move_lists(a, larger, self._fits_word, keep_dead)
+            kernels.move_lists(a, larger, self._fits_word, keep_dead)
         else:
-            move_trails(a, larger)
+            kernels.move_trails(a, larger)
         self.arrays = larger
         self.is_replaced = True
 
@@ -187,8 +183,8 @@ class TupleRing:
         self.is_replaced = True
 
 
-def _width(fits_word: bool, counts: bool) -> int:
-    return (LIST_WORDS if counts else TRAIL_WORDS) + (not fits_word)
+def _width(definition: JoinDefinition) -> int:
+    return (LIST_WORDS if definition.windows.kind == "key" else TRAIL_WORDS) + (not definition.fits_word)
 
 
 def _arrays(room: int, width: int, header: Int64s, held: Bytes) -> Side:

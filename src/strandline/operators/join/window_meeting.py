@@ -6,15 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from strandline.arrow_rows import Rows
-from strandline.operators.join.join_columns import result_columns
+from strandline.operators.join.join_columns import result_columns, side_values
 from strandline.operators.join.join_windows import LEFT, RIGHT, SIDES
 from strandline.operators.join.meeting_kernels import AT, NEXT, STRETCH, WRITTEN, meet_all
-from strandline.operators.join.predicate import ConditionRows, Predicate
+from strandline.operators.join.predicate import ConditionRows
 from strandline.operators.join.tuple_record import DONE, FIRST, FULL, HEAD, TAIL, TIME, Pairs
-from strandline.operators.kernels.arrow_words import from_words, whole
 from strandline.operators.kernels.kernel_arrays import Int64s
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ class WindowMeeting:
                     self._set_aside(failed)
                 failed = []
             if at[WRITTEN]:
-                yield Pairs._make(array[: at[WRITTEN]] for array in self._room)
+                yield self._room.rows(slice(at[WRITTEN]))
 
     def _kernel_and_rows(self, *, emits: bool) -> tuple[Any, tuple[ConditionRows, ConditionRows]]:
         """Returns the loop over stretches, and the rows that it reads."""
@@ -68,21 +66,13 @@ class WindowMeeting:
             return meet_all, (ConditionRows(left, left), ConditionRows(right, right))
         kinds = d.types_of(LEFT), d.types_of(RIGHT)
         if self._rows is None:
-            left_columns, right_columns = (self._columns(where, side) for side in SIDES)
             many = len(self._times[LEFT]), len(self._times[RIGHT])
+            left_columns, right_columns = (
+                side_values(self._join, side, where.names[side], np.arange(rows), self._times[side], self._new[side])
+                for side, rows in enumerate(many)
+            )
             self._rows = where.rows((left_columns, right_columns), kinds, many)
         return where.over_windows(kinds), self._rows
-
-    def _columns(self, where: Predicate, side: int) -> dict[str, pa.Array]:
-        """Returns the columns of a side that the condition names, in the order of places."""
-        d, times = self._join.definition, self._times[side]
-        names = where.names[side]
-        wanted = [c for c, _ in d.payload(side) if c in names]
-        payload = self._join.payloads[side].taken(np.arange(len(times)), self._new[side], wanted)
-        found = {c: whole(payload.column(c)) for c in wanted}
-        if d.times[side] in names:
-            found[d.times[side]] = from_words(times.copy(), np.ones(len(times), np.uint8), d.time_types[side])
-        return found
 
     def _set_aside(self, failed: Sequence[tuple[int, int, str]]) -> None:
         """Sets pairs aside for which the condition raised, or raises an InputError about them."""
