@@ -50,7 +50,7 @@ from strandline.operators.aggregate.aggregates import (
 )
 from strandline.operators.aggregate.windows import Window, count_window, session_window, time_window
 from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
-from strandline.operators.keyed.sheet import CLOSE, EMIT
+from strandline.operators.keyed.record_layout import CLOSE, EMIT
 from strandline.operators.partition_wide.user_operator import UserOperator as Operator
 from strandline.spark.describe.aggregation import Aggregation, Windowed
 from strandline.spark.describe.barrier import Barrier, barrier

@@ -22,7 +22,7 @@ from strandline.operators.aggregate import aggregates as agg
 from strandline.operators.aggregate.windows import session_window, time_window
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.keyed_function import keyed
-from strandline.operators.keyed.sheet import EMIT
+from strandline.operators.keyed.record_layout import EMIT
 from strandline.operators.operator import Definition
 from strandline.operators.partition_wide.definition import PartitionWideDefinition
 from strandline.operators.partition_wide.user_operator import UserOperator

@@ -16,7 +16,7 @@ from typing import Any
 from strandline.arrow_types import decimal_of
 from strandline.operators.keyed.definition import OPEN, OPENED, RESULT_TIME, ROWS, STATE, VERSION, KeyedDefinition
 from strandline.operators.keyed.failed_call import PlainRecord
-from strandline.operators.keyed.sheet import CLOSE
+from strandline.operators.keyed.record_layout import CLOSE
 from strandline.operators.operator import TAKEN_IN, Extent, Limits
 from tests.specification.plain_saving import saved_as_asked
 from tests.specification.plain_slow_windows import PlainSlowWindows

@@ -8,7 +8,7 @@ from typing import Any
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
-from strandline.operators.keyed.sheet import CLOSE, EMIT
+from strandline.operators.keyed.record_layout import CLOSE, EMIT
 
 COLUMNS = {
     "k": "long",

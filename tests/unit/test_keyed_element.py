@@ -19,7 +19,7 @@ from strandline.log.stream.spec import StreamSpec
 from strandline.operators.given_input import GivenInput
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_function import keyed
-from strandline.operators.keyed.sheet import EMIT
+from strandline.operators.keyed.record_layout import EMIT
 from strandline.recovery.checkpoint_audit import audit
 from strandline.recovery.stream_definition import definition_of
 from strandline.recovery.window_report import current_windows, saved_windows

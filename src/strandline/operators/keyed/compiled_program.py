@@ -15,11 +15,12 @@ from numba import from_dtype, typeof, types
 from strandline.errors import InputError, OptionError
 from strandline.operators.functions.compiled_function import compiled, first_call
 from strandline.operators.functions.function_identity import FunctionPart, place_of
+from strandline.operators.kernels.kernel_arrays import sealed
 from strandline.operators.kernels.kernel_cache import Kernel
 from strandline.operators.keyed.function_rewrite import SAME_TEXT, TEXT_LENGTH, Rewrite, Surroundings, refusing
 from strandline.operators.keyed.keyed_function import KeyedFunction, UserFunction
-from strandline.operators.keyed.keyed_kernels import Frozen, expiring, replaying, taking_in
-from strandline.operators.keyed.record_layout import ResultLayout, StateLayout, is_computable, row_type
+from strandline.operators.keyed.keyed_kernels import expiring, replaying, taking_in
+from strandline.operators.keyed.record_layout import RESULT_BEGIN, StateLayout, WordLayout, is_computable, row_type
 from strandline.operators.keyed.texts import Texts, same_text, text_length
 
 _USE_A_CLASS = "use numbers, comparisons and functions of math; or write a class, in which any Python will do"
@@ -40,9 +41,9 @@ class Program:
         return StateLayout(self.function.state)
 
     @cached_property
-    def results(self) -> ResultLayout:
+    def results(self) -> WordLayout:
         """Where results lie."""
-        return ResultLayout(self.function.output)
+        return WordLayout(self.function.output, RESULT_BEGIN)
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -73,31 +74,27 @@ class Program:
         if self.function.on_expire is not None:
             self._last  # noqa: B018
 
-    def _checked(self, one: UserFunction, made: Kernel, *, has_row: bool) -> Kernel:
+    def _compiled(self, one: UserFunction) -> Kernel:
         """Returns the function, compiled: the loops around it could not do that, they allocate nothing."""
-        assert one.function is not None
+        function = self._known(one)
+        names = {SAME_TEXT: same_text, TEXT_LENGTH: text_length}
+        parts = [self._rewritten(one, self.constants), *one.identity.parts[1:]]
+        made = compiled(function, parts, names, boundscheck=self.function.emit > 1)
         state, row, result = (from_dtype(d) for d in (self.state.record, self.row, self.results.record))
         out = result if self.function.emit == 1 else types.Array(result, 1, "C")
-        texts = typeof(Texts(0, _sealed(_NO_BYTES), _sealed(_NO_BYTES), _sealed(_NO_WORDS)))
-        with first_call(one.function, one.name, _USE_A_CLASS):
-            made.compile((state, row, out, texts) if has_row else (state, out, texts))  # type: ignore[attr-defined]
-        returned = made.nopython_signatures[-1].return_type  # type: ignore[attr-defined]
+        texts = typeof(Texts(0, sealed(_NO_BYTES), sealed(_NO_BYTES), sealed(_NO_WORDS)))
+        with first_call(function, one.name, _USE_A_CLASS):
+            made.compile((state, row, out, texts) if one is self.function.main else (state, out, texts))
+        returned = made.nopython_signatures[-1].return_type
         if not isinstance(returned, (types.Integer, types.Boolean)):
             what = "nothing" if isinstance(returned, types.NoneType) else str(returned)
             what = "nothing at one of its ends" if isinstance(returned, types.Optional) else what
             raise OptionError(
                 f"{one.name}: it returns {what} where it should return a number",
-                where=place_of(one.function),
+                where=place_of(function),
                 todo="return sl.EMIT, sl.CLOSE, their sum, or 0, wherever it ends",
             )
-        return made
-
-    def _compiled(self, one: UserFunction) -> Kernel:
-        part = self._rewritten(one, self.constants)
-        names = {SAME_TEXT: same_text, TEXT_LENGTH: text_length}
-        parts = [part, *one.identity.parts[1:]]
-        made: Kernel = compiled(self._known(one), parts, names, boundscheck=self.function.emit > 1)
-        return made
+        return made  # type: ignore[no-any-return]
 
     def _rewritten(self, one: UserFunction, constants: list[bytes]) -> FunctionPart:
         """Returns the function as Numba can compile it; texts in it are added to the constants."""
@@ -135,12 +132,12 @@ class Program:
 
     @cached_property
     def _main(self) -> Kernel:
-        return self._checked(self.function.main, self._compiled(self.function.main), has_row=True)
+        return self._compiled(self.function.main)
 
     @cached_property
     def _last(self) -> Kernel:
         assert self.function.on_expire is not None
-        return self._checked(self.function.on_expire, self._compiled(self.function.on_expire), has_row=False)
+        return self._compiled(self.function.on_expire)
 
     # ------------------------------------------------------------------ the loops
 
@@ -150,32 +147,16 @@ class Program:
         return self.function.on_expire is not None
 
     @cached_property
-    def _frozen(self) -> Frozen:
-        return Frozen(
-            self.word_key,
-            self.function.emit,
-            self.function.expire is not None,
-            self.state.checks,
-            self.results.checks,
-        )
-
-    @cached_property
     def expire_due(self) -> Kernel:
         """The loop over keys that are due."""
-        return expiring(self._last if self.is_clocked else None, self._frozen)
+        return expiring(self._last if self.is_clocked else None, self)
 
     @cached_property
     def step(self) -> Kernel:
         """The loop over tuples."""
-        return taking_in(self._main, self.expire_due if self.is_clocked else None, self._frozen)
+        return taking_in(self._main, self.expire_due if self.is_clocked else None, self)
 
     @cached_property
     def replay(self) -> Kernel:
         """The loop over tuples that were seen before."""
-        return replaying(self._main, self._frozen)
-
-
-def _sealed(array: Any) -> Any:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        return replaying(self._main, self)

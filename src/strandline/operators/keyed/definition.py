@@ -19,8 +19,7 @@ from strandline.operators.given_input import GivenInput
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.compiled_program import Program
 from strandline.operators.keyed.keyed_function import EXPIRE_MAX, KeyedFunction, UserFunction, keyed
-from strandline.operators.keyed.record_layout import Columns, stored_kind
-from strandline.operators.keyed.sheet import EMIT
+from strandline.operators.keyed.record_layout import EMIT, Columns, stored_kind
 from strandline.operators.one_table import INPUT_NAME, OneTableDefinition
 from strandline.operators.open_windows.record import BY_KEY, KEY_AT
 from strandline.operators.open_windows.window_state import WindowState
@@ -53,15 +52,12 @@ class KeyedDefinition(OneTableDefinition):
     function: KeyedFunction
     key: tuple[tuple[str, str], ...]
     time: tuple[str, str]
-    """Name and type of the input's time column."""
     lateness: int
     """By how much a tuple may come later than others; of several inputs 0."""
     types: Columns
     """The columns that the function reads."""
     more_times: tuple[str, ...] = ()
-    """The time columns of further inputs, which are like the first in all other columns that are read."""
     before: InputShapes = UNSHAPED
-    """The work on the tuples of each input before the operator takes them in."""
     rows_max: int = field(default=1 << 17, compare=False)
     """Tuples that go through a loop at once."""
 
@@ -134,7 +130,6 @@ class KeyedDefinition(OneTableDefinition):
 
     @property
     def can_compute(self) -> bool:
-        """True if the function is more than its text."""
         return self.function.main.function is not None
 
     @property
@@ -158,7 +153,6 @@ class KeyedDefinition(OneTableDefinition):
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """The columns of the output that a recovery reads."""
         return (*(c for c, _ in self.key), RESULT_TIME, *(c for c, _ in self.control_columns))
 
     # ------------------------------------------------------------------ stream.json
@@ -259,7 +253,6 @@ class KeyedDefinition(OneTableDefinition):
         return KeyedOperator(self, self.empty_state(), on_error)
 
     def revived(self, arrays: Mapping[str, npt.NDArray[Any]], on_error: OnError = "stop") -> KeyedOperator:
-        """Returns the operator with the keys of these arrays; ValueError if they do not fit."""
         from strandline.operators.keyed.keyed_operator import KeyedOperator
 
         return KeyedOperator(self, WindowState.revived(arrays, self.width, timed=self.has_times), on_error)

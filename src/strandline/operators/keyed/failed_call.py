@@ -15,8 +15,17 @@ from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import KeyedDefinition
 from strandline.operators.keyed.keyed_columns import KeyedColumns
 from strandline.operators.keyed.keyed_function import UserFunction
-from strandline.operators.keyed.record_layout import NULL, STATE_BEGIN, Check, WordLayout
-from strandline.operators.keyed.sheet import CLOSE, EXPIRING, RESULTS, RETURNED, Sheet
+from strandline.operators.keyed.record_layout import (
+    CLOSE,
+    EXPIRING,
+    NULL,
+    RESULTS,
+    RETURNED,
+    STATE_BEGIN,
+    Check,
+    Sheet,
+    WordLayout,
+)
 from strandline.operators.open_windows.record import KEY, KEY_AT, ROWS
 
 

@@ -176,10 +176,7 @@ class Rewrite(ast.NodeTransformer):
             self._refuse("row.set_null(…)", node, "rows are to be read; set columns of state or of out")
         nothing = False if kind == "boolean" else 0.0 if kind in FLOATS else 0
         base = self._base(called.base)
-        return [
-            self._set(base, called.column, nothing, node),
-            self._set(base, NULL + called.column, True, node),
-        ]
+        return [self._set(base, called.column, nothing, node), self._set(base, NULL + called.column, True, node)]
 
     def _set(self, base: ast.expr, name: str, value: Any, node: ast.AST) -> ast.stmt:
         made = ast.Assign([ast.Attribute(base, name, ast.Store())], ast.Constant(value))

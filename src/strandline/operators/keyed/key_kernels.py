@@ -8,8 +8,7 @@ from typing import Final
 
 from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.kernels.kernel_cache import njit
-from strandline.operators.keyed.record_layout import STATE_BEGIN
-from strandline.operators.keyed.sheet import CLOSINGS, DUE_END, DUE_NEXT
+from strandline.operators.keyed.record_layout import CLOSINGS, DUE_END, DUE_NEXT, STATE_BEGIN
 from strandline.operators.open_windows.arrays import Key, Outcome, State
 from strandline.operators.open_windows.hash_table import NO_START, link, relink
 from strandline.operators.open_windows.record import END, FREE, KEY, KEY_AT, LINK, NONE, OPENED, ROWS, TIMER, N, T

@@ -13,8 +13,7 @@ from strandline.errors import OptionError, SchemaError
 from strandline.operators.functions.function_identity import FunctionIdentity, identity_of, place_of
 from strandline.operators.functions.row_function import require_parameters
 from strandline.operators.keyed.function_rewrite import Use, use_of
-from strandline.operators.keyed.record_layout import Columns, is_computable
-from strandline.operators.keyed.sheet import EMIT_MAX
+from strandline.operators.keyed.record_layout import EMIT_MAX, Columns, is_computable
 from strandline.schema_text import columns_of
 from strandline.units import Duration, duration_us, has_unit
 
@@ -197,10 +196,7 @@ def _columns(text: Any, option: str) -> Columns:
             raise SchemaError(f"keyed: two columns of {option} are called {name!r}", todo="rename one of them")
         seen.add(name.lower())
         if not is_computable(kind):
-            raise SchemaError(
-                f"keyed: {name} of {option} is a {kind}",
-                todo=_TYPES_TODO,
-            )
+            raise SchemaError(f"keyed: {name} of {option} is a {kind}", todo=_TYPES_TODO)
     if len(found) > COLUMNS_MAX:
         raise SchemaError(f"keyed: {option} has {len(found)} columns", todo=f"use at most {COLUMNS_MAX}")
     return found

@@ -9,16 +9,14 @@ says at which tuple or key that was, and `Sheet.before` what the state was befor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.kernels.kernel_cache import Kernel, njit
 from strandline.operators.keyed.key_kernels import close_key, find_due, open_key, order_due
-from strandline.operators.keyed.record_layout import RESULT_KEY, RESULT_KEY_AT, RESULT_TIME_WORD, STATE_BEGIN, Check
-from strandline.operators.keyed.sheet import (
+from strandline.operators.keyed.record_layout import (
     CLOSE,
     CLOSINGS,
     DONE,
@@ -28,10 +26,15 @@ from strandline.operators.keyed.sheet import (
     FLUSH,
     FULL,
     REFUSED,
+    RESULT_KEY,
+    RESULT_KEY_AT,
+    RESULT_TIME_WORD,
     RESULTS,
     RETURNED,
     ROW,
     SLOT,
+    STATE_BEGIN,
+    Check,
     Sheet,
 )
 from strandline.operators.keyed.texts import Texts
@@ -42,21 +45,13 @@ from strandline.operators.open_windows.record import END, KEY, KEY_AT, LINK, ROW
 from strandline.operators.open_windows.record import TIMERS as TIMER_COUNT
 from strandline.operators.open_windows.trace import Trace, touch_record
 
+if TYPE_CHECKING:
+    from strandline.operators.keyed.compiled_program import Program
+
 _AHEAD: Final = 8
 """How many tuples ahead a record is sent for."""
 _LINE: Final = 8
 """Words that memory sends together."""
-
-
-@dataclass(frozen=True)
-class Frozen:
-    """The constants that loops are compiled with, beside the functions."""
-
-    word_key: bool
-    emit: int
-    expires: bool
-    state_checks: tuple[Check, ...]
-    result_checks: tuple[Check, ...]
 
 
 @njit(inline="always", _nrt=False)
@@ -108,9 +103,9 @@ def _look_ahead(state: State, batch: Batch, row: int, seed: int, mask: int) -> N
         fetch_soon(state.records, np.int64(slot), np.int64(END + _LINE))
 
 
-def _accepted(frozen: Frozen) -> Kernel:
+def _accepted(program: Program) -> Kernel:
     """Returns what looks at a call's outcome: how many results, -1 if it must not be."""
-    emit, state_checks, result_checks = frozen.emit, frozen.state_checks, frozen.result_checks
+    emit, state_checks, result_checks = program.function.emit, program.state.checks, program.results.checks
 
     @njit(inline="always", _nrt=False)
     def accepted(state: State, sheet: Sheet, slot: int, returned: int) -> int:
@@ -126,9 +121,27 @@ def _accepted(frozen: Frozen) -> Kernel:
     return accepted
 
 
-def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
+def _place(emit: int) -> Kernel:
+    """Returns what gives a call its place for results: that of one, or an array of several."""
+    if emit == 1:
+
+        @njit(inline="always", _nrt=False)
+        def one(sheet: Sheet) -> Any:
+            return sheet.outs[sheet.at[RESULTS]]
+
+        return one
+
+    @njit(inline="always", _nrt=False)
+    def several(sheet: Sheet) -> Any:
+        first = sheet.at[RESULTS]
+        return sheet.outs[first : first + emit]
+
+    return several
+
+
+def expiring(last: Kernel | None, program: Program) -> Kernel:
     """Returns the loop over keys that are due: `last` is called for each, if there is one, then it is closed."""
-    emit = frozen.emit
+    emit = program.function.emit
     if last is None:
 
         @njit(cache=True, nogil=True, _nrt=False)
@@ -143,23 +156,7 @@ def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
 
         return close_due
 
-    accepted = _accepted(frozen)
-    call: Kernel
-    if emit == 1:
-
-        @njit(_nrt=False)
-        def call_one(states: Any, slot: int, sheet: Sheet, texts: Texts) -> int:
-            return int(last(states[slot], sheet.outs[sheet.at[RESULTS]], texts))
-
-        call = call_one
-    else:
-
-        @njit(_nrt=False)
-        def call_several(states: Any, slot: int, sheet: Sheet, texts: Texts) -> int:
-            first = sheet.at[RESULTS]
-            return int(last(states[slot], sheet.outs[first : first + emit], texts))
-
-        call = call_several
+    accepted, place = _accepted(program), _place(emit)
 
     @njit(nogil=True, _nrt=False)
     def expire_due(state: State, states: Any, sheet: Sheet, texts: Texts, trace: Trace) -> int:
@@ -171,7 +168,7 @@ def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
             slot = sheet.due[at[DUE_NEXT]]
             _keep(state, sheet, slot)
             _clear(sheet.results, at[RESULTS], emit)
-            count = accepted(state, sheet, slot, call(states, slot, sheet, texts))
+            count = accepted(state, sheet, slot, int(last(states[slot], place(sheet), texts)))
             if count < 0:
                 return REFUSED
             _emit(state, sheet, slot, state.records[slot, END], count)
@@ -181,24 +178,6 @@ def expiring(last: Kernel | None, frozen: Frozen) -> Kernel:
         return DONE
 
     return expire_due
-
-
-def _calling(main: Kernel, emit: int) -> Kernel:
-    """Returns what calls the function for a tuple."""
-    if emit == 1:
-
-        @njit(_nrt=False)
-        def call_one(states: Any, slot: int, rows: Any, row: int, sheet: Sheet, texts: Texts) -> int:
-            return int(main(states[slot], rows[row], sheet.outs[sheet.at[RESULTS]], texts))
-
-        return call_one
-
-    @njit(_nrt=False)
-    def call_several(states: Any, slot: int, rows: Any, row: int, sheet: Sheet, texts: Texts) -> int:
-        first = sheet.at[RESULTS]
-        return int(main(states[slot], rows[row], sheet.outs[first : first + emit], texts))
-
-    return call_several
 
 
 class Given(NamedTuple):
@@ -212,10 +191,11 @@ class Given(NamedTuple):
     """From the last time of a key to its end; 0 if keys do not expire."""
 
 
-def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel:
+def taking_in(main: Kernel, expire_due: Kernel | None, program: Program) -> Kernel:
     """Returns the loop over tuples. With `expire_due`, keys that are over at the time of a tuple expire before it."""
-    word_key, emit, expires, is_clocked = frozen.word_key, frozen.emit, frozen.expires, expire_due is not None
-    accepted, call = _accepted(frozen), _calling(main, emit)
+    word_key, emit, is_clocked = program.word_key, program.function.emit, expire_due is not None
+    expires = program.function.expire is not None
+    accepted, place = _accepted(program), _place(emit)
     pending = expire_due if expire_due is not None else _nothing
 
     @njit(nogil=True, _nrt=False)
@@ -254,7 +234,7 @@ def taking_in(main: Kernel, expire_due: Kernel | None, frozen: Frozen) -> Kernel
             touch_record(trace, slot)
             _keep(state, sheet, slot)
             _clear(sheet.results, at[RESULTS], emit)
-            returned = call(states, slot, given.rows, row, sheet, given.texts)
+            returned = int(main(states[slot], given.rows[row], place(sheet), given.texts))
             count = accepted(state, sheet, slot, returned)
             if count < 0:
                 return REFUSED
@@ -274,10 +254,10 @@ def _nothing(state: State, states: Any, sheet: Sheet, texts: Texts, trace: Trace
     return DONE
 
 
-def replaying(main: Kernel, frozen: Frozen) -> Kernel:
+def replaying(main: Kernel, program: Program) -> Kernel:
     """Returns the loop over tuples seen before: they count where no footprint has them yet. Nothing is emitted."""
-    word_key, emit = frozen.word_key, frozen.emit
-    accepted, call = _accepted(frozen), _calling(main, emit)
+    word_key, emit = program.word_key, program.function.emit
+    accepted, place = _accepted(program), _place(emit)
 
     @njit(nogil=True, _nrt=False)
     def replay(state: State, states: Any, given: Given, sheet: Sheet, trace: Trace) -> int:
@@ -294,7 +274,8 @@ def replaying(main: Kernel, frozen: Frozen) -> Kernel:
             if slot >= 0 and batch.offsets[row] >= records[slot, T]:
                 _keep(state, sheet, slot)
                 _clear(sheet.results, 0, emit)
-                if accepted(state, sheet, slot, call(states, slot, given.rows, row, sheet, given.texts)) < 0:
+                returned = int(main(states[slot], given.rows[row], place(sheet), given.texts))
+                if accepted(state, sheet, slot, returned) < 0:
                     return REFUSED
                 records[slot, ROWS] += 1
                 records[slot, END] = max(records[slot, END], batch.times[row] + given.reach)

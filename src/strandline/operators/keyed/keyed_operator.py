@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +19,9 @@ from strandline.operators.kernels.kernel_arrays import Int64s
 from strandline.operators.keyed.definition import RESULT_TIME, KeyedDefinition
 from strandline.operators.keyed.failed_call import FailedCall
 from strandline.operators.keyed.key_kernels import close_key, find_due, order_due, undo
-from strandline.operators.keyed.keyed_columns import KeyedColumns, input_batch
+from strandline.operators.keyed.keyed_columns import KeyedColumns, input_batch, loaded
 from strandline.operators.keyed.keyed_kernels import Given
-from strandline.operators.keyed.keyed_loading import loaded
-from strandline.operators.keyed.record_layout import STATE_BEGIN
-from strandline.operators.keyed.sheet import (
+from strandline.operators.keyed.record_layout import (
     CLOSING_WORDS,
     CLOSINGS,
     DONE,
@@ -36,6 +35,7 @@ from strandline.operators.keyed.sheet import (
     RESULTS,
     ROW,
     SLOT,
+    STATE_BEGIN,
     Sheet,
 )
 from strandline.operators.keyed.texts import texts_of, with_constants
@@ -79,7 +79,6 @@ class KeyedOperator(OpenWindows):
 
     @property
     def rows_at_once(self) -> int:
-        """How many tuples to feed before time may pass."""
         return self.definition.rows_max
 
     # ------------------------------------------------------------------ tuples
@@ -154,7 +153,6 @@ class TuplePass:
         self._table = table
         held = held_bytes(operator.state.arrays)
         batch, self._rows = (NO_BATCH, _NO_ROWS) if table is None else input_batch(self._definition, table, held)
-        self._loop = self._program.expire_due if table is None else self._program.step
         self._batch, self._constants = with_constants(batch, self._program.constants, held)
         self._sheet = self._new_sheet(0 if table is None else table.num_rows)
 
@@ -180,6 +178,21 @@ class TuplePass:
         texts = texts_of(self._operator.state.arrays, self._batch, self._constants)
         return Given(self._batch, self._rows, texts, self._definition.reach)
 
+    def _call(self, loop: Any, *arguments: Any) -> tuple[int, Exception | None]:
+        """Returns why a loop returned: REFUSED with the error, if the user's function raised one.
+
+        Compiling the loop, at its first call, counts as that of a kernel, and not as work.
+        """
+        state = self._operator.state
+        every = (state.arrays, self._states, *arguments, state.trace)
+        try:
+            with nullcontext() if loop.signatures else counted():
+                return int(loop(*every)), None
+        except NumbaError:
+            raise
+        except Exception as problem:  # of the user's making, for this tuple or this key
+            return REFUSED, problem
+
     # ------------------------------------------------------------------ the three ways
 
     def taken_in(self) -> Iterator[list[pa.Array]]:
@@ -187,65 +200,40 @@ class TuplePass:
         operator, state = self._operator, self._operator.state
         nothing = np.empty((0, state.width), np.int64)
         out = Outcome(nothing, np.empty(len(self._batch.keys), np.int32))
-        state.trace.counts[FRESH] = 0
-        while True:
-            try:
-                reason = _called(self._loop, state.arrays, self._states, self._given, self._sheet, out, state.trace)
-            except NumbaError:
-                raise
-            except Exception as problem:  # of the user's making, for this tuple or this key
+        state.trace.counts[FRESH], reason = 0, FULL
+        while reason != DONE:
+            reason, problem = self._call(self._program.step, self._given, self._sheet, out)
+            if reason == REFUSED:
                 self._failed(problem)
-                continue
-            if reason == FULL:
+            elif reason == FULL:
                 state.grow()
                 if self._definition.has_times:
                     self._sheet = self._sheet._replace(due=np.empty(state.room, np.int32))
-            elif reason in (DONE, FLUSH):
-                yield from self._results()
-                if reason == DONE:
-                    break
             else:
-                self._failed(None)
+                yield from self._results()
         operator.note_opened(out.fresh[: state.trace.counts[FRESH]].copy())
         state.keep_bytes(self._definition.bytes_words, self._batch)
 
     def expired(self, boundary: int) -> Iterator[list[pa.Array]]:
         """Closes the keys that are due; yields results."""
-        state, at = self._operator.state, self._sheet.at
+        state, at, reason = self._operator.state, self._sheet.at, FLUSH
         find_due(state.arrays, state.trace, boundary, self._sheet.due, at)
         due = int(at[DUE_END])
         if due > 1 and self._program.is_clocked:
             order_due(state.arrays, self._sheet.due, due)
         kept = self._sheet.due[:due].copy()
         self._sheet = self._new_sheet(due)._replace(due=kept, at=at)
-        while True:
-            try:
-                texts = self._given.texts
-                reason = _called(self._loop, state.arrays, self._states, self._sheet, texts, state.trace)
-            except NumbaError:
-                raise
-            except Exception as problem:
+        while reason != DONE:
+            reason, problem = self._call(self._program.expire_due, self._sheet, self._given.texts)
+            if reason == REFUSED:
                 self._failed(problem)
-                continue
-            if reason not in (DONE, FLUSH):
-                self._failed(None)
-                continue
-            yield from self._results()
-            if reason == DONE:
-                return
+            else:
+                yield from self._results()
 
     def replayed(self) -> None:
         """Takes tuples into keys whose footprints did not have them; those that failed before fail again."""
-        state, at, loop = self._operator.state, self._sheet.at, self._program.replay
-        while True:
-            try:
-                reason = _called(loop, state.arrays, self._states, self._given, self._sheet, state.trace)
-            except NumbaError:
-                raise
-            except Exception:
-                reason = REFUSED
-            if reason == DONE:
-                break
+        state, at = self._operator.state, self._sheet.at
+        while self._call(self._program.replay, self._given, self._sheet)[0] != DONE:
             undo(state.arrays, state.trace, self._sheet.before, at[SLOT])
             at[ROW] += 1
         if len(self._definition.bytes_words):
@@ -288,11 +276,3 @@ class TuplePass:
         operator.aside.add_tuples(FUNCTION_RAISED, self._table.slice(int(at[ROW]), 1))
         undo(state.arrays, state.trace, self._sheet.before, slot)
         at[ROW] += 1
-
-
-def _called(loop: Any, *arguments: Any) -> int:
-    """Returns what a loop returns. Compiling it, at its first call, counts as that of a kernel, and not as work."""
-    if loop.signatures:
-        return int(loop(*arguments))
-    with counted():
-        return int(loop(*arguments))

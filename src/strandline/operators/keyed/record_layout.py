@@ -3,6 +3,8 @@
 The state of a key is the record of an open window: 64-bit words, one for each column, then a byte for each that says
 whether it is null. A result lies in such words, too. Kernels see the words, the function sees the same memory as a
 record with fields. What a row has is copied into records once a batch, the columns that the function names only.
+
+The loops around a function write results and keys that closed to a `Sheet`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from strandline.arrow_types import decimal_of
 from strandline.operators.kernels.arrow_words import BYTES, FLOATS, INTEGERS, WORDS
+from strandline.operators.kernels.kernel_arrays import Int32s, Int64s
 from strandline.operators.kernels.wide import WORD_DIGITS_MAX
 from strandline.operators.open_windows.record import ROWS, TIMER
 
@@ -98,21 +101,24 @@ class WordLayout:
         """The words that refer to bytes."""
         return [self.words[name] for name, kind in self.columns if kind in BYTES]
 
-    def dtype(self, *more: tuple[str, int]) -> np.dtype[Any]:
-        """Returns the type of a record with these words; `more` are names of further words."""
-        names = [*self.words, *(NULL + name for name in self.words), *(name for name, _ in more)]
-        formats = [field_type(kind) for _, kind in self.columns] + [np.bool_] * len(self.columns)
-        offsets = [word * _WORD for word in self.words.values()]
-        offsets += [self.nulls_at * _WORD + i for i in range(len(self.columns))]
+    @property
+    def fields(self) -> list[tuple[str, type, int]]:
+        """The fields of a record as the function sees it: name, type, and the byte where it begins."""
+        values = [(name, field_type(kind), self.words[name] * _WORD) for name, kind in self.columns]
+        return [*values, *((NULL + name, np.bool_, self.nulls_at * _WORD + i) for i, name in enumerate(self.words))]
+
+    @property
+    def record(self) -> np.dtype[Any]:
+        """A record as the function sees it."""
+        names, formats, offsets = zip(*self.fields, strict=True)
         return np.dtype(
-            {
-                "names": names,
-                "formats": [*formats, *([np.int64] * len(more))],
-                "offsets": [*offsets, *(word * _WORD for _, word in more)],
-                "itemsize": self.width * _WORD,
-            },
-            align=True,
+            {"names": names, "formats": formats, "offsets": offsets, "itemsize": self.width * _WORD}, align=True
         )
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """The limits to check after a call."""
+        return _checks(self.columns, self.begin)
 
 
 @dataclass(frozen=True)
@@ -122,9 +128,9 @@ class StateLayout(WordLayout):
     begin: int = STATE_BEGIN
 
     @property
-    def record(self) -> np.dtype[Any]:
-        """A record as the function sees it."""
-        return self.dtype((COUNT, ROWS))
+    def fields(self) -> list[tuple[str, type, int]]:
+        """The fields of a record, the number of tuples among them."""
+        return [*super().fields, (COUNT, np.int64, ROWS * _WORD)]
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -132,24 +138,42 @@ class StateLayout(WordLayout):
         return _checks(tuple((name, stored_kind(kind)) for name, kind in self.columns), self.begin)
 
 
-@dataclass(frozen=True)
-class ResultLayout(WordLayout):
-    """A result: its key, its time, its columns."""
-
-    begin: int = RESULT_BEGIN
-
-    @property
-    def record(self) -> np.dtype[Any]:
-        """A result as the function sees it."""
-        return self.dtype()
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """The limits to check after a call."""
-        return _checks(self.columns, self.begin)
-
-
 def row_type(types: Mapping[str, str], names: Sequence[str], asked: Sequence[str]) -> np.dtype[Any]:
     """Returns the type of a row as the function sees it: its columns, and whether those are null of which it asks."""
     fields: list[tuple[str, Any]] = [(name, field_type(types[name])) for name in names]
     return np.dtype([*fields, *((NULL + name, np.bool_) for name in asked), ("_", np.uint8)], align=True)
+
+
+# ---------------------------------------------------------------------- the sheet: what loops write
+
+EMIT: Final = 1
+"""A result is what `out` has now; 2 * EMIT: `out[0]` and `out[1]`."""
+CLOSE: Final = 1 << 16
+"""The state of the key is forgotten; the next tuple of the key begins a new one."""
+EMIT_MAX: Final = 1024
+"""Results of one call at most."""
+
+DONE, FULL, FLUSH, REFUSED = range(4)
+"""Why a loop returns: all is done; no room for another key; no room for results; a call returned what it must not."""
+
+ROW, SLOT, RESULTS, CLOSINGS, DUE_NEXT, DUE_END, EXPIRING, RETURNED = range(8)
+"""Places in `Sheet.at`: the tuple and the record at hand, how many results and closings there are, which of the keys
+that are due are not through, whether the call at hand is for one of them, and what it returned."""
+PLACES: Final = 8
+CLOSING_WORDS: Final = 4
+"""Of a key that closed: word and place of the key, the tuple that opened it, the end of its time."""
+
+
+class Sheet(NamedTuple):
+    """The output of a loop."""
+
+    results: Int64s
+    outs: Any
+    """The same memory as records."""
+    closings: Int64s
+    """Keys that closed and have a footprint."""
+    before: Int64s
+    """The words of the state at hand, as they were before the call."""
+    due: Int32s
+    """Records of keys that expire, in order."""
+    at: Int64s
