@@ -36,8 +36,7 @@ def compiled(
     outside of an array raise IndexError.
     """
     every = functions_of(function)
-    spaces = {part.name: _Space(every[part.name], part) for part in parts}
-    spaces[MAIN].know(names or {})
+    spaces = {part.name: _Space(every[part.name], part, names if part.name == MAIN else None) for part in parts}
     made = {name: njit(boundscheck=boundscheck)(space.function) for name, space in spaces.items()}
     for space in spaces.values():
         space.provide(every, made)
@@ -47,9 +46,9 @@ def compiled(
 class _Space:
     """A function as it is to be compiled, and the names that it knows."""
 
-    def __init__(self, function: types.FunctionType, part: FunctionPart) -> None:
+    def __init__(self, function: types.FunctionType, part: FunctionPart, names: Mapping[str, Any] | None) -> None:
         self._original = function
-        self._names = dict(function.__globals__)
+        self._names = {**function.__globals__, **(names or {})}
         self._tree = part.tree
         code = function.__code__
         cells = [types.CellType(*([] if _is_empty(c) else [c.cell_contents])) for c in function.__closure__ or ()]
@@ -64,10 +63,6 @@ class _Space:
         found: dict[str, Any] = {}
         exec(compile(module, code.co_filename, "exec"), self._names, found)
         self.function = found[part.name]
-
-    def know(self, names: Mapping[str, Any]) -> None:
-        """Adds names that the function uses and that its module does not have."""
-        self._names.update(names)
 
     def provide(self, every: dict[str, types.FunctionType], made: dict[str, Any]) -> None:
         """Puts compiled functions into the places of those that this one calls; what is compiled already stays."""

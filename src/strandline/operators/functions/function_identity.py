@@ -227,25 +227,16 @@ class _ByValue(NamesByScope):
 
     def arguments(self, given: ast.arguments) -> ast.arguments:
         """Returns the parameters without annotations, what they are by default written by value."""
-        defaults = [self._literal_of_default(value) for value in self._function.__defaults__ or ()]
-        keywords = self._function.__kwdefaults__ or {}
-        return ast.arguments(
-            posonlyargs=[self._argument(a) for a in given.posonlyargs],
-            args=[self._argument(a) for a in given.args],
-            vararg=None if given.vararg is None else self._argument(given.vararg),
-            kwonlyargs=[self._argument(a) for a in given.kwonlyargs],
-            kw_defaults=[
-                self._literal_of_default(keywords[a.arg]) if a.arg in keywords else None for a in given.kwonlyargs
-            ],
-            kwarg=None if given.kwarg is None else self._argument(given.kwarg),
-            defaults=defaults,
-        )
-
-    def _argument(self, given: ast.arg) -> ast.arg:
-        return ast.arg(self._renamed(given.arg))
-
-    def _literal_of_default(self, value: Any) -> ast.expr:
-        return _literal_of(f"a default of {self._function.__name__}", value, self._function)
+        keywords, what = self._function.__kwdefaults__ or {}, f"a default of {self._function.__name__}"
+        made: ast.arguments = _copied(given)
+        made.defaults = [_literal_of(what, value, self._function) for value in self._function.__defaults__ or ()]
+        made.kw_defaults = [
+            _literal_of(what, keywords[a.arg], self._function) if a.arg in keywords else None for a in given.kwonlyargs
+        ]
+        self._rename_parameters(made)
+        for one in parameters_of(made):
+            one.annotation = None
+        return made
 
     def called(self, name: str) -> str:
         """Returns the name, or an unused one if it is that of a parameter."""

@@ -22,25 +22,9 @@ from strandline.schema_text import columns_of
 if TYPE_CHECKING:
     from strandline.operators.partition_wide.partition_operator import PartitionWideOperator
 
-VERSION, ROW, ROWS, NAME, TYPE, BYTES, CHECKSUM = (
-    "_version",
-    "_row",
-    "_rows",
-    "_name",
-    "_type",
-    "_bytes",
-    "_checksum",
-)
-CONTROL: Final = (
-    (TAKEN_IN, "long"),
-    (VERSION, "long"),
-    (ROW, "long"),
-    (ROWS, "long"),
-    (NAME, "string"),
-    (TYPE, "string"),
-    (BYTES, "binary"),
-    (CHECKSUM, "long"),
-)
+VERSION, ROW, ROWS, NAME, TYPE, BYTES, CHECKSUM = ("_version", "_row", "_rows", "_name", "_type", "_bytes", "_checksum")
+_TYPES = ("long", "long", "long", "long", "string", "string", "binary", "long")
+CONTROL: Final = tuple(zip((TAKEN_IN, VERSION, ROW, ROWS, NAME, TYPE, BYTES, CHECKSUM), _TYPES, strict=True))
 """Columns of footprints: t, the class's version, which row of how many, the value that it is of, its type, a piece of
 its bytes, their checksum."""
 Columns = tuple[tuple[str, str], ...]
@@ -59,13 +43,10 @@ class PartitionWideDefinition(OneTableDefinition):
     result_time: str
     key: Columns
     time: tuple[str, str]
-    """Name and type of the input's time column."""
     columns: tuple[str, ...] = ()
     """All columns of the input: which of them the class reads is not known."""
     more_times: tuple[str, ...] = ()
-    """The time columns of further inputs, which are like the first in all others."""
     before: InputShapes = UNSHAPED
-    """The work on the tuples of each input before the operator takes them in."""
     program: str = field(default="", repr=False)
     """Which program has made it: objects of another one's class, by the same name, may be other objects."""
     rows_max: int = field(default=1 << 17, compare=False)
@@ -149,7 +130,6 @@ class PartitionWideDefinition(OneTableDefinition):
 
     @property
     def can_compute(self) -> bool:
-        """True if the class is more than its name."""
         return self.of.code is not None
 
     @property
@@ -168,7 +148,6 @@ class PartitionWideDefinition(OneTableDefinition):
 
     @property
     def loads(self) -> tuple[str, ...]:
-        """The columns of the output that a recovery reads."""
         return (self.result_time, *(c for c, _ in CONTROL))
 
     # ------------------------------------------------------------------ stream.json
@@ -216,7 +195,6 @@ class PartitionWideDefinition(OneTableDefinition):
     # ------------------------------------------------------------------ operators
 
     def fresh(self, on_error: OnError = "stop") -> PartitionWideOperator:
-        """Returns an operator whose object has seen nothing."""
         from strandline.operators.partition_wide.partition_operator import PartitionWideOperator
 
         return PartitionWideOperator(self, on_error)

@@ -52,7 +52,6 @@ class PartitionWideOperator(Operator):
 
     @property
     def rows_at_once(self) -> int:
-        """How many tuples to feed before time may pass."""
         return self.definition.rows_max
 
     @property
@@ -61,7 +60,6 @@ class PartitionWideOperator(Operator):
         return None if self.definition.of.has_advance else _NEVER
 
     def begin(self) -> None:
-        """Begins a step."""
         self.aside = self._nothing_aside()
         self.opened = 0
         self._saved = None
@@ -74,11 +72,10 @@ class PartitionWideOperator(Operator):
         for first in range(0, table.num_rows, self.rows_at_once):
             piece = table.slice(first, self.rows_at_once)
             self._see(piece)
-            yield from self._taken_in(piece) if self.on_error == "set_aside" else self._results(piece)
+            yield from self._taken_in(piece)
             self.input_end = _end(piece)
 
     def replay(self, tuples: Sequence[pa.Table]) -> None:
-        """Takes in tuples that were seen before, and that the saved state does not have."""
         self.repeat(tuples)
 
     def advance(self, boundary: int) -> list[pa.Array] | None:
@@ -100,21 +97,19 @@ class PartitionWideOperator(Operator):
 
     # ------------------------------------------------------------------ calls of the object
 
-    def _results(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
-        """Yields what `process` makes of the tuples; raises InputError if it raises, or returns what it must not."""
-        try:
-            value = self._object.process(self._given(piece), is_noted=False)
-        except CallRaisedError as call:
-            method, problem = f"{self.definition.of.name}.process", call.__cause__
-            assert isinstance(problem, Exception)
-            raise raised(method, problem, _offsets(piece), may_set_aside=True) from problem
-        yield from self._checked(value, piece)
-
     def _taken_in(self, piece: pa.Table) -> Iterator[list[pa.Array]]:
-        """Yields the results of `process`; sets tuples aside over which it raises: they leave no trace."""
+        """Yields the results of `process`; raises InputError if it returns what it must not.
+
+        Tuples over which it raises are set aside and leave no trace; or InputError is raised about them, too.
+        """
+        is_noted, where = self.on_error == "set_aside", _offsets(piece)
         try:
-            value = self._object.process(self._given(piece), is_noted=True)
-        except CallRaisedError:
+            value = self._object.process(piece.select(self.definition.takes[0]), is_noted=is_noted)
+        except CallRaisedError as call:
+            if not is_noted:
+                problem = call.__cause__
+                assert isinstance(problem, Exception)
+                raise raised(f"{self.definition.of.name}.process", problem, where, may_set_aside=True) from problem
             self._object.go_back()
             if piece.num_rows == 1:
                 return self.aside.add_tuples(PROCESS_RAISED, piece)
@@ -122,15 +117,9 @@ class PartitionWideOperator(Operator):
             yield from self._taken_in(piece.slice(0, half))
             yield from self._taken_in(piece.slice(half))
             return
-        yield from self._checked(value, piece)
-
-    def _given(self, piece: pa.Table) -> pa.Table:
-        return piece.select(self.definition.takes[0])
-
-    def _checked(self, value: object, piece: pa.Table) -> Iterator[list[pa.Array]]:
         if self.aside.is_ignoring:  # a recovery: it has passed before
             return
-        columns = ReturnedTable(self.definition, "process", value, _offsets(piece)).columns(self._promised)
+        columns = ReturnedTable(self.definition, "process", value, where).columns(self._promised)
         if columns is not None:
             yield columns
 
@@ -145,8 +134,7 @@ class PartitionWideOperator(Operator):
         self.must_save_all = False
         if self._latest is None:
             return self.save_nothing()
-        saved = SavedState(self._object.state(), self.input_end, self.definition.of.version, self._latest)
-        return Footprints(footprints(self.definition, NO_STATE), footprints(self.definition, saved))
+        return Footprints(footprints(self.definition, NO_STATE), self.windows(now=True))
 
     def save_nothing(self) -> Footprints:
         return Footprints(*(footprints(self.definition, NO_STATE) for _ in range(2)))

@@ -68,13 +68,18 @@ def encoded(values: Any, owner: str) -> State:
 
 def decoded(state: State) -> dict[str, Any]:
     """Returns what `get_checkpoint` returned, in new objects that may be written to."""
-    pieces: dict[str, list[bytes]] = {}
-    kinds: dict[str, str] = {}
+    return {name: _value(json.loads(kinds[-1]), b"".join(pieces)) for name, (kinds, pieces) in _by_name(state).items()}
+
+
+def _by_name(state: State) -> dict[str, tuple[list[str], list[bytes]]]:
+    """Returns of each value the words about its type, and its bytes, a piece a row."""
+    found: dict[str, tuple[list[str], list[bytes]]] = {}
     for row in state:
         if row.name is not None and row.kind is not None:
-            pieces.setdefault(row.name, []).append(row.data)
-            kinds[row.name] = row.kind
-    return {name: _value(json.loads(kinds[name]), b"".join(found)) for name, found in pieces.items()}
+            kinds, pieces = found.setdefault(row.name, ([], []))
+            kinds.append(row.kind)
+            pieces.append(row.data)
+    return found
 
 
 def first_unsound(state: State) -> str | None:
@@ -82,18 +87,13 @@ def first_unsound(state: State) -> str | None:
 
     The bytes are of a file: what NumPy and Arrow would believe is checked here, large arrays without a copy.
     """
-    pieces: dict[str, list[bytes]] = {}
-    kinds: dict[str, set[str]] = {}
     for row in state:
         if (row.name is None or row.kind is None) and len(state) > 1:
             return str(row.name)
-        if row.name is not None and row.kind is not None:
-            pieces.setdefault(row.name, []).append(row.data)
-            kinds.setdefault(row.name, set()).add(row.kind)
-    for name, found in pieces.items():
+    for name, (kinds, pieces) in _by_name(state).items():
         try:
-            (kind,) = kinds[name]
-            _require_sound(json.loads(kind), found)
+            (kind,) = set(kinds)
+            _require_sound(json.loads(kind), pieces)
         except (ValueError, TypeError, KeyError, IndexError, struct.error, pa.ArrowException, OSError, RecursionError):
             return name
     return None
