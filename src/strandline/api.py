@@ -53,11 +53,9 @@ from strandline.operators.keyed.keyed_function import KeyedFunction, keyed
 from strandline.operators.keyed.record_layout import CLOSE, EMIT
 from strandline.operators.partition_wide.user_operator import UserOperator as Operator
 from strandline.spark.describe.aggregation import Aggregation, Windowed
-from strandline.spark.describe.barrier import Barrier, barrier
-from strandline.spark.describe.joining import Join
-from strandline.spark.describe.keyed import Keyed
-from strandline.spark.describe.partition_wide import PartitionWide
+from strandline.spark.describe.applied import Keyed, PartitionWide
 from strandline.spark.describe.replicas import Replicas, replicas
+from strandline.spark.describe.several import Barrier, Join, barrier
 from strandline.spark.describe.shaped import Shaped
 from strandline.spark.describe.stage import Stage
 from strandline.spark.describe.stateless import Stateless

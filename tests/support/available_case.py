@@ -4,7 +4,6 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,7 @@ from strandline.recovery.stream_definition import output_spec
 from strandline.running.element import Element
 from strandline.running.promise import Promise
 from strandline.running.since import begun
-from strandline.spark.operator import lost_inputs, operator_job, whole_inputs
+from strandline.spark.operator import operator_inputs, operator_job, operator_task
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.session.place import Place
@@ -54,7 +53,7 @@ class Case:
         """`over` makes the operator of the inputs; it counts them if there is none. `since` is as in `start`."""
         monkeypatch.setenv("STRANDLINE_STATE_DIR", str(folder / "state"))
         self.clock = ManualClock(1_000_000)
-        for module in (lost_inputs, operator_job):
+        for module in (operator_inputs, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
         monkeypatch.setattr(operator_job, "on_hosts", self.on_hosts)
         self.folders = [folder / name for name in ("north", "south")]
@@ -87,23 +86,25 @@ class Case:
         logs, unopened = [], set()
         for number, place in enumerate(places):
             try:
-                logs.append(whole_inputs.opened(place))
+                logs.append(place.reopened())
             except StorageError:
                 logs.append(Log(place.storage(), self.inputs[number].spec))
                 unopened.add(number)
         output = Log.open(self.place.storage(), self.clock)
         element = Element(self.definition, self.policy, begins=output.spec.begins)
-        inputs = OperatorInputs(places, element.input(logs), bears_failures=promise is not None)
+        inputs = OperatorInputs(
+            places, element.input(logs), output, bears_failures=promise is not None, unopened=unopened
+        )
         where = (self.place, output)
-        return OperatorJob(CONTEXT, element, inputs, where, HOUSEKEEPING, promise=promise, unopened=frozenset(unopened))
+        return OperatorJob(CONTEXT, element, inputs, where, HOUSEKEEPING, promise=promise)
 
     def wait_for(self, limit_s: float) -> None:
         """From now on driver and tasks wait for so long for the second input's store."""
         self.limit_s = limit_s
         self.job.inputs.logs[1].storage._limit_s = limit_s
-        places = self.job.inputs.places = (self.job.inputs.places[0], self.job.inputs.places[1].within(limit_s))
-        self.job._work = replace(self.job._work, inputs=places)
-        whole_inputs._OPENED.clear()
+        self.job.inputs.places = (self.job.inputs.places[0], self.job.inputs.places[1].within(limit_s))
+        self.job._sent = None
+        operator_task._OPENED.clear()
 
     def write(self, number: int, first: int, end: int) -> None:
         append_items(self.inputs[number], {0: [(1, t, t) for t in range(first, end)]})

@@ -17,7 +17,7 @@ from strandline.log.stream.log_state import LogState
 from strandline.log.stream.manifest import Writer
 from strandline.running.promise import Promise
 from strandline.running.state.live_operators import LIVE
-from strandline.spark.operator import lost_inputs, whole_inputs
+from strandline.spark.operator import operator_task
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.session.place import Place
 from tests.support.available_case import BOUND_US, Case, Numbered, break_off, mend, move_away, move_back
@@ -128,7 +128,7 @@ def test_a_fork_goes_on_without_tuples_of_an_input_that_is_gone(case: Case, is_a
     move_away(case.folders[1])
     block_slice._known.clear()
     if is_another_worker:
-        whole_inputs._OPENED.clear()
+        operator_task._OPENED.clear()
     for _ in range(14):
         report = case.tick()
     assert (report["state"], report["missing"], report["tentative"]) == ("UP_FAILURE", ["south"], 1)
@@ -200,15 +200,15 @@ def test_a_stream_that_lies_below_an_input_is_not_taken_for_it(tmp_path: Path) -
     names = ("a", "a/b", "a/b/results")
     logs = [Log.create(LocalStorage(tmp_path / name), item_spec(1, name=name)) for name in names]
     places = [Place(str(tmp_path / name)) for name in names]
-    lost = lost_inputs.LostInputs(OperatorInputs(places[:2], inputs_over(logs[:2])), (), lambda *_: None)
-    lost.bear(StorageError("broken", stream=places[1].url))
-    assert lost.now() == {1}
+    inputs = OperatorInputs(places[:2], inputs_over(logs[:2]), bears_failures=True)
+    inputs.bear(StorageError("broken", stream=places[1].url))
+    assert inputs.unreadable() == {1}
     with pytest.raises(StorageError, match="broken"):
-        lost.bear(StorageError("broken", stream=places[2].url))
+        inputs.bear(StorageError("broken", stream=places[2].url))
     for where in (f"{places[1].url}/commits/1.json", str(tmp_path / "state"), ""):
         with pytest.raises(StorageError, match="broken"):
-            lost.bear(StorageError("broken", where=where))  # a text decides nothing
-    assert lost.now() == {1}
+            inputs.bear(StorageError("broken", where=where))  # a text decides nothing
+    assert inputs.unreadable() == {1}
 
 
 def test_an_output_that_cannot_be_written_ends_the_query(case: Case, tmp_path: Path) -> None:

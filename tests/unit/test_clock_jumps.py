@@ -8,7 +8,7 @@ from strandline.clock import SYSTEM_CLOCK, ManualClock
 from strandline.errors import StreamNotFoundError
 from strandline.inputs.replicas.replica_set import ReplicaSet
 from strandline.log.stream.kinds import Kind
-from strandline.spark.read.patience import once_there
+from strandline.spark.read.stream import once_there
 from tests.support.available_case import Case
 from tests.support.written_replicas import Written
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from strandline.spark.query.follower import Follower
+from strandline.spark.query.listener_events import Follower
 from tests.support.machine import patience
 
 
@@ -31,14 +31,14 @@ def test_a_piece_runs_beside_its_giver_and_the_next_waits_for_it(follower: Follo
         done.append(1)
 
     follower.hand_over(first)
-    assert follower.is_busy
+    assert not follower.wait(0)
     assert not follower.wait(0.01)
     threading.Timer(0.05, may_end.set).start()
     follower.hand_over(lambda: done.append(2))
     assert done[:1] == [1], "the second piece was taken while the first was not done"
     assert follower.wait(patience(10))
     assert done == [1, 2]
-    assert not follower.is_busy
+    assert follower.wait(0)
 
 
 def test_two_givers_take_turns(follower: Follower) -> None:
@@ -59,7 +59,7 @@ def test_two_givers_take_turns(follower: Follower) -> None:
     wait_until(lambda: done)
     time.sleep(0.1)
     assert done == [1], "a piece was taken while the one before it was not done"
-    assert follower.is_busy
+    assert not follower.wait(0)
     may_end.release(2)
     for giver in givers:
         giver.join(patience(10))
@@ -75,9 +75,9 @@ def test_what_stopped_a_piece_is_raised_where_the_next_is_handed_over(follower: 
     assert follower.wait(patience(10)), "waiting does not raise"
     with pytest.raises(ValueError, match="it broke"):
         follower.hand_over(lambda: pytest.fail("nothing may follow a failure"))
-    wait_until(lambda: not follower.is_busy)
+    wait_until(lambda: follower.wait(0))
 
 
 def test_a_follower_without_work_has_none(follower: Follower) -> None:
-    assert not follower.is_busy
+    assert follower.wait(0)
     assert follower.wait(0)

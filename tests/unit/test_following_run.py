@@ -5,12 +5,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from strandline.errors import StorageError, StrandlineError
+from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.query import pace
 from strandline.spark.query.following_run import FollowingRun, Silence
 from strandline.spark.query.life import LifeState
@@ -52,7 +53,8 @@ class Job:
 
     def __init__(self) -> None:
         self.inputs: Any = Inputs()
-        state = SimpleNamespace(writer=None)
+        self.housekeeping = Housekeeping(PLACE, None, "off")
+        state = SimpleNamespace(writer=None, seq=0)
         self.output = SimpleNamespace(state=state, spec=SimpleNamespace(id="results"))
         self.batches: list[dict[str, Any]] = []
         self.taken_s: list[float] = []
@@ -81,6 +83,7 @@ class Job:
         if tuples and go_on():
             self.batches.append({"batch": writer.batch, "tuples": tuples, "no_more": no_more})
             tell({"input_tuples": tuples})
+            self.housekeeping.after_batch(self.output, 0)
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -126,20 +129,17 @@ class Spark:
         return self.has_stopped
 
 
-class Sources:
-    """Of which one may have failed."""
+class Source:
+    """The query of a source, which may have failed."""
 
     failure: Exception | None = None
     is_stopped = is_finished = False
-    reports: list[Any] = []  # noqa: RUF012
+    is_active, urls, progress = True, ("memory://source",), MappingProxyType({"batch": 7})
 
-    def __init__(self, many: int = 0) -> None:
-        self.many = many
+    def exception(self) -> Exception | None:
+        return self.failure
 
-    def __len__(self) -> int:
-        return self.many
-
-    def take_in_all(self) -> None:
+    def process_all_available(self) -> None:
         pass
 
     def finish(self) -> None:
@@ -155,7 +155,7 @@ class Setting:
     def __init__(
         self, every_s: float = 0.0, *, sources: int = 0, follows: bool = True, is_hurried: bool = False
     ) -> None:
-        self.job, self.spark, self.sources, self.events = Job(), Spark(), Sources(sources), Events()
+        self.job, self.spark, self.sources, self.events = Job(), Spark(), [Source() for _ in range(sources)], Events()
         made: Any = (PLACE, self.job, self.events, Pace(every_s, is_hurried=is_hurried))
         others: Any = {"spark": self.spark, "sources": self.sources}
         self.run = FollowingRun(*made, follows=follows, **others)
@@ -411,7 +411,7 @@ def test_an_error_ends_the_run_and_is_told(make: Any) -> None:
     assert setting.run.life.state is LifeState.FAILED
     assert setting.events.told[-1] is failure
     assert setting.job.is_closed
-    assert setting.sources.is_stopped
+    assert setting.sources[0].is_stopped
     setting.run.process_all_available()  # nobody waits for a run that has ended
 
 
@@ -447,7 +447,7 @@ def test_a_spark_that_does_not_answer_for_long_ends_the_run_which_says_why(
     assert isinstance(failure, StrandlineError)
     assert "Too many open files" in failure.what
     assert failure.where == PLACE.url
-    assert setting.sources.is_stopped
+    assert setting.sources[0].is_stopped
     assert 1_000_000 - setting.spark.failures < 10, "no busy loop over a Spark that does not answer"
 
 
@@ -461,9 +461,9 @@ def test_a_session_that_is_stopped_ends_the_run(make: Any) -> None:
 @pytest.mark.parametrize("every_s", [0.0, 3600.0])
 def test_a_source_that_fails_ends_the_operator_whatever_its_interval(make: Any, every_s: float) -> None:
     setting = make(every_s, sources=1).begin()
-    setting.sources.failure = StorageError("the disk is gone")
+    setting.sources[0].failure = StorageError("the disk is gone")
     assert soon(lambda: setting.is_over)
-    assert setting.run.exception() is setting.sources.failure
+    assert setting.run.exception() is setting.sources[0].failure
 
 
 # ---------------------------------------------------------------------- the end
@@ -475,9 +475,9 @@ def test_a_run_that_is_stopped_ends_well_with_its_sources_and_its_thread(make: A
     setting.run.stop(patience(5))
     assert setting.run.life.state is LifeState.FINISHED
     assert soon(lambda: setting.is_over)
-    assert setting.sources.is_stopped
+    assert setting.sources[0].is_stopped
     assert setting.job.is_closed
-    assert not setting.sources.is_finished
+    assert not setting.sources[0].is_finished
     assert setting.events.told == ["started", None]
     setting.run.stop(patience(5))
 
@@ -512,13 +512,13 @@ def test_finishing_finishes_the_sources_and_takes_that_in(make: Any, has_ended: 
         setting.run.stop(patience(5))
 
     def grow() -> None:
-        setting.sources.is_finished = True
+        setting.sources[0].is_finished = True
         setting.inputs.tuples += 7
 
-    setting.sources.finish = grow
+    setting.sources[0].finish = grow
     setting.job.inputs.look_s = 0.0
     setting.run.finish()
-    assert setting.sources.is_finished
+    assert setting.sources[0].is_finished
     if not has_ended:
         assert setting.job.batches[-1]["tuples"] == 7
     assert setting.run.exception() is None
@@ -543,10 +543,10 @@ def test_silence_is_borne_for_a_while_only_and_counted_anew_after_an_answer() ->
 
     silence = Silence("memory://results", patience_s=0.05)
     assert silence.ask(call, otherwise=7) == 7
-    assert not silence.is_broken
+    assert silence._since_s is not None
     time.sleep(0.06)
     assert silence.ask(call, otherwise=7) == 1
-    assert silence.is_broken
+    assert silence._since_s is None
     assert silence.ask(call, otherwise=7) == 7, "the first time since"
     time.sleep(0.06)
     with pytest.raises(StrandlineError, match="Too many open files"):

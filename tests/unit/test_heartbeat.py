@@ -52,7 +52,7 @@ def beaten(folder: Path, *statuses: dict[str, Any]) -> tuple[Log, SlowSpark]:
     nothing: Any = mock.Mock(report={})
     place, options = Place(str(folder), "os"), {"housekeeping": nothing, "max_ahead": None, "heartbeat": heartbeat}
     with mock.patch("strandline.spark.entry.batch_writer.ArrowBlocks"):  # which need a JVM
-        writer = BatchWriter(place, log, nothing, blocks="arrow", **options)
+        writer = BatchWriter(place, log, nothing, by_spark=False, **options)
     spark: Any = SlowSpark(clock, list(statuses))
     writer.begin(spark)
     with mock.patch("strandline.spark.entry.batch_writer.SYSTEM_CLOCK", clock):

@@ -14,7 +14,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.manifest import commit_key
 from strandline.log.upkeep import consumer_registry
 from strandline.running.promise import Promise
-from strandline.spark.operator import whole_inputs
+from strandline.spark.operator import operator_task
 from tests.support.available_case import BOUND_US, PATIENT_S, Case, hung
 from tests.support.hanging_storage import HangingStorage, heard
 from tests.support.items import append_items, item_spec
@@ -104,7 +104,7 @@ def test_a_fork_does_not_wait_for_an_input_that_hangs(case: Case, late: list[Any
     with hung(next_commit(case)):
         block_slice._known.clear()
         if is_another_worker:
-            whole_inputs._OPENED.clear()
+            operator_task._OPENED.clear()
         report = settled(case)
         assert (report["state"], report["missing"]) == ("UP_FAILURE", ["south"])
         assert report["tentative"]

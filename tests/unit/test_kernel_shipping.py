@@ -16,10 +16,9 @@ from strandline.operators.kernels.kernel_bundle import KernelBundle
 from strandline.recovery.stream_definition import output_spec
 from strandline.running.element import Element
 from strandline.running.kernel_warm_up import Kernels
-from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.operator import kernel_shipping
 from strandline.spark.operator.kernel_shipping import KernelShipping, unpacked
-from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions
+from strandline.spark.operator.processing_element import EntryPoint, ProcessingElement, QueryOptions
 from strandline.spark.session.place import Place
 from tests.support.machine import patience
 from tests.support.operator_streams import PLANS, input_spec
@@ -120,22 +119,15 @@ def test_kernels_of_an_operator_over_sources_are_compiled_while_these_are_persis
     began: list[str] = []
     spec, definition = input_spec(["k"]), PLANS["sliding time"]
 
-    class Source(OperatorInput):
+    class Source(EntryPoint):
         """As much of an entry point as is needed: it cannot be persisted."""
 
         def __init__(self, name: str) -> None:
-            self._place = Place(str(tmp_path / name))
+            self._input_place = Place(str(tmp_path / name))
 
         @property
         def _input_spec(self) -> StreamSpec:
             return spec
-
-        @property
-        def _input_place(self) -> Place:
-            return self._place
-
-        def start_with(self, spark: Any, operator: Any) -> Any:
-            raise NotImplementedError
 
         def persist_with(self, spark: Any, options: Any) -> Any:
             raise InterruptedError(f"after {began}")

@@ -26,7 +26,7 @@ from strandline.log.upkeep.compaction import compact
 from strandline.log.upkeep.dropping import drop_commits
 from strandline.log.upkeep.retention import apply_retention, collect
 from strandline.running.step import Done
-from strandline.spark.operator.recovery_warnings import warn_of_losses
+from strandline.spark.operator.recovery_warnings import RecoveryWarnings
 from strandline.testing import MemoryStorage
 from strandline.testing.faulty_storage import flipped
 from tests.simulation.machines import KeptStates
@@ -384,7 +384,7 @@ def test_inspect_and_a_warning_say_what_was_lost() -> None:
     case.crash()
     done = case.go_on(SELDOM, 1)
     with pytest.warns(StrandlineWarning, match=r"out: partition 0 lost input 2 to 4 \(3\) and 1 open window\. stream"):
-        warn_of_losses(done, "out")
+        RecoveryWarnings(cec(), "out").of_losses(done)
     found = summary(case.output)
     assert found.operator is not None
     assert found.operator.losses is not None

@@ -11,7 +11,6 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError
-from strandline.spark.pipeline.diagram import diagram_of
 from strandline.spark.pipeline.network import Network
 from tests.support.plain_context import jvm_context
 
@@ -93,7 +92,7 @@ def test_two_elements_with_one_output_are_refused(tmp_path: Path) -> None:
 
 def test_elements_that_read_each_other_are_refused_with_the_circle(tmp_path: Path) -> None:
     made = stages(tmp_path, {"a": [], "b": ["a"], "c": ["b"]})
-    made["a"]._operator = counted(made["c"])
+    made["a"].operator = counted(made["c"])
     with pytest.raises(OptionError, match="in a circle") as caught:
         sl.pipeline(made["b"])
     circle = names(caught.value.where.split(" -> "))
@@ -133,12 +132,12 @@ def test_a_share_of_the_bound_below_two_trigger_intervals_is_refused_at_the_star
 
 def test_a_diagram_has_every_element_once_and_escapes_what_mermaid_would_read(tmp_path: Path) -> None:
     made = stages(tmp_path, DIAMOND)
-    text = str(diagram_of(Network.of([made["last"]])))
+    text = str(sl.pipeline(made["last"]).graph())
     assert text.splitlines()[0] == "flowchart LR"
     assert text.count("-->") == 6
     assert all(text.count(f"{name}<br/>") == 1 for name in DIAMOND)
     strange = counted(feed()).into(str(tmp_path / 'a"b<c>#d'))
-    shown = str(diagram_of(Network.of([strange])))
+    shown = str(sl.pipeline(strange).graph())
     assert "a#quot;b#lt;c#gt;#35;d" in shown
 
 

@@ -7,7 +7,7 @@ import pytest
 import strandline as sl
 from strandline.clock import ManualClock
 from strandline.errors import StreamNotFoundError
-from strandline.spark.read.patience import once_there
+from strandline.spark.read.stream import once_there
 
 
 def missing():

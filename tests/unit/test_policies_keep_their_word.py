@@ -18,7 +18,7 @@ from strandline.log.operator_state.standing import FOOTPRINT_NS, Standing
 from strandline.running import step, step_output
 from strandline.running.state.state_cache import StateCache
 from strandline.running.step import Done
-from strandline.spark.operator.recovery_warnings import RecoveryTarget
+from strandline.spark.operator.recovery_warnings import RecoveryWarnings
 from tests.simulation.machines import KeptStates
 from tests.support.operator_streams import PLANS, Streams, Tuples
 
@@ -194,7 +194,7 @@ def test_a_few_footprints_change_the_price_only_if_they_took_long_or_less_than_i
 
 def test_a_target_that_cannot_be_met_is_told_once_after_two_batches() -> None:
     done = [one for one in Kept().run(cec(extent=1, replay=1), batches=6) if one.missed]
-    target = RecoveryTarget(cec(extent=1, replay=1), "streams/out")
+    target = RecoveryWarnings(cec(extent=1, replay=1), "streams/out")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         target.compare_steps(done[:1])

@@ -13,10 +13,11 @@ import pytest
 import strandline as sl
 from strandline.clock import ManualClock
 from strandline.errors import CorruptionError, StorageError
+from strandline.inputs.replicas.replica_input import Replicated as ReplicatedInput
 from strandline.log.reading.tentative_results import changes
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
-from strandline.spark.operator import lost_inputs, operator_job
+from strandline.spark.operator import operator_inputs, operator_job
 from tests.support.available_case import break_off, hung, mend
 from tests.support.replicated_case import Replicated, catch_up, total
 
@@ -29,7 +30,7 @@ class Bounded(Replicated):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(folder, monkeypatch)
         self.clock = ManualClock(1_000_000)
-        for module in (lost_inputs, operator_job):
+        for module in (operator_inputs, operator_job):
             monkeypatch.setattr(module, "SYSTEM_CLOCK", self.clock)
         self.write(0, 20)
         for name in ("one", "other"):
@@ -129,14 +130,14 @@ def test_a_replica_that_rots_in_the_middle_of_a_tick_is_left_for_another(
     bounded: Bounded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = bounded.started()
-    first, blocks = Path(job.inputs.places[0].url), job.inputs.blocks
+    first, blocks = Path(job.inputs.places[0].url), ReplicatedInput.blocks
 
-    def rotten(step: Any) -> Any:
+    def rotten(input_: Any, slice_: Any, partition: int) -> Any:
         for block in (first / "blocks").rglob("*.parquet"):
             block.write_bytes(b"rotten")
-        return blocks(step)
+        return blocks(input_, slice_, partition)
 
-    monkeypatch.setattr(job.inputs, "blocks", rotten)
+    monkeypatch.setattr(ReplicatedInput, "blocks", rotten)
     assert bounded.tick(job)["state"] == "STABLE"
     assert job.inputs.places[0].url != str(first)
     catch_up(bounded.job(bounded.over(sl.stream(job.inputs.places[0].url)), "calm"))

@@ -12,6 +12,7 @@ import pytest
 
 import strandline as sl
 from strandline.errors import OptionError, StorageError, StreamMismatchError
+from strandline.inputs.replicas.replica_input import Replicated as ReplicatedInput
 from strandline.log.operator_state.upstream import origins_of
 from strandline.log.storage.local_storage import LocalStorage
 from strandline.log.stream.log import Log
@@ -75,16 +76,16 @@ def test_a_replica_that_is_lost_in_the_middle_of_a_step_is_left_for_another(
 ) -> None:
     job = replicated.job(total(replicated.replicas()), "behind")
     first = Path(job.inputs.logs[0].storage.url)
-    steps, blocks = [], job.inputs.blocks
+    steps, blocks = [], ReplicatedInput.blocks
 
-    def lost_now(step: Any) -> Any:
-        found = blocks(step)
+    def lost_now(input_: Any, slice_: Any, partition: int) -> Any:
+        found = blocks(input_, slice_, partition)
         if not steps:
             lose(first)  # the driver has seen its blocks, no task has
-        steps.append(step)
+        steps.append(slice_)
         return found
 
-    monkeypatch.setattr(job.inputs, "blocks", lost_now)
+    monkeypatch.setattr(ReplicatedInput, "blocks", lost_now)
     assert catch_up(job)
     assert len(steps) == 4
     assert job.inputs.places[0].url != str(first)
@@ -103,18 +104,18 @@ def test_a_stream_that_has_begun_anew_in_the_middle_of_a_recovery_is_left_for_an
             replicated.replica(name)
     assert all(s.replay for s in before.output.state.standings)
     job = replicated.job(total(replicated.replicas()).checkpoint(sl.instant("1 h")), "behind")
-    first, blocks = Path(job.inputs.logs[0].storage.url), job.inputs.blocks
+    first, blocks = Path(job.inputs.logs[0].storage.url), ReplicatedInput.blocks
 
-    def begun_anew(step: Any) -> Any:
-        found = blocks(step)
-        if job.inputs.places[0].url == str(first) and step.partition == 1:
+    def begun_anew(input_: Any, slice_: Any, partition: int) -> Any:
+        found = blocks(input_, slice_, partition)
+        if job.inputs.places[0].url == str(first) and partition == 1:
             shutil.rmtree(first)
             replicated.job(sl.stream(str(replicated.folder / "input")).apply(Running()), first.name)
         return found
 
     for partition in range(2):  # what the first job has left in this process
         LIVE.drop(str(default_folder(job.output.spec.id, partition)))
-    monkeypatch.setattr(job.inputs, "blocks", begun_anew)
+    monkeypatch.setattr(ReplicatedInput, "blocks", begun_anew)
     assert catch_up(job)[-1]["recovered"]
     assert job.inputs.places[0].url != str(first)
     replicated.replica(first.name)
@@ -130,7 +131,7 @@ def test_an_operator_waits_while_no_replica_has_what_it_has_taken_in(replicated:
     assert catch_up(job)
     break_off(replicated.folder / "one")
     job.inputs.refresh()
-    assert not job.inputs.are_there  # the other has less
+    assert job.inputs.absent  # the other has less
     assert job.look() is None
     assert catch_up(job) == []
     assert job.lags["waits_for"].startswith("none of the 2 replicas can be read: replica 1: ")
@@ -138,7 +139,7 @@ def test_an_operator_waits_while_no_replica_has_what_it_has_taken_in(replicated:
         replicated.job(total(replicated.replicas()), "behind")
     replicated.replica("other")
     job.inputs.refresh()
-    assert job.inputs.are_there
+    assert not job.inputs.absent
     assert job.inputs.input.waiting(job.output.state.standings) == 0
     assert job.lags == {}
 

@@ -13,7 +13,7 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep import retention
 from strandline.operators.join.join_windows import JoinWindows
 from strandline.running.state.state_cache import StateCache
-from strandline.spark.operator.recovery_warnings import warn_of_older
+from strandline.spark.operator.recovery_warnings import RecoveryWarnings
 from strandline.testing.faulty_storage import flipped
 from strandline.units import END_OF_TIME
 from tests.simulation.machines import KeptStates
@@ -72,7 +72,7 @@ def test_what_is_left_of_the_first_step_is_got_back_from_the_beginning(
     case.append(more := [row(steps + i, 1) for i in range(4)])
     case.rows += more
     with pytest.warns(StrandlineWarning, match=r"partition 0 of here could not .* a published block"):
-        warn_of_older(case.batch(policy), "here")
+        RecoveryWarnings(policy, "here").of_older(case.batch(policy))
     from_there = case.output.read(0, end, columns=["k", "n", "least", "mean"])
     found = [r for table in from_there for r in table.to_pylist() if r["_kind"] == 0]
     expected = uninterrupted(case.plan, case.rows, None).to_pylist()[-1]

@@ -24,6 +24,8 @@ from tests.support.machine import patience
 class SparkQuery:
     """As much of Spark's query as an entry point needs."""
 
+    id, runId, name = "query", "run", None
+
     def __init__(self) -> None:
         self._ended = threading.Event()
 
@@ -203,7 +205,7 @@ def entry(run: EntryRun, monkeypatch: pytest.MonkeyPatch) -> Any:
     made._starting, made._run, made.begun = threading.Lock(), run, []
     made.operator = Operator("b")
 
-    def begin(spark: Any, start: Start, options: QueryOptions) -> EntryRun:
+    def begin(spark: Any, start: Start, options: QueryOptions, blocks: str | None) -> EntryRun:
         assert not run.spark_query.isActive
         assert run.life.has_ended
         made.begun.append(options.trigger)

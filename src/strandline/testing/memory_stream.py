@@ -23,6 +23,8 @@ class MemoryStream(OperatorInput):
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._input_place = Place("memory://sl.testing")
+        """For operators, whose messages name it: it has no address."""
 
     def __repr__(self) -> str:
         """Shows, for example: Feed(id, at, price; key=id, time=at, 2 partitions, 5 tuples)."""
@@ -42,11 +44,6 @@ class MemoryStream(OperatorInput):
     def input_log(self) -> Log:
         """For operators: the stream itself."""
         return self._log
-
-    @property
-    def _input_place(self) -> Place:
-        """For operators, whose messages name it: it has no address."""
-        return Place("memory://sl.testing")
 
     def _opened_input(self, limit_s: float | None = None) -> NoReturn:
         """Raises: Spark cannot see this process's memory."""

@@ -216,7 +216,7 @@ def run(
 def _require_operator(given: object) -> None:
     if isinstance(given, Stage):
         raise OptionError(
-            f"the operator has an output, {given._place.url}; in a test its results stay in memory",
+            f"the operator has an output, {given._input_place.url}; in a test its results stay in memory",
             todo="leave out .into(…); build the next operator on what sl.testing.run returns",
         )
     if not isinstance(given, OperatorDescription | StatelessWork):

@@ -15,7 +15,7 @@ from strandline.operators.aggregate.windows import Window
 from strandline.operators.expressions.input_shapes import InputShapes
 from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.reprs import builder_html, builder_text
+from strandline.spark.describe.reprs import element_html, element_text
 from strandline.spark.operator.processing_element import Upstream
 
 
@@ -55,10 +55,13 @@ class Windowed:
         self._shape = shape
 
     def __repr__(self) -> str:
-        return builder_text("Windowed", self._input._input_members, self._window)
+        return element_text("Windowed", self._input._input_members, self._facts)
 
     def _repr_html_(self) -> str:
-        return builder_html("Windowed", self._input._input_members, self._window)
+        return element_html("Windowed", self._input._input_members, self._facts, self._window.picture)
+
+    def _facts(self) -> dict[str, object]:
+        return {"window": self._window}
 
     def aggregate(self, **aggregates: Aggregate) -> Aggregation:
         """Adds a column to the results for each `name=aggregate`, for example `average=sl.avg("item_price")`."""
@@ -100,8 +103,9 @@ def require_columns(first: Upstream, columns: Sequence[str], other: Upstream, na
 class Aggregation(OperatorDescription[AggregateDefinition]):
     """A windowed aggregation; `start` sets it going."""
 
-    def __repr__(self) -> str:
-        return builder_text("Aggregation", self._inputs, self._definition.window, self._definition, self._choices)
+    def _facts(self) -> dict[str, str]:
+        aggregates = [f"{a.name}={a.aggregate!r}" for a in self.definition.accumulators]
+        return {"window": repr(self.definition.window), "results": ", ".join(aggregates), **self._choices}
 
-    def _repr_html_(self) -> str:
-        return builder_html("Aggregation", self._inputs, self._definition.window, self._definition, self._choices)
+    def _picture(self) -> str:
+        return self.definition.window.picture()

@@ -5,56 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from strandline.log.stream.log import Log
-from strandline.log.stream.spec import StreamSpec
 from strandline.operators.aggregate.windows import Window
-from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.operators.join.join_windows import join_windows
 from strandline.operators.keyed.keyed_function import KeyedFunction
 from strandline.operators.partition_wide.user_operator import UserOperator, is_class
 from strandline.spark.describe.aggregation import Windowed
-from strandline.spark.describe.joining import Join, joined
-from strandline.spark.describe.keyed import Keyed, applied
-from strandline.spark.describe.partition_wide import PartitionWide, applied_class
+from strandline.spark.describe.applied import Keyed, PartitionWide, applied, applied_class
+from strandline.spark.describe.several import Join, joined
 from strandline.spark.operator.processing_element import Upstream
-from strandline.spark.session.place import Place
 from strandline.units import Duration, require_unit
 
 if TYPE_CHECKING:
     from strandline.spark.describe.shaped import Shaped
 
 
-class OperatorInput:
-    """A stream, or a DataFrame on its way into one: an `Upstream` with the methods that build operators on it."""
-
-    @property
-    def _input_spec(self) -> StreamSpec:
-        """The spec of the stream, as it is or will be."""
-        raise NotImplementedError
-
-    @property
-    def _input_place(self) -> Place:
-        """Where it is, or will be."""
-        raise NotImplementedError
-
-    @property
-    def _input_members(self) -> tuple[Upstream, ...]:
-        """The streams that it is made of: itself, or those of a union."""
-        return (self,)
-
-    def _opened_input(self, limit_s: float | None = None) -> Log:
-        """Opens the stream. With a limit, its store has to answer each call within that time."""
-        return self._input_place.within(limit_s).open()
-
-    @property
-    def _input_shape(self) -> Shape:
-        """The stateless work on its tuples before an operator takes them in."""
-        return AS_IS
-
-    @property
-    def _bare_input(self) -> Upstream:
-        """The input without that work."""
-        return self
+class OperatorInput(Upstream):
+    """A stream, or a DataFrame on its way into one, with the methods that build operators on it."""
 
     def window(self, window: Window) -> Windowed:
         """Cuts the stream into windows, per key; `aggregate` on the result says what to compute over each."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,15 @@ from strandline.errors import OptionError
 from strandline.inputs.replicas.replica_choice import choose
 from strandline.inputs.replicas.replica_place import ReplicaPlace
 from strandline.inputs.replicas.replica_reader import ReplicaReader, snapshot, snapshot_schema
-from strandline.inputs.replicas.replica_set import PATIENCE_US, ReplicaSet
+from strandline.inputs.replicas.replica_set import PATIENCE_US
 from strandline.log.operator_state.outage import State
 from strandline.log.operator_state.replica_group import group_of
 from strandline.log.reading.bounds import Bound
 from strandline.log.storage.redaction import redacted_url
 from strandline.log.stream.spec import StreamSpec
-from strandline.running.promise import Promise, answer_s
+from strandline.running.promise import answer_s
 from strandline.spark.describe.operator_input import OperatorInput
+from strandline.spark.operator.processing_element import ReplicatedInput
 from strandline.spark.read.spark_reading import streamed
 from strandline.spark.read.stream import Stream
 from strandline.spark.session.place import Place
@@ -49,17 +50,19 @@ class ReplicaSummary:
     """Why it cannot be read; empty if it can."""
 
 
-class Replicas(OperatorInput):
+class Replicas(ReplicatedInput, OperatorInput):
     """Replicas of an operator's stream. Every method sees what is published when it is called."""
 
     def __init__(self, places: tuple[Place, ...], patience_us: int = PATIENCE_US) -> None:
-        self._places = places
+        self.places = places
+        """Where they are."""
         self._patience_us = patience_us
         self._set = self.replica_set()
+        self._input_place = places[0]
 
     def __repr__(self) -> str:
         spec = self._set.spec
-        paths = ", ".join(repr(redacted_url(place.url)) for place in self._places)
+        paths = ", ".join(repr(redacted_url(place.url)) for place in self.places)
         return f"Replicas({paths}, {plural(spec.partitions, 'partition')})"
 
     # ------------------------------------------------------------------ as an input of operators
@@ -70,11 +73,6 @@ class Replicas(OperatorInput):
         return replace(self._set.spec, id=self.group)
 
     @property
-    def _input_place(self) -> Place:
-        """Where the first of them is."""
-        return self._places[0]
-
-    @property
     def group(self) -> str:
         """The identity that all replicas share."""
         return group_of(self._set.spec)
@@ -82,15 +80,6 @@ class Replicas(OperatorInput):
     def group_id(self) -> str:
         """Returns `group`, as operators ask any input with replicas for it: some of those are not there yet."""
         return self.group
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """Where they are."""
-        return self._places
-
-    def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
-        """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened."""
-        return opened_replicas(self._places, self._patience_us, promise)
 
     # ------------------------------------------------------------------ what they are
 
@@ -104,7 +93,7 @@ class Replicas(OperatorInput):
         sights = self._set.look()
         chosen = choose(sights, (0,) * self.partitions)
         found = []
-        for number, (place, sight) in enumerate(zip(self._places, sights, strict=True)):
+        for number, (place, sight) in enumerate(zip(self.places, sights, strict=True)):
             problem = self._set.problems[number]
             found.append(
                 ReplicaSummary(
@@ -143,7 +132,7 @@ class Replicas(OperatorInput):
         chosen = choose(self._set.look(), (0,) * self.partitions)
         if chosen is None:
             raise self._set.none_readable()
-        place = self._places[chosen]
+        place = self.places[chosen]
         return Stream(place.url, place.options).read(spark, since=since, until=until, tentative=tentative)
 
     def read_stream(
@@ -168,15 +157,15 @@ class Replicas(OperatorInput):
         from strandline.spark.read.read_options import SECRET_OPTIONS
 
         options = {
-            "replicas": json.dumps([place.url for place in self._places]),
+            "replicas": json.dumps([place.url for place in self.places]),
             "patience": f"{self._patience_us} us",
-            SECRET_OPTIONS: json.dumps(dict(self._places[0].options)),
+            SECRET_OPTIONS: json.dumps(dict(self.places[0].options)),
             "max_tuples_per_batch": max_tuples_per_batch,
             "consumer": consumer,
             "positions": positions,
             "tentative": tentative,
         }
-        where, kind = ", ".join(redacted_url(place.url) for place in self._places), self._set.spec.time_kind
+        where, kind = ", ".join(redacted_url(place.url) for place in self.places), self._set.spec.time_kind
         return streamed(spark, where, options, start, lambda time, zone: time_value(time, "start", kind, zone))
 
     def to_arrow(self, *, tentative: bool = False) -> pa.Table:
@@ -204,17 +193,6 @@ class Replicas(OperatorInput):
         for table in reader.follow(duration_us(every, "every") / 1_000_000):
             assert reader.place is not None
             yield table, reader.place.to_json()
-
-
-def opened_replicas(places: Sequence[Place], patience_us: int, promise: Promise | None) -> ReplicaSet:
-    """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened.
-
-    With a bound, a reader leaves a replica that stands still before its results are missed.
-    """
-    if promise is not None:
-        places = [place.within(promise.answer_s) for place in places]
-        patience_us = min(patience_us, promise.bound_us // 2)
-    return ReplicaSet([place.open for place in places], patience_us=patience_us)
 
 
 def replicas(*paths: str, storage_options: Mapping[str, Any] | None = None, patience: Duration = "3 s") -> Replicas:

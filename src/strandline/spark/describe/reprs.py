@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from strandline.card import bars, card
@@ -17,11 +17,11 @@ from strandline.units import CONSUMED, time_text
 from strandline.wording import exact_duration, plural
 
 if TYPE_CHECKING:
-    from strandline.operators.aggregate.definition import AggregateDefinition
-    from strandline.operators.aggregate.windows import Window
     from strandline.operators.operator import Definition
     from strandline.spark.operator.processing_element import Upstream
     from strandline.spark.query.query import Query
+
+Facts = Mapping[str, object]
 
 
 def shown(make: Callable[[], str], otherwise: str) -> str:
@@ -179,46 +179,35 @@ def entry_html(url: str, spec: StreamSpec) -> str:
 
 def _address(input_: Upstream) -> str:
     """Returns the address of an input; of replicas, the addresses of all of them."""
-    from strandline.spark.operator.processing_element import ReplicatedInput
-
-    places = input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
-    return " or ".join(redacted_url(place.url) for place in places)
+    return " or ".join(redacted_url(place.url) for place in input_._input_places)
 
 
-def builder_text(
-    kind: str,
-    of: Sequence[Upstream],
-    window: Window,
-    plan: AggregateDefinition | None = None,
-    options: Mapping[str, str] | None = None,
+def element_text(kind: str, inputs: Sequence[Upstream], facts: Callable[[], Facts]) -> str:
+    """Shows an operator, for example: Aggregation(streams/items, count_window(10), n=count_all(), cec(…))."""
+    return shown(
+        lambda: f"{kind}({', '.join([*map(_address, inputs), *map(str, filter(None, facts().values()))])})",
+        f"{kind}(…)",
+    )
+
+
+def element_html(
+    kind: str, inputs: Sequence[Upstream], facts: Callable[[], Facts], picture: Callable[[], str] = str
 ) -> str:
-    """Shows a windowed operator, for example: Aggregation(streams/items, count_window(10), n=count_all(), cec(…))."""
-    return _text(kind, of, lambda: [repr(window), *_aggregates(plan), *(options or {}).values()])
+    """Shows an operator as a card: the inputs, their key, then the facts; the kind alone if one of these fails."""
+
+    def make() -> str:
+        name = "input" if len(inputs) == 1 else "inputs"
+        of = {name: ", ".join(map(_address, inputs)), "key": ", ".join(inputs[0]._input_spec.key)}
+        return card(kind, {**of, **facts()}, picture())
+
+    return shown(make, card(kind, {}))
 
 
-def builder_html(
-    kind: str,
-    of: Sequence[Upstream],
-    window: Window,
-    plan: AggregateDefinition | None = None,
-    options: Mapping[str, str] | None = None,
-) -> str:
-    """Shows a windowed operator as a card, with a picture of the windows."""
-
-    def facts() -> dict[str, object]:
-        return {"window": repr(window), "results": ", ".join(_aggregates(plan)) or None, **(options or {})}
-
-    return _card(kind, of, facts, window.picture)
-
-
-def operator_text(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
-    """Shows an operator, for example: Barrier(streams/a, streams/b, barrier of a and b, cec(…))."""
-    return _text(kind, inputs, lambda: [*_words(inputs, definition).values(), *options.values()])
-
-
-def operator_html(kind: str, inputs: Sequence[Upstream], definition: Definition, options: Mapping[str, str]) -> str:
-    """Shows an operator as a card."""
-    return _card(kind, inputs, lambda: {**_words(inputs, definition), **options})
+def operator_facts(inputs: Sequence[Upstream], definition: Definition) -> dict[str, str]:
+    """Returns texts of the operator and of the work on its inputs before."""
+    found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
+    found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
+    return {name: text for name, text in found.items() if text}
 
 
 def stage_text(operator: object, url: str) -> str:
@@ -231,44 +220,6 @@ def stage_html(operator: Any, url: str) -> str:
     return shown(
         lambda: f"{operator._repr_html_()}<div>&rarr; {html.escape(redacted_url(url))}</div>", card("Stage", {})
     )
-
-
-def union_html(inputs: Sequence[Upstream]) -> str:
-    """Shows the streams of a union as a card."""
-
-    def facts() -> dict[str, object]:
-        specs = [input_._input_spec for input_ in inputs]
-        return {"times": ", ".join(spec.time for spec in specs), "partitions": specs[0].partitions}
-
-    return _card("Union", inputs, facts)
-
-
-def _text(kind: str, inputs: Sequence[Upstream], words: Callable[[], Iterable[str]]) -> str:
-    return shown(lambda: f"{kind}({', '.join([*map(_address, inputs), *words()])})", f"{kind}(…)")
-
-
-def _card(
-    kind: str, inputs: Sequence[Upstream], facts: Callable[[], Mapping[str, object]], picture: Callable[[], str] = str
-) -> str:
-    """Shows addresses and key of the inputs, then the facts; the kind alone if one of them cannot be found out."""
-
-    def make() -> str:
-        name = "input" if len(inputs) == 1 else "inputs"
-        of = {name: ", ".join(map(_address, inputs)), "key": ", ".join(inputs[0]._input_spec.key)}
-        return card(kind, {**of, **facts()}, picture())
-
-    return shown(make, card(kind, {}))
-
-
-def _words(inputs: Sequence[Upstream], definition: Definition) -> dict[str, str]:
-    """Returns texts of the operator and of the work on its inputs before."""
-    found = {"before": shapes_text(definition.to_json().get("shapes", ()))}
-    found["operator"] = definition.text(is_timestamp=inputs[0]._input_spec.time_is_timestamp)
-    return {name: text for name, text in found.items() if text}
-
-
-def _aggregates(plan: AggregateDefinition | None) -> list[str]:
-    return [] if plan is None else [f"{a.name}={a.aggregate!r}" for a in plan.accumulators]
 
 
 def _span(spec: StreamSpec, length: int | None) -> str | None:

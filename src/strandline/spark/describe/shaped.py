@@ -21,7 +21,6 @@ from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.rekey import rekeyed
 from strandline.spark.describe.stateless import Stateless, StatelessWork, stateless
 from strandline.spark.operator.processing_element import Upstream
-from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,11 +33,13 @@ class Shaped(StatelessWork, OperatorInput):
 
     def __init__(self, input_: Upstream, shape: Shape) -> None:
         self._input = input_
-        self._shape = shape
-        self._schema = shape.schema_over(input_._input_spec.arrow)
+        self._input_place = input_._input_place
+        self._input_shape = shape
+        self.schema: pa.Schema = shape.schema_over(input_._input_spec.arrow)
+        """The columns of what is left, as Arrow has them."""
 
     def __repr__(self) -> str:
-        return f"{self._input!r}, {shape_text(self._shape.to_json())}"
+        return f"{self._input!r}, {shape_text(self._input_shape.to_json())}"
 
     # ------------------------------------------------------------------ as an input of operators
 
@@ -46,24 +47,14 @@ class Shaped(StatelessWork, OperatorInput):
     def _input_spec(self) -> StreamSpec:
         """The spec of the stream, with the columns that are left."""
         spec = self._input._input_spec
-        types = self._shape.columns_over({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.arrow)
+        types = self._input_shape.columns_over({f["name"]: f["type"] for f in fields_of(spec.schema)}, spec.arrow)
         fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
         return replace(spec, schema={"type": "struct", "fields": fields}, added=0)
 
     @property
-    def _input_place(self) -> Place:
-        """Where the stream is."""
-        return self._input._input_place
-
-    @property
     def _input_members(self) -> tuple[Upstream, ...]:
         """Itself; of a union, its streams."""
-        return (self,) if len(self._input._input_members) == 1 else tuple(self._input._input_members)
-
-    @property
-    def _input_shape(self) -> Shape:
-        """The work on the tuples."""
-        return self._shape
+        return (self,) if len(self._input._input_members) == 1 else self._input._input_members
 
     @property
     def _bare_input(self) -> Upstream:
@@ -78,33 +69,28 @@ class Shaped(StatelessWork, OperatorInput):
 
     def _operator(self) -> Stateless:
         """Returns the operator that writes what is left."""
-        return stateless(self._input, self._shape)
+        return stateless(self._input, self._input_shape)
 
     def where(self, condition: Any) -> Shaped:
         """Keeps the tuples for which a pyarrow expression is true."""
-        return Shaped(self._input, self._shape.where(condition, self._schema))
+        return Shaped(self._input, self._input_shape.where(condition, self.schema))
 
     def select(self, *columns: str, **named: Any) -> Shaped:
         """Selects some columns by their names and computes others by pyarrow expressions."""
         spec = self._input._input_spec
         keep = tuple(dict.fromkeys([*spec.key, spec.time]))
-        return Shaped(self._input, self._shape.select(columns, named, self._schema, keep))
+        return Shaped(self._input, self._input_shape.select(columns, named, self.schema, keep))
 
     def window(self, window: Window) -> Windowed:
         """Cuts what is left into windows, per key."""
-        return Windowed(self._input, window, self._shape)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of what is left, as Arrow has them."""
-        return self._schema
+        return Windowed(self._input, window, self._input_shape)
 
     # ------------------------------------------------------------------ reading, without Spark and with it
 
     def to_arrow(self, *, since: Bound | None = None, until: Bound | None = None) -> pa.Table:
         """Reads as `Stream.to_arrow` does, then does this work."""
-        columns = self._shape.reads(self._schema.names)
-        return self._shape.read(self._stream("to_arrow").to_arrow(since=since, until=until, columns=columns))
+        columns = self._input_shape.reads(self.schema.names)
+        return self._input_shape.read(self._stream("to_arrow").to_arrow(since=since, until=until, columns=columns))
 
     def read(self, spark: SparkSession, **options: Any) -> DataFrame:
         """Reads as `Stream.read` does, then does this work in Python tasks of Spark."""
@@ -116,7 +102,7 @@ class Shaped(StatelessWork, OperatorInput):
 
     def rekey(self, key: Any, path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
         """Makes a stream of its own with another key of these tuples; see `Stream.rekey`."""
-        return rekeyed(self._input, self.read_stream, key, path, spark, options, self._shape)
+        return rekeyed(self._input, self.read_stream, key, path, spark, options, self._input_shape)
 
     def _stream(self, method: str) -> Any:
         if len(self._input._input_members) > 1:
@@ -126,7 +112,7 @@ class Shaped(StatelessWork, OperatorInput):
         if not hasattr(self._input, "read"):
             raise OptionError(
                 f"{method}() before the DataFrame is in its stream",
-                where=self._input._input_place.url,
+                where=self._input_place.url,
                 todo=f"start it, then sl.stream(…).where(…).{method}(spark)",
             )
         return self._input
@@ -134,7 +120,7 @@ class Shaped(StatelessWork, OperatorInput):
     def _work(self, df: DataFrame) -> DataFrame:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        shape, stored, given = self._shape, self._input._input_spec.arrow, self._schema
+        shape, stored, given = self._input_shape, self._input._input_spec.arrow, self.schema
         if set(df.columns) != set(stored.names):
             raise OptionError(
                 "positions and late tuples are those of the stream itself", todo="read(positions=True) without where(…)"

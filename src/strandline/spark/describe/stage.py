@@ -8,22 +8,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError, StreamNotFoundError
+from strandline.inputs.replicas.replica_set import PATIENCE_US
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.operator import Definition, OnError
 from strandline.recovery.stream_definition import continued, output_spec
 from strandline.running.element import TUPLES_MAX, Element
+from strandline.running.promise import answer_s
 from strandline.running.since import SinceOption, since_of
 from strandline.spark.describe.operator_input import OperatorInput
 from strandline.spark.describe.reprs import stage_html, stage_text
-from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, Upstream
+from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, ReplicatedInput, Upstream
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import Restart
 from strandline.spark.query.trigger import Trigger, plain_trigger
 from strandline.spark.session.copies import require_writer
 from strandline.spark.session.place import Place
 from strandline.spark.session.time_zone import session_zone
-from strandline.supervision import this_copy
+from strandline.supervision import Copy, this_copy
 from strandline.units import Duration, Retention
 
 if TYPE_CHECKING:
@@ -48,17 +50,18 @@ class Stage(OperatorInput):
     """An operator with the place of its output. Its results can be the input of other operators before it has run."""
 
     def __init__(self, operator: OperatorDescription[Any], place: Place, options: OutputOptions) -> None:
-        self._operator = operator
-        self._place = place
+        self.operator = operator
+        """The operator that writes the output."""
+        self._input_place = place
         self._options = options
         inputs = operator.inputs
         self._spec = output_spec(operator.definition, inputs[0]._input_spec, options.retention)
 
     def __repr__(self) -> str:
-        return stage_text(self._operator, self._place.url)
+        return stage_text(self.operator, self._input_place.url)
 
     def _repr_html_(self) -> str:
-        return stage_html(self._operator, self._place.url)
+        return stage_html(self.operator, self._input_place.url)
 
     def replicated(self) -> Stage:
         """Marks the operator for `strandline run --replicas 2`: each copy of the program runs it, with its own output.
@@ -66,17 +69,15 @@ class Stage(OperatorInput):
         Copy 1 writes to `<path>-1`, copy 2 to `<path>-2`; operators over the stage read both as `sl.replicas(…)` does.
         Without that command this stage stays as it is. Raises OptionError for a policy that loses tuples.
         """
-        from strandline.spark.describe.replicated_stage import ReplicatedStage
-
-        policy = self._operator.policy
+        policy = self.operator.policy
         if not policy.replays:
             raise OptionError(
                 f"replicated and {policy!r}: a failure would lose tuples, and then the copies have other results",
-                where=self._place.url,
+                where=self._input_place.url,
                 todo="use sl.cec(…) or sl.instant(…) for an operator with replicas",
             )
         copy = this_copy()
-        return self if copy is None else ReplicatedStage(self._operator, self._place, self._options, copy)
+        return self if copy is None else ReplicatedStage(self.operator, self._input_place, self._options, copy)
 
     def start(
         self,
@@ -109,30 +110,25 @@ class Stage(OperatorInput):
 
         A pipeline passes other `inputs` for those that it starts itself, and the `operator` with its share of a bound.
         """
-        asked, options = operator or self._operator, self._options
+        asked, options = operator or self.operator, self._options
         inputs = asked.inputs if inputs is None else inputs
-        definition: Definition = continued(asked.definition, self._place.storage())
+        definition: Definition = continued(asked.definition, self._input_place.storage())
         element = Element(
             definition,
             asked.policy,
             options.on_error,
             options.tuples_max,
-            self._place.durability,
+            self._input_place.durability,
             asked.replica_inputs,
         )
         begins = since_of(options.since, [i._input_spec for i in inputs], session_zone(spark), element)
         spec = output_spec(definition, inputs[0]._input_spec, options.retention)
         query = replace(query, compaction=options.compaction, promise=asked.promise)
-        return ProcessingElement(element, inputs, self._place, spec, query, begins)
+        return ProcessingElement(element, inputs, self._input_place, spec, query, begins)
 
     def _require_this_copy(self) -> None:
         """Raises `OptionError` if another copy of the program writes the output."""
-        require_writer(self._place)
-
-    @property
-    def operator(self) -> OperatorDescription[Any]:
-        """The operator that writes the output."""
-        return self._operator
+        require_writer(self._input_place)
 
     # ------------------------------------------------------------------ as an input of operators
 
@@ -141,17 +137,42 @@ class Stage(OperatorInput):
         """The specification of the output, as it is or will be."""
         return self._spec
 
-    @property
-    def _input_place(self) -> Place:
-        """The address of the output."""
-        return self._place
-
     def _opened_input(self, limit_s: float | None = None) -> Log:
         """Opens the output; raises if the operator has not been started yet."""
         with contextlib.suppress(StreamNotFoundError):
             return super()._opened_input(limit_s)
         raise StreamNotFoundError(
             "this input is the output of an operator that has not been started yet",
-            stream=self._place.url,
+            stream=self._input_place.url,
             todo="start it first: .start(spark), or start all together: sl.pipeline(…).start(spark)",
         )
+
+
+class ReplicatedStage(ReplicatedInput, Stage):
+    """The stage of this copy; as an input it is the replicas of all copies, of which one has to be there."""
+
+    def __init__(self, operator: OperatorDescription[Any], asked: Place, options: OutputOptions, copy: Copy) -> None:
+        self.asked = asked
+        """The place that the program names."""
+        written = [replace(asked, url=f"{asked.url.rstrip('/')}-{number}") for number in range(1, copy.of + 1)]
+        self.places = tuple(place.within(answer_s(PATIENCE_US)) for place in written)
+        self._group: str | None = None
+        super().__init__(operator, written[copy.number - 1], options)
+
+    def replicated(self) -> Stage:
+        """Returns itself: it is marked already."""
+        return self
+
+    def _require_this_copy(self) -> None:
+        """Does nothing: this copy writes the output."""
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        """The spec that all replicas share; with their group as its id, once that is known."""
+        return self._spec if self._group is None else replace(self._spec, id=self._group)
+
+    def group_id(self) -> str:
+        """Returns the id that the replicas have in common. Raises StorageError if there is none yet."""
+        if self._group is None:
+            self._group = super().group_id()
+        return self._group

@@ -36,7 +36,7 @@ class Stateless(OperatorDescription[StatelessDefinition]):
         """Raises: there is no state to save."""
         raise OptionError(
             f"checkpoint({policy!r}) of a stateless operator, which has no state to save",
-            where=", ".join(input_._input_place.url for input_ in self._inputs),
+            where=", ".join(input_._input_place.url for input_ in self.inputs),
             todo="leave it out: its results are its output stream, and its place in the input is all that a recovery "
             "needs",
         )

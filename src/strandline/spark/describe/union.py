@@ -8,11 +8,10 @@ from strandline.errors import OptionError
 from strandline.log.stream.spec import StreamSpec
 from strandline.operators.expressions.shape import AS_IS
 from strandline.spark.describe.operator_input import OperatorInput
-from strandline.spark.describe.reprs import union_html
+from strandline.spark.describe.reprs import element_html
 from strandline.spark.describe.several import require_several
 from strandline.spark.describe.stateless import Stateless, StatelessWork, stateless
 from strandline.spark.operator.processing_element import Upstream
-from strandline.spark.session.place import Place
 
 
 class Union(StatelessWork, OperatorInput):
@@ -20,12 +19,17 @@ class Union(StatelessWork, OperatorInput):
 
     def __init__(self, members: tuple[Upstream, ...]) -> None:
         self._members = members
+        self._input_place = members[0]._input_place
 
     def __repr__(self) -> str:
         return f"Union({', '.join(map(repr, self._members))})"
 
     def _repr_html_(self) -> str:
-        return union_html(self._members)
+        return element_html("Union", self._members, self._facts)
+
+    def _facts(self) -> dict[str, object]:
+        times = ", ".join(member._input_spec.time for member in self._members)
+        return {"times": times, "partitions": self._input_spec.partitions}
 
     @property
     def _input_members(self) -> tuple[Upstream, ...]:
@@ -36,11 +40,6 @@ class Union(StatelessWork, OperatorInput):
     def _input_spec(self) -> StreamSpec:
         """The spec of the first one; the others are like it in all that operators read."""
         return self._members[0]._input_spec
-
-    @property
-    def _input_place(self) -> Place:
-        """Where the first of them is."""
-        return self._members[0]._input_place
 
     def _operator(self) -> Stateless:
         """Returns the operator that writes the tuples of all streams as one stream."""

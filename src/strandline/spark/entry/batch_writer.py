@@ -25,7 +25,6 @@ from strandline.spark.entry.set_aside import EntryLimits
 from strandline.spark.entry.side_log_watch import SideLogWatch, by_reason
 from strandline.spark.entry.spark_checkpoint import SparkCheckpoint
 from strandline.spark.operator.housekeeping import Housekeeping
-from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
@@ -46,17 +45,17 @@ class BatchWriter:
         log: Log,
         checkpoint: SparkCheckpoint,
         *,
-        blocks: str | None,
+        by_spark: bool,
         housekeeping: Housekeeping,
         max_ahead: int | None,
         heartbeat: Heartbeat | None = None,
     ) -> None:
         self.place = place
+        self.stream = log.spec.id
         self.progress: dict[str, Any] = {}
         """The figures of the last batch."""
         self._log = log
         self._checkpoint = checkpoint
-        by_spark = written_by_spark(place, log.spec, blocks)
         self._blocks = NativeBlocks(place, log) if by_spark else ArrowBlocks(place, log)
         self._follows = log.state.writer
         """Whose append ours comes after: our own last one. Any other is a second writer's."""
@@ -66,6 +65,8 @@ class BatchWriter:
         self._max_ahead = max_ahead
         self._watch = SideLogWatch(log.spec, place.url)
         self._heartbeat = heartbeat
+        self.heartbeat_s = None if heartbeat is None else heartbeat.every_s
+        """The seconds between two heartbeats; None if there are none."""
         self._published_s = stopwatch_s()
         if log.state.writer is not None:
             self.progress = self._report(None, [], 0.0, 0.0)
@@ -74,11 +75,6 @@ class BatchWriter:
         """Says which query of Spark's it writes for."""
         self._spark_query = spark_query
         self._query, self._run = str(spark_query.id), str(spark_query.runId)
-
-    @property
-    def stream(self) -> str:
-        """The id of the stream."""
-        return self._log.spec.id
 
     @property
     def state(self) -> LogState:
@@ -122,10 +118,9 @@ class BatchWriter:
         source = self._checkpoint.source(batch)
         log.append(Append(blocks, writer=writer, source=source, durability=self.place.durability), base=base)
         self._follows = writer
-        PUBLICATIONS.published(log.spec.id)
-        self._watch.saw(blocks, now_us)
         ended_s = self._published_s = stopwatch_s()
         self._housekeeping.after_batch(log, base.seq)
+        self._watch.saw(blocks, now_us)
         self.progress = self._report(batch, blocks, written_s - began_s, ended_s - written_s)
         return writer
 
@@ -137,11 +132,6 @@ class BatchWriter:
         return base
 
     # ------------------------------------------------------------------ while nothing comes, and when nothing will
-
-    @property
-    def heartbeat_s(self) -> float | None:
-        """The seconds between two heartbeats; None if there are none."""
-        return None if self._heartbeat is None else self._heartbeat.every_s
 
     def beat(self, goes_on: Callable[[], bool]) -> bool:
         """Publishes how far time is, if Spark has found that nothing waits in the source; returns whether it did."""
@@ -155,7 +145,6 @@ class BatchWriter:
         if quiet.pass_time(self._log, boundary, self._run, self.place.durability) is None:
             return False
         self._follows = self._log.state.writer
-        PUBLICATIONS.published(self._log.spec.id)
         self._published_s = stopwatch_s()
         self._housekeeping.after_batch(self._log, base.seq)
         state = self._log.state
@@ -184,10 +173,10 @@ class BatchWriter:
 
     def finish(self) -> None:
         """Publishes that nothing will follow."""
-        self._base()
+        base = self._base()
         quiet.finish(self._log, self._run, self.place.durability)
         self._follows = self._log.state.writer
-        PUBLICATIONS.published(self._log.spec.id)
+        self._housekeeping.after_batch(self._log, base.seq)
 
     def _report(self, batch: int | None, blocks: Sequence[Block], write_s: float, publish_s: float) -> dict[str, Any]:
         """Returns the figures of a batch; of None where the stream stands, before this program's first one."""

@@ -11,7 +11,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import InputError, OptionError, SchemaError, SecondWriterError, StreamNotFoundError
+from strandline.errors import InputError, OptionError, SchemaError, StreamNotFoundError
 from strandline.log.storage.storage import Durability
 from strandline.log.stream import schema_change
 from strandline.log.stream.log_errors import finished
@@ -25,7 +25,7 @@ from strandline.spark.entry.heartbeat import Heartbeat, require_heartbeat
 from strandline.spark.entry.spark_checkpoint import FOLDER, SourcePlan, SparkCheckpoint
 from strandline.spark.operator.affinity import is_local
 from strandline.spark.operator.housekeeping import Housekeeping, checked_choice
-from strandline.spark.operator.processing_element import Opened, ProcessingElement, QueryOptions
+from strandline.spark.operator.processing_element import EntryPoint, Opened, ProcessingElement, QueryOptions
 from strandline.spark.query.fused_run import FusedRun
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.query import Query
@@ -34,7 +34,7 @@ from strandline.spark.query.restarting_run import started
 from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
 from strandline.spark.session.copies import require_writer
 from strandline.spark.session.place import Place
-from strandline.spark.session.preconditions import has_stopped, require_classic, require_ready
+from strandline.spark.session.preconditions import has_stopped, require_classic, require_ready, written_already
 from strandline.spark.session.worker_python import require_workers
 from strandline.units import Duration, duration_us, require_unit, retention_of
 from strandline.version import VERSION
@@ -50,7 +50,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class Entry(OperatorInput):
+class Entry(EntryPoint, OperatorInput):
     """A streaming DataFrame on its way into a stream; `start` sets it going.
 
     An operator on it runs in the same Spark query, which persists the DataFrame and feeds the operator.
@@ -67,7 +67,7 @@ class Entry(OperatorInput):
         schema_evolution: str | None = None,
     ) -> None:
         self._df = df
-        self._place = place
+        self._input_place = place
         self._spec = spec
         self._max_ahead = max_ahead
         self._heartbeat_us = heartbeat_us
@@ -77,10 +77,10 @@ class Entry(OperatorInput):
         self._run: EntryRun | None = None
 
     def __repr__(self) -> str:
-        return entry_text(self._place.url, self._spec)
+        return entry_text(self._input_place.url, self._spec)
 
     def _repr_html_(self) -> str:
-        return entry_html(self._place.url, self._spec)
+        return entry_html(self._input_place.url, self._spec)
 
     def start(
         self,
@@ -106,12 +106,10 @@ class Entry(OperatorInput):
 
         def begin() -> Query:
             with self._starting:
-                self._await_the_last_run()
                 options = QueryOptions(plain_trigger(trigger), name, spark_checkpoint_dir, final=final)
-                run = self._start(spark, None, options, blocks)
-                return Query(run.hold(EntryHandle(run, None)))
+                return self._begun(spark, None, options, blocks)
 
-        return started(self._place, begin, Restart.of(restart))
+        return started(self._input_place, begin, Restart.of(restart))
 
     def made_of(self, upstream: Mapping[str, Any]) -> Entry:
         """Notes the origin of the stream, which must stay the same while the stream lives; returns this object."""
@@ -125,22 +123,12 @@ class Entry(OperatorInput):
         """The specification of the stream."""
         return self._spec
 
-    @property
-    def _input_place(self) -> Place:
-        """The address of the stream."""
-        return self._place
-
     def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
         """Starts that query, or lets the operator join it if it runs already: operators of one source share it."""
         with self._starting:
             if (query := self._joined(operator)) is not None:
                 return query
-            self._await_the_last_run()
-            asked = operator.query
-            if self._run is not None and not self._run.end_is_heard:  # a little earlier it would have joined that
-                asked = asked.behind(self._run.options)
-            run = self._start(spark, operator, asked)
-            return Query(run.hold(EntryHandle(run, run.operators[0])))
+            return self._begun(spark, operator, operator.query)
 
     def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
         """Starts the query for an operator over several inputs, or a handle on it if it runs already."""
@@ -150,9 +138,7 @@ class Entry(OperatorInput):
                 run.require_same(options)
                 if (handle := run.join(EntryHandle(run, None))) is not None:
                     return Query(handle)
-            self._await_the_last_run()
-            run = self._start(spark, None, options)
-            return Query(run.hold(EntryHandle(run, None)))
+            return self._begun(spark, None, options)
 
     def _joined(self, operator: ProcessingElement) -> Query | None:
         """Returns a handle for an operator that has joined the run; None if there is no run, or none that is open."""
@@ -169,18 +155,29 @@ class Entry(OperatorInput):
         following.abandon(None)
         return None
 
-    def _await_the_last_run(self) -> None:
-        """Returns when a run that is ending has ended: it may be finishing the stream still."""
-        if self._run is not None and not self._run.is_open:
-            self._run.wait_for_the_end()
+    def _begun(
+        self,
+        spark: SparkSession | None,
+        operator: ProcessingElement | None,
+        options: QueryOptions,
+        blocks: str | None = None,
+    ) -> Query:
+        """Starts a run, behind the end of the last one, which may be finishing the stream still."""
+        last = self._run
+        if last is not None and not last.is_open:
+            last.wait_for_the_end()
+        if operator is not None and last is not None and not last.end_is_heard:  # a little earlier it would have joined
+            options = options.behind(last.options)
+        run = self._start(spark, operator, options, blocks)
+        return Query(run.hold(EntryHandle(run, None if operator is None else run.operators[0])))
 
     def _following(self, operator: ProcessingElement) -> FusedRun:
         # With a handle of its own, because it reads the stream while another one is being appended to.
         spark = self._df.sparkSession
-        job = operator.job(spark, Opened([self._place.open()]))
+        job = operator.job(spark, Opened([self._input_place.open()]))
         url, given = operator.place.url.rstrip("/"), operator.query.name
         name = f"{given}: operator" if given else f"operator {url.rpartition('/')[2]}"
-        events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._place.url}]")
+        events = ListenerEvents(spark, name, job.output.spec.id, f"Strandline[{self._input_place.url}]")
         return FusedRun(operator.place, job, events)
 
     def _start(
@@ -190,31 +187,31 @@ class Entry(OperatorInput):
         options: QueryOptions,
         blocks: str | None = None,
     ) -> EntryRun:
-        require_writer(self._place)
+        require_writer(self._input_place)
         trigger, name, final = options.trigger, options.name, options.final
         arguments = trigger_arguments(trigger)
         if final and trigger != AVAILABLE_NOW:
             raise OptionError(
                 f"final=True with trigger={trigger!r}: such a query never knows that all is there",
-                where=self._place.url,
+                where=self._input_place.url,
                 todo='use trigger="available-now", or call query.finish() when you know it',
             )
         if spark is not None and spark is not self._df.sparkSession:
             self._require_same_context(spark)
         folder = options.spark_checkpoint_dir
-        checkpoint_place = Place(folder) if folder else self._place.below(FOLDER)
-        session, urls = self._df.sparkSession, [self._place.url, *([operator.place.url] if operator else [])]
+        checkpoint_place = Place(folder) if folder else self._input_place.below(FOLDER)
+        session, urls = self._df.sparkSession, [self._input_place.url, *([operator.place.url] if operator else [])]
         require_ready(session, urls, name, checkpoint_place)
-        by_spark = written_by_spark(self._place, self._spec, blocks)
+        by_spark = written_by_spark(self._input_place, self._spec, blocks)
         if operator is not None:
             self._require_fit(operator)
         if operator is not None or not (by_spark and is_local(session.sparkContext)):
             require_workers(session)
         checkpoint = SparkCheckpoint(checkpoint_place.storage(), SourcePlan.of(self._df))
         self._require_no_other(checkpoint.query_id())  # before columns are added, which would stop the other one
-        log = schema_change.created(self._place.storage(), self._spec, self._schema_evolution)
+        log = schema_change.created(self._input_place.storage(), self._spec, self._schema_evolution)
         if log.state.finished and not final:
-            raise finished(self._place.url)
+            raise finished(self._input_place.url)
         checkpoint.claim(log)
         mended = checkpoint.reconcile(log)
         retention = log.retention = self._spec.retention if self._spec.retention is not None else log.spec.retention
@@ -223,11 +220,11 @@ class Entry(OperatorInput):
             # Spark looks into the source once an interval; what came since is not late for that.
             heartbeat = Heartbeat(self._heartbeat_us, log.spec.lateness + round(interval_s(trigger) * 1e6))
         writer = BatchWriter(
-            self._place,
+            self._input_place,
             log,
             checkpoint,
-            blocks=blocks,
-            housekeeping=Housekeeping(self._place, retention, self._compaction),
+            by_spark=by_spark,
+            housekeeping=Housekeeping(self._input_place, retention, self._compaction),
             max_ahead=self._max_ahead,
             heartbeat=heartbeat,
         )
@@ -257,17 +254,13 @@ class Entry(OperatorInput):
         """Raises if the query runs already: Spark would stop the first of its runs without a word."""
         for active in self._df.sparkSession.streams.active:
             if query_id is not None and str(active.id) == query_id:
-                raise SecondWriterError(
-                    f"this stream is being written already, by a query of this program (run {active.runId})",
-                    where=self._place.url,
-                    todo="stop that query first, or let it run",
-                )
+                raise written_already(self._input_place.url, f"a query of this program (run {active.runId})")
 
     def _require_fit(self, operator: ProcessingElement) -> None:
         """Raises if the operator's stream is there and is another operator's, or the same over another input."""
         stream_id = self._spec.id
         with contextlib.suppress(StreamNotFoundError):
-            stream_id = self._place.open().spec.id
+            stream_id = self._input_place.open().spec.id
         operator.require_fit([stream_id])
 
     def _require_same_context(self, spark: SparkSession) -> None:

@@ -22,19 +22,19 @@ _LOOK_S = 0.1
 class EntryHandle(ElementRun):
     """The run of an entry point as one of several users sees it: its end is theirs, theirs is not its end."""
 
+    spark_query: StreamingQuery
+
     def __init__(self, run: EntryRun, operator: FusedRun | None) -> None:
         self.run = run
         self.operator = operator
         self.place = run.place if operator is None else operator.place
+        self.spark_query = query = run.spark_query
+        """Spark's streaming query, which all users of the run share."""
+        self.id, self.run_id, self.name = str(query.id), str(query.runId), query.name
         self.has_left = False
         """Whether the run goes on without this user."""
         self._is_for_all = False
         """Whether this user finishes the stream, and answers for the run, even after leaving it."""
-
-    @property
-    def spark_query(self) -> StreamingQuery:  # type: ignore[override]
-        """Spark's streaming query, which all users of the run share."""
-        return self.run.spark_query
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -47,20 +47,6 @@ class EntryHandle(ElementRun):
         """The stream of the entry point, and those of its operator."""
         own = {self.run.place.url: self.run.writer.state}
         return own if self.operator is None else {**self.operator.states, **own}
-
-    @property
-    def id(self) -> str:
-        """Spark's id of the query."""
-        return str(self.spark_query.id)
-
-    @property
-    def run_id(self) -> str:
-        """Spark's id of this run of it."""
-        return str(self.spark_query.runId)
-
-    @property
-    def name(self) -> str | None:
-        return self.spark_query.name
 
     @property
     def report(self) -> Mapping[str, Any]:

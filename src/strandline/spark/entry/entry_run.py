@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import OptionError, SecondWriterError, StrandlineError, StrandlineWarning
+from strandline.errors import OptionError, StrandlineError, StrandlineWarning
 from strandline.failpoint import failpoint
 from strandline.log.stream.log_errors import unfinished
 from strandline.spark.entry.batch_writer import BatchWriter
@@ -21,6 +21,7 @@ from strandline.spark.query.fused_run import FusedRun
 from strandline.spark.query.life import Life
 from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.session.place import Place
+from strandline.spark.session.preconditions import written_already
 from strandline.user_warning import warn
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class EntryRun:
 
     def __init__(self, writer: BatchWriter, options: QueryOptions) -> None:
         self.writer = writer
+        self.place = writer.place
         self.options = options
         self.life = Life()
         self.operators: list[FusedRun] = []
@@ -62,11 +64,6 @@ class EntryRun:
         self._lock = threading.Lock()
         self._handles: list[EntryHandle] = []
         self._is_closed = False
-
-    @property
-    def place(self) -> Place:
-        """Where the stream is."""
-        return self.writer.place
 
     @property
     def running(self) -> Mapping[str, Any]:
@@ -171,11 +168,6 @@ class EntryRun:
         if self.life.failure is None and not self._is_finished:  # it had ended before
             self._finish()
 
-    def _fail(self, problem: Exception) -> None:
-        """Ends the run once it is idle: a failure is not to go unnoticed for want of input."""
-        self.life.fail(problem)
-        self._end_idle()
-
     # ------------------------------------------------------------------ batches
 
     def __call__(self, df: DataFrame, batch: int) -> None:
@@ -229,7 +221,8 @@ class EntryRun:
                         self._at_work.release()
         except Exception as problem:
             if self.life.goes_on:
-                self._fail(meaning(problem, self.place.url))
+                self.life.fail(meaning(problem, self.place.url))
+                self._end_idle()  # a failure is not to go unnoticed for want of input
 
     def _idle(self) -> None:
         """Sends a heartbeat, which operators take in, if none of them is at work; then saves what must be saved."""
@@ -270,11 +263,7 @@ class EntryRun:
         with self._lock:
             operators = [handle.operator for handle in self._handles if handle.operator is not None]
         if any(operator.place.url == place.url for operator in operators):
-            raise SecondWriterError(
-                "this stream is being written already, by an operator of this program on the same source",
-                where=place.url,
-                todo="stop that query first, or let it run",
-            )
+            raise written_already(place.url, "an operator of this program on the same source")
 
     def hold(self, handle: EntryHandle) -> EntryHandle:
         """Adds the first handle."""

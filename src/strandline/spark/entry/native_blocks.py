@@ -33,6 +33,7 @@ from strandline.log.stream.log import Log
 from strandline.log.stream.spec import StreamSpec
 from strandline.spark.entry.batch_layout import BatchRows
 from strandline.spark.entry.set_aside import EntryLimits, Expected
+from strandline.spark.operator.affinity import is_local
 from strandline.spark.session.place import Place, spark_file_url
 
 if TYPE_CHECKING:
@@ -118,51 +119,49 @@ class NativeBlocks:
             options = {**_OPTIONS, "maxRecordsPerFile": str(self._rows_max())}
             ordered.write.options(**options).parquet(spark_file_url(staging))
             parts = _parts(staging)
-            if not self._learns(parts, limits):
+            is_far_too_large = self._is_far_too_large(parts)
+            found = [limits.in_file(p.path, p.footer, spec, p.number) for p in parts if p.number < spec.late]
+            if not self._expected.learn(set().union(*found)) and not is_far_too_large:
                 break
             shutil.rmtree(staging, ignore_errors=True)
             folder += "-again"
         failpoint("before-seal")
-        blocks = self._sealed(df, parts, ends, name)
+        blocks, place, context = list[Block](), self._place, df.sparkSession.sparkContext
+        written = self._named(parts, ends, name)
+        if written and is_local(context):  # in this process, else in a job
+            with ThreadPoolExecutor(min(len(written), _SEALED_AT_ONCE)) as pool:
+                blocks = list(pool.map(lambda w: _seal(w, place, spec), written))
+        elif written:
+            spec_json, tasks = spec.to_json(), context.parallelize(written, len(written))
+            blocks = tasks.map(lambda w: _seal(w, place, StreamSpec.from_json(spec_json, place.url))).collect()
         self._expected.met(b for b in blocks if b.partition == spec.late)
         shutil.rmtree(staging, ignore_errors=True)
         failpoint("after-seal")
         return blocks
 
-    def _learns(self, parts: Sequence[_SparkFile], limits: EntryLimits) -> bool:
-        """Returns whether the batch must be written again, by what its files hold."""
+    def _is_far_too_large(self, parts: Sequence[_SparkFile]) -> bool:
+        """Returns whether the batch must be cut again; notes what a tuple takes."""
         bytes_max = block_sequence.BYTES_MAX
         # Of small files, what a tuple takes is mostly what a file takes.
         sizes = [p.size_bytes / p.rows for p in parts if p.size_bytes > bytes_max // 100]
         self._tuple_bytes = max(sizes, default=self._tuple_bytes)
         # By the average: a few large tuples among many may make a block larger, and cutting again would not help.
         rows_max = 2 * self._rows_max()
-        too_large = any(p.size_bytes > _FAR_TOO_LARGE * bytes_max and p.rows > rows_max for p in parts)
-        spec = self._log.spec
-        found = [limits.in_file(p.path, p.footer, spec, p.number) for p in parts if p.number < spec.late]
-        return self._expected.learn(set().union(*found)) or too_large
+        return any(p.size_bytes > _FAR_TOO_LARGE * bytes_max and p.rows > rows_max for p in parts)
 
     def _rows_max(self) -> int:
         """Returns how many tuples of the size known so far go into one block."""
         return max(1, min(block_sequence.ROWS_MAX, int(block_sequence.BYTES_MAX / self._tuple_bytes)))
 
-    def _sealed(self, df: DataFrame, parts: Sequence[_SparkFile], ends: Sequence[int], name: str) -> list[Block]:
-        """Returns the files as blocks from `ends` on; seals them in this process if Spark runs here, else in a job."""
-        if not parts:
-            return []
-        spec, place, context = self._log.spec, self._place, df.sparkSession.sparkContext
-        firsts, written = list(ends), []
+    def _named(self, parts: Sequence[_SparkFile], ends: Sequence[int], name: str) -> list[_Written]:
+        """Returns the files with the names and the offsets of the blocks that they become, from `ends` on."""
+        spec, firsts, written = self._log.spec, list(ends), []
         for part in parts:
             p = min(part.number, spec.late)
             key = spec.file(p, firsts[p], name, self._expected.reasons[part.number - p] if p == spec.late else None)
             written.append(_Written(str(part.path), key, p, firsts[p]))
             firsts[p] += part.rows
-        if str(context.master).startswith("local["):
-            with ThreadPoolExecutor(min(len(written), _SEALED_AT_ONCE)) as pool:
-                return list(pool.map(lambda w: _seal(w, place, spec), written))
-        spec_json = spec.to_json()
-        tasks = context.parallelize(written, len(written))
-        return tasks.map(lambda w: _seal(w, place, StreamSpec.from_json(spec_json, place.url))).collect()
+        return written
 
 
 def _guessed_bytes(spec: StreamSpec) -> float:

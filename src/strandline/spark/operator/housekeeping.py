@@ -18,6 +18,7 @@ from strandline.log.stream.log import Log
 from strandline.log.upkeep import consumer_registry, dropping, retention
 from strandline.log.upkeep.grace import GRACE_US
 from strandline.log.upkeep.levels import Levels
+from strandline.spark.query.publications import PUBLICATIONS
 from strandline.spark.session.place import Place
 from strandline.units import CONSUMED, Retention
 
@@ -62,7 +63,11 @@ class Housekeeping:
         return {"housekeeping": report} if report else {}
 
     def after_batch(self, log: Log, since: int) -> None:
-        """Drops tuples past retention, and lets the thread work, if there are enough commits after `since`."""
+        """Wakes the runs that follow the stream; drops tuples past retention, and lets the thread work, now and then.
+
+        That is when there are enough commits after `since`.
+        """
+        PUBLICATIONS.published(log.spec.id)
         commits = since + 1, log.state.seq + 1  # more than one apart if other writers have committed, too
         if not _is_due(commits, index.FOLD_EVERY):
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from functools import lru_cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -94,9 +93,8 @@ def _warn(why: str) -> None:
     )
 
 
-@lru_cache(maxsize=16)
 def unpacked(bundle: Any) -> None:
-    """Unpacks the kernels in a task, once in the life of a worker. If that fails, the task compiles them."""
+    """Unpacks the kernels in a task. If that fails, the task compiles them."""
     if bundle is not None:
         with contextlib.suppress(Exception):
             bundle.value.unpack()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from strandline.errors import NoAccessError, StorageError, StrandlineError
+from strandline.clock import SYSTEM_CLOCK
+from strandline.errors import NoAccessError, StorageError, StrandlineError, StreamMismatchError
 from strandline.inputs.input import Input
+from strandline.inputs.left_alone import LeftAlone
 from strandline.inputs.replicas.replica_input import Replicated
 from strandline.log.operator_state.input_lag import input_lags, taken_in_until, waits_for, waits_for_results
 from strandline.log.operator_state.standing import Standing, marks_in
-from strandline.log.stream.block import Block
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import KEY
 from strandline.log.upkeep import consumer_registry
-from strandline.running.step import Step
 from strandline.spark.session.place import Place
 from strandline.user_warning import warn
 
@@ -31,11 +31,13 @@ class OperatorInputs:
         replicas: Mapping[int, tuple[Place, ...]] | None = None,
         *,
         bears_failures: bool = False,
+        unopened: Iterable[int] = (),
     ) -> None:
         """Takes the places of replicas in `replicas`, by numbers of inputs.
 
         The standings of `output` decide which replicas can be read. With `bears_failures`, a stream that cannot be
-        written is no reason to fail: the operator has a bound.
+        written is no reason to fail: the operator has a bound. It goes on without the inputs `unopened`, which were not
+        there at its start.
         """
         self.places = tuple(places)
         """The places of the streams; of replicas, the places of those that are read now."""
@@ -44,6 +46,9 @@ class OperatorInputs:
         self._replicas = dict(replicas or {})
         self._bears_failures = bears_failures
         self._warned: set[str] = set()
+        self._unopened = set(unopened)
+        self._alone = LeftAlone(SYSTEM_CLOCK, self._unopened)
+        """The inputs that cannot be read, as far as the driver knows: each is retried after a while."""
 
     @property
     def logs(self) -> tuple[Log, ...]:
@@ -58,11 +63,6 @@ class OperatorInputs:
     def absent(self) -> frozenset[int]:
         """The numbers of inputs without a readable replica that has the tuples taken in, as of the last look."""
         return self._replicated.absent if self._replicated else frozenset()
-
-    @property
-    def are_there(self) -> bool:
-        """True if each input with replicas has one that can be read, as of the last look."""
-        return not self.absent
 
     @property
     def names(self) -> list[str]:
@@ -85,9 +85,72 @@ class OperatorInputs:
                 places[number] = known[current]
         self.places = tuple(places)
 
-    def bears(self, problem: StrandlineError) -> bool:
-        """Returns whether the operator can read another replica than the one in which the problem of a step lies."""
-        return self._replicated is not None and self._replicated.bears(problem)
+    def require_same(self) -> None:
+        """Raises if an input is not the stream that was taken in. With a bound, one that cannot be read is missing."""
+        assert self._output is not None
+        standings, numbers = self._output.state.standings, frozenset(range(len(self.logs)))
+        if not self._bears_failures:
+            self.input.require_same(standings)
+            return
+        lost = set(self._unopened)
+        for number in numbers:
+            try:
+                self.input.require_same(standings, numbers - {number} | lost)
+            except StorageError:
+                lost.add(number)
+        self._unopened = lost - self._replicas.keys()  # each look chooses among replicas
+        self._alone = LeftAlone(SYSTEM_CLOCK, self._unopened)
+
+    def bear(self, problem: StrandlineError) -> bool:
+        """Notes a stream that cannot be read. Returns True for a replica, as there may be another, False for an input.
+
+        The input is then missing: the driver leaves it alone for a while, then retries it. Raises the problem if it
+        concerns neither, but for example the output, or if the operator has no bound.
+        """
+        if self._replicated is not None and self._replicated.bears(problem):
+            return True
+        if not self._bears_failures or not isinstance(problem, StorageError):
+            raise problem
+        number = next((n for n, place in enumerate(self.places) if problem.lies_in(place.url)), None)
+        if number is None:
+            raise problem
+        self._alone.add(number)
+        return False
+
+    def unreadable(self) -> frozenset[int]:
+        """Chooses replicas, and retries the inputs that were left alone for long enough; returns what is missing."""
+        self.choose()
+        for number in self._alone.over():
+            if self._is_back(number):
+                self._alone.drop(number)
+            else:
+                self._alone.add(number)
+        return self._alone.all() | self.absent
+
+    def _is_back(self, number: int) -> bool:
+        log = self.logs[number]
+        try:
+            if number in self._unopened:
+                self._take_back(number, self.places[number].reopened())
+                self._unopened.discard(number)
+            elif not log.storage.exists(KEY):
+                return False
+        except StorageError:
+            return False
+        return True
+
+    def _take_back(self, number: int, found: Log) -> None:
+        """Reads an input that was not there at the start; raises if it is not the one that was taken in."""
+        log = self.logs[number]
+        if found.spec.id != log.spec.id:
+            raise StreamMismatchError(
+                "another stream has taken the place of the operator's input",
+                where=found.storage.url,
+                todo="put the input back where it was; for another one, start the operator with a new output stream",
+            )
+        log.reload()
+        if self._output is not None:
+            self.input.require_same(self._output.state.standings, frozenset(range(len(self.logs))) - {number})
 
     def refresh(self) -> None:
         """Refreshes the logs of the inputs, and chooses replicas. With a bound, a tick does that (see `Operation`)."""
@@ -99,10 +162,6 @@ class OperatorInputs:
     def commits(self) -> list[tuple[str, int]]:
         """Returns the id of each stream and its last commit, as of the last `refresh`."""
         return [(log.spec.id, log.state.seq) for log in self.logs]
-
-    def blocks(self, step: Step) -> list[list[Block]]:
-        """Returns the blocks of each stream that a step takes in."""
-        return self.input.blocks(step.slice, step.partition)
 
     def lags(self, standings: Sequence[Standing]) -> dict[str, Any]:
         """Returns how far each of several inputs has come, and for which of them the others wait.

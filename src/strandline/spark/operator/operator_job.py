@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.errors import ConflictError, StorageError, StrandlineError, StreamMismatchError
+from strandline.errors import ConflictError, StorageError
 from strandline.inputs.replicas.replica_set import MISSING
 from strandline.log.operator_state.loss import total_losses
 from strandline.log.operator_state.outage import Outage, outage_report
@@ -31,10 +31,9 @@ from strandline.spark.entry.side_log_watch import SideLogWatch
 from strandline.spark.operator.affinity import LiveHosts, SentOnce, balanced, on_hosts
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.kernel_shipping import KernelShipping
-from strandline.spark.operator.lost_inputs import LostInputs
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_task import OperatorTask, OperatorWork, Unread
-from strandline.spark.operator.recovery_warnings import RecoveryTarget, warn_of_losses, warn_of_older
+from strandline.spark.operator.recovery_warnings import RecoveryWarnings
 from strandline.spark.query.job_group import JobsCancelledError, RunningSteps, job_group
 from strandline.spark.session.place import Place
 
@@ -80,12 +79,8 @@ class OperatorJob:
         name: str | None = None,
         kernels: KernelShipping | None = None,
         promise: Promise | None = None,
-        unopened: frozenset[int] = frozenset(),
     ) -> None:
-        """Takes the `promise`, which says how long tuples wait (None: for ever), and the numbers of `unopened` inputs.
-
-        No tuple of an unopened input could be read yet.
-        """
+        """Takes the `promise`, which says how long tuples wait for missing inputs. None: for ever."""
         self._context = context
         self._hosts = LiveHosts(context)
         self.inputs = inputs
@@ -98,19 +93,19 @@ class OperatorJob:
             self.output.spec.to_json(),
             has_bound=promise is not None,
         )
-        self._sent = SentOnce(self._work)
+        self._sent: SentOnce | None = None
+        """The work as tasks get it, from the first job on."""
         self._promise = promise
         self._seen = Watch.fresh(len(inputs.logs))
         if promise is not None:  # the operator goes on with the outage of the driver before
             states = [log.state for log in inputs.logs]
             known, now_us = [state.boundary for state in states], SYSTEM_CLOCK.steady_us()
             self._seen = Watch.resumed(known, self.output.state.outage, now_us, promise.bound_us, states)
-        self._lost = LostInputs(inputs, unopened, self._require_same)
         self._idle: object = None
         """The commits of which the last look has found that there is nothing to do; None if there was."""
         self._kernels = kernels
-        self._target = RecoveryTarget(element.policy, self._output_place.url)
-        self._target.compare(self.output.state.standings)
+        self._warnings = RecoveryWarnings(element.policy, self._output_place.url)
+        self._warnings.compare(self.output.state.standings)
         self._watch = SideLogWatch(self.output.spec, self._output_place.url)
         self.housekeeping = housekeeping
         self._consumer = consumer_registry.operator_name(self.output.spec.id)
@@ -193,16 +188,16 @@ class OperatorJob:
                 tick.run(self._run_all)
                 done, forked = tick.publish(writer)
             except MISSING as problem:
-                tick = self.look() if self._bear(problem) else None
+                tick = self.look() if self.inputs.bear(problem) else None
                 continue
             self._seen = tick.watch
             if not done:
                 break
             tell(self._report(done, forked, stopwatch_s() - began_s))
             self._warn(done)
+            self.housekeeping.after_batch(self.output, before)
             if not no_more:
                 self._keep_registered()
-            self.housekeeping.after_batch(self.output, before)
             if self._promise is not None and (self._seen.unreachable or not self._is_behind):
                 break
             began_s = stopwatch_s()
@@ -220,19 +215,18 @@ class OperatorJob:
         while True:
             try:
                 if self._promise is not None:
-                    self.inputs.choose()
-                    unreadable = self._lost.now() | self.inputs.absent
+                    unreadable = self.inputs.unreadable()
                 else:
                     if refreshes:
                         self.inputs.refresh()
                     known = [*self.inputs.commits(), output.state.seq]
                     is_idle = known == self._idle or not self.inputs.input.has_news(output.state)
-                    if not self.inputs.are_there or (is_idle and not self.must_save):
+                    if self.inputs.absent or (is_idle and not self.must_save):
                         return None
                 operation = Operation(element, self._promise, self.inputs.input, output, SYSTEM_CLOCK, unreadable)
                 seen, tick = operation.next(self._seen)
             except MISSING as problem:
-                if not self._bear(problem):
+                if not self.inputs.bear(problem):
                     return None
                 refreshes = True  # the driver leaves that replica alone for a while, so the loop ends
                 continue
@@ -241,42 +235,16 @@ class OperatorJob:
             self._idle = known if tick is None and self._promise is None else None
             return tick
 
-    def _bear(self, problem: StrandlineError) -> bool:
-        """Notes a stream that cannot be read. Returns True for a replica, as there may be another, False for an input.
-
-        The input is then missing. Raises the problem if it concerns neither, or the operator has no bound.
-        """
-        if self.inputs.bears(problem):
-            return True
-        if self._promise is None or not isinstance(problem, StorageError):
-            raise problem
-        self._lost.bear(problem)
-        return False
-
     @property
     def _is_behind(self) -> bool:
         """True if tuples that can be taken in were not taken in, as of the last look."""
         return self.inputs.input.is_behind(self.output.state)
 
-    def _require_same(self, number: int, log: Log) -> None:
-        """Raises if an input that was not there at the start is not the one that the operator has taken in."""
-        if log.spec.id != self.inputs.logs[number].spec.id:
-            raise StreamMismatchError(
-                "another stream has taken the place of the operator's input",
-                where=log.storage.url,
-                todo="put the input back where it was; for another one, start the operator with a new output stream",
-            )
-        logs = [log if n == number else known for n, known in enumerate(self.inputs.logs)]
-        others = frozenset(range(len(logs))) - {number}
-        self._work.element.input(logs).require_same(self.output.state.standings, others)
-
     def _warn(self, done: Sequence[Done]) -> None:
         """Warns of tuples that could not be computed, of recoveries, and of targets that cannot be met."""
         if any(d.aside for d in done):
             self._watch.saw(self.output.commit(self.output.state.seq).blocks, SYSTEM_CLOCK.now_us())
-        warn_of_older(done, self._output_place.url)
-        warn_of_losses(done, self._output_place.url)
-        self._target.compare_steps(done)
+        self._warnings.of(done)
 
     @property
     def must_save(self) -> bool:
@@ -312,15 +280,14 @@ class OperatorJob:
 
         Raises the problem of a task that could not read.
         """
-        nothing: list[list[Block]] = [[] for _ in self.inputs.logs]
-        tasks = [OperatorTask(w, self.inputs.blocks(w.stable) if w.stable else nothing) for w in works]
-        if self._kernels is not None and (kernels := self._kernels.ready()) is not self._work.kernels:
-            self._work = replace(self._work, kernels=kernels)
-        if self._work.element.replicas:  # the operator may read other replicas than before
+        blocks, nothing = self.inputs.input.blocks, [list[Block]() for _ in self.inputs.logs]
+        tasks = [OperatorTask(w, blocks(w.stable.slice, w.partition) if w.stable else nothing) for w in works]
+        if self._sent is None or self._work.element.replicas:  # the operator may read other replicas than before
+            kernels = None if self._kernels is None else self._kernels.ready()
             specs = tuple(log.spec.to_json() for log in self.inputs.logs)
-            self._work = replace(self._work, inputs=self.inputs.places, input_specs=specs)
-        if self._work != self._sent.work:
-            self._sent = SentOnce(self._work)
+            work = replace(self._work, kernels=kernels, inputs=self.inputs.places, input_specs=specs)
+            if self._sent is None or work != self._work:
+                self._work, self._sent = work, SentOnce(work)
         if self._is_cancelled:
             raise JobsCancelledError(f"the operator of {self._output_place.url} was stopped")
         # Balance over all partitions, also those without work: which of them work changes from batch to batch.

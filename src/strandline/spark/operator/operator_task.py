@@ -41,11 +41,14 @@ from strandline.running.tick import Work, Worked
 from strandline.spark.operator import holder
 from strandline.spark.operator.affinity import spark_host
 from strandline.spark.operator.kernel_shipping import unpacked
-from strandline.spark.operator.whole_inputs import opened, refreshed
 from strandline.spark.session.place import Place
 
 if TYPE_CHECKING:
     from pyspark.core.broadcast import Broadcast
+
+_OPENED_MAX = 16
+_OPENED: dict[tuple[str, str, float | None], Log] = {}
+"""The inputs that forks in this process have read: the process opens each once, and refreshes it from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,6 @@ class OperatorWork:
         which is then missing: so Spark does not try again.
         """
         failpoint("task-begins")
-        unpacked(self.kernels)
         task = replace(task, work=_named(task.work))
         try:
             stable = task.work.stable
@@ -128,6 +130,7 @@ class OperatorWork:
 
     def done_here(self, task: OperatorTask) -> Worked:
         """Does the task in this process; its steps have the names of the attempt."""
+        element = compiled(self.element, self.kernels)
         work, fork = task.work, task.work.fork
         output = PartialLog(self.output.storage(), spec_of(self.output_spec))
         known = zip(self.inputs, self.input_specs, task.input_blocks, strict=True)
@@ -138,7 +141,7 @@ class OperatorWork:
         # Without a fork there is no second state, and no folder for it.
         caches = Caches(stable, stable if fork is None else StateCache(fork_folder(output.spec.id, work.partition)))
         try:
-            worked = ticks.run(work, compiled(self.element), logs, caches, SYSTEM_CLOCK, fork_logs)
+            worked = ticks.run(work, element, logs, caches, SYSTEM_CLOCK, fork_logs)
         finally:
             for cache in caches:
                 cache.close()
@@ -154,7 +157,7 @@ class OperatorWork:
         """
         for number in self.element.replicas & unreachable:
             raise log_errors.gone(self.inputs[number].url)  # a stream at that place lacks the tuples taken in
-        inputs = tuple(opened(place) if self.has_bound else place.open() for place in self.inputs)
+        inputs = tuple(place.reopened() if self.has_bound else place.open() for place in self.inputs)
         self._require_same_replicas(inputs)
         return self.output.open(), inputs
 
@@ -195,7 +198,10 @@ class _Call:
 
 def _named(work: Work) -> Work:
     """Returns the work with names for this attempt: a second one must not find the files of the first."""
-    number, stable, fork = attempt_number(), work.stable, work.fork
+    from pyspark import TaskContext
+
+    context, stable, fork = TaskContext.get(), work.stable, work.fork
+    number = 0 if context is None else int(context.taskAttemptId())  # unique among all attempts of Spark's
     if stable is not None:
         stable = replace(stable, attempt=f"{stable.attempt}-{number}", host=spark_host())
     if fork is not None:
@@ -251,21 +257,35 @@ def spare_the_collector(element: Element) -> None:
     gc.freeze()
 
 
-def attempt_number() -> int:
-    """Returns the number of this task's attempt, unique among all of Spark's; 0 outside of a task."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else int(context.taskAttemptId())
-
-
 @lru_cache(maxsize=16)
 def spec_of(data: bytes) -> StreamSpec:
     """Returns the specification of a stream from the bytes in the work."""
     return StreamSpec.from_json(data, "a task's description of its stream")
 
 
+def refreshed(place: Place, stream: str, seen: int) -> Log:
+    """Returns the stream with this id; raises if it cannot be read, or lacks the commit that the driver has seen."""
+    known = place.url, stream, place.limit_s
+    log = _OPENED.pop(known, None)
+    try:
+        if log is not None:
+            log.refresh()
+    except StrandlineError:
+        log = None  # perhaps the last refresh was so long ago that commits are gone
+    log = log or place.reopened()
+    if log.spec.id != stream or log.state.seq < seen:
+        raise log_errors.gone(place.url)
+    while len(_OPENED) >= _OPENED_MAX:
+        _OPENED.pop(next(iter(_OPENED)))
+    _OPENED[known] = log
+    return log
+
+
 @lru_cache(maxsize=16)
-def compiled(element: Element) -> Element:
-    """Returns the equal element that this process has seen before, with its kernels; else this element."""
+def compiled(element: Element, kernels: Any) -> Element:
+    """Returns the equal element that this process has seen before, with its kernels.
+
+    Else returns this element, once the kernels that the driver has sent are unpacked.
+    """
+    unpacked(kernels)
     return element

@@ -10,42 +10,36 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING
 
 from strandline.clock import SYSTEM_CLOCK
-from strandline.errors import (
-    NotAStreamError,
-    OptionError,
-    StorageError,
-    StreamError,
-    StreamNotFoundError,
-)
+from strandline.errors import NotAStreamError, OptionError, StorageError, StreamError, StreamNotFoundError
 from strandline.inputs.replicas.replica_input import ReplicaInput, Replicated
-from strandline.inputs.replicas.replica_set import ReplicaSet
+from strandline.inputs.replicas.replica_set import PATIENCE_US, ReplicaSet
 from strandline.inputs.stated_operator import words_of
 from strandline.log.operator_state.beginning import Since
+from strandline.log.operator_state.replica_group import group_of
 from strandline.log.operator_state.standing import Standing, marks_in
 from strandline.log.operator_state.upstream import Origin, upstream_of
 from strandline.log.stream.log import Log
 from strandline.log.stream.spec import REPLICAS_FORMAT, StreamSpec
-from strandline.operators.expressions.shape import Shape
+from strandline.operators.expressions.shape import AS_IS, Shape
 from strandline.running.element import Element
 from strandline.running.kernel_warm_up import Kernels
 from strandline.running.promise import Promise
 from strandline.running.since import begun, require_same_beginning
 from strandline.spark.operator.housekeeping import Housekeeping
 from strandline.spark.operator.kernel_shipping import KernelShipping
-from strandline.spark.operator.lost_inputs import require_same
 from strandline.spark.operator.operator_inputs import OperatorInputs
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query.following_run import FollowingRun
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.pace import Pace
-from strandline.spark.query.query import Query
-from strandline.spark.query.restart import Restart
+from strandline.spark.query.query import Query, stop_all
+from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
 from strandline.spark.query.restarting_run import started
-from strandline.spark.query.sources import Sources
-from strandline.spark.query.trigger import AVAILABLE_NOW, interval_s, trigger_arguments
+from strandline.spark.query.trigger import AVAILABLE_NOW, interval_s
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import require_ready
 from strandline.spark.session.worker_python import require_workers
@@ -55,58 +49,78 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@runtime_checkable
-class Upstream(Protocol):
+class Upstream:
     """An input of an operator: a stream that exists, or a DataFrame on its way into one."""
+
+    _input_place: Place
+    """The address of the stream; of several, the first one's."""
+    _input_shape: Shape = AS_IS
+    """The filter and the columns that apply before an operator takes in its tuples."""
 
     @property
     def _input_spec(self) -> StreamSpec:
-        """The specification of the stream."""
+        """The specification of the stream, as it is or will be."""
+        raise NotImplementedError
 
     @property
-    def _input_place(self) -> Place:
-        """The address of the stream."""
+    def _input_members(self) -> tuple[Upstream, ...]:
+        """The streams of the input: the input itself, or the members of a union."""
+        return (self,)
 
     @property
-    def _input_shape(self) -> Shape:
-        """The filter and the columns that apply before an operator takes in its tuples."""
+    def _input_places(self) -> tuple[Place, ...]:
+        """The address of the stream, or those of all replicas."""
+        return (self._input_place,)
 
     @property
     def _bare_input(self) -> Upstream:
         """The stream, or the entry point, without that shape."""
-
-    @property
-    def _input_members(self) -> Sequence[Upstream]:
-        """The streams of the input: the input itself, or the members of a union."""
+        return self
 
     def _opened_input(self, limit_s: float | None = None) -> Log:
         """Returns the stream as Spark's tasks find it; raises if they cannot find it. `limit_s`: see `Place.within`."""
+        return self._input_place.within(limit_s).open()
 
 
-@runtime_checkable
-class EntryPoint(Upstream, Protocol):
+class EntryPoint(Upstream):
     """An input that a query has to persist; that query can feed operators as well."""
 
     def start_with(self, spark: SparkSession, operator: ProcessingElement) -> Query:
-        """Starts that query with the operator behind it, or lets the operator join it."""
+        """Starts that query with the operator behind it, or lets the operator join it if it runs already."""
+        raise NotImplementedError
 
     def persist_with(self, spark: SparkSession, options: QueryOptions) -> Query:
-        """Starts that query for an operator over several inputs, or a handle on it if it runs already."""
+        """Starts that query for an operator over several inputs, or returns a handle on it if it runs already."""
+        raise NotImplementedError
 
 
-@runtime_checkable
-class ReplicatedInput(Upstream, Protocol):
+class ReplicatedInput(Upstream):
     """An input that is several replicas, of which one is read at a time."""
+
+    places: tuple[Place, ...]
+    """The places of the replicas."""
+    _patience_us = PATIENCE_US
+    """For so long others may be ahead of a replica that is read."""
+
+    @property
+    def _input_places(self) -> tuple[Place, ...]:
+        """The places of the replicas."""
+        return self.places
 
     def group_id(self) -> str:
         """Returns the id that the replicas have in common; raises if none is there."""
-
-    @property
-    def places(self) -> tuple[Place, ...]:
-        """The places of the replicas."""
+        return group_of(self.replica_set().spec)
 
     def replica_set(self, promise: Promise | None = None) -> ReplicaSet:
-        """Returns the replicas, opened, for an operator that may have a bound; raises if none is there."""
+        """Opens the replicas, with the limits of a bound if there is one; raises if none can be opened.
+
+        With a bound, a reader leaves a replica that stands still before its results are missed.
+        """
+        places, patience_us = self.places, self._patience_us
+        if promise is not None:
+            places = tuple(place.within(promise.answer_s) for place in places)
+            patience_us = min(patience_us, promise.bound_us // 2)
+        return ReplicaSet([place.open for place in places], patience_us=patience_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +148,6 @@ class QueryOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaMember:
-    """One input that is several replicas, and their places, in the order of the input."""
-
-    input: ReplicaInput
-    places: tuple[Place, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Opened:
     """The inputs of an operator at its start."""
 
@@ -149,7 +155,7 @@ class Opened:
     """The logs of the inputs; of replicas, those that are read first."""
     unopened: frozenset[int] = frozenset()
     """The numbers of the inputs that could not be read: the driver looks at them again when they are there."""
-    members: Mapping[int, ReplicaMember] = field(default_factory=dict)
+    members: Mapping[int, ReplicaInput] = field(default_factory=dict)
     """The inputs that are several replicas, by number."""
 
 
@@ -172,6 +178,10 @@ class ProcessingElement:
         self._spec = spec
         self._since = since
         """The place where a new output begins; None: with all tuples of the inputs. An existing output goes on."""
+        self._promise = None if query.trigger == AVAILABLE_NOW else query.promise
+        """None for "available-now", too, which takes in the tuples that are there and never waits."""
+        self._answer_s = None if self._promise is None else self._promise.answer_s
+        """The longest wait for an input's store that the bound allows; None without a bound."""
 
     def start(self, spark: SparkSession) -> Query:
         """Starts the query, or joins one that persists its input; creates the output stream if there is none."""
@@ -179,7 +189,7 @@ class ProcessingElement:
 
     def _start(self, spark: SparkSession) -> Query:
         first = self._inputs[0]
-        if len(self._inputs) == 1 and isinstance(first, EntryPoint) and self._promise() is None:
+        if len(self._inputs) == 1 and isinstance(first, EntryPoint) and self._promise is None:
             return first.start_with(spark, self)
         return self._start_over_streams(spark)
 
@@ -187,7 +197,6 @@ class ProcessingElement:
         """Starts a run that follows the inputs, behind the queries that persist DataFrames."""
         query = self.query
         entries = [input_ for input_ in self._inputs if isinstance(input_, EntryPoint)]
-        trigger_arguments(query.trigger)
         if query.promise is not None:
             query.promise.require_longer_than(interval_s(query.trigger), self.place.url)
         if query.final and len(entries) < len(self._inputs):
@@ -201,25 +210,31 @@ class ProcessingElement:
         self._require_another_place()
         # The kernels are compiled while the queries persist the DataFrames.
         kernels = self._kernels(spark, [input_._input_spec for input_ in self._inputs]) if entries else None
-        sources = Sources.start(spark, entries, replace(query, promise=self._promise()))
+        # With a bound, a source that fails later is started again, and its stream is a missing input meanwhile.
+        restart = query.restart if self._promise is None else BEHIND_A_BOUND
+        sources: list[Query] = []
         try:
+            for entry in entries:
+                sources.append(started(entry._input_place, partial(entry.persist_with, spark, query), restart))
+            for source in sources if query.trigger == AVAILABLE_NOW else ():
+                source.await_termination()
             return self._start_run(spark, sources, kernels)
         except BaseException:
-            sources.stop()
+            stop_all(sources)
             raise
 
-    def _start_run(self, spark: SparkSession, sources: Sources, kernels: KernelShipping | None) -> Query:
+    def _start_run(self, spark: SparkSession, sources: Sequence[Query], kernels: KernelShipping | None) -> Query:
         query = self.query
         opened = self._opened()
         self.require_fit([log.spec.id for log in opened.logs])
         require_workers(spark)
         job = self.job(spark, opened, kernels)
-        urls = ", ".join(place.url for input_ in self._inputs for place in _places_of(input_))
+        urls = ", ".join(place.url for input_ in self._inputs for place in input_._input_places)
         run = FollowingRun(
             self.place,
             job,
             ListenerEvents(spark, query.name, job.output.spec.id, f"Strandline[{urls}]"),
-            Pace(interval_s(query.trigger), is_hurried=query.is_hurried or len(sources) > 0),
+            Pace(interval_s(query.trigger), is_hurried=query.is_hurried or bool(sources)),
             spark=spark,
             name=query.name,
             follows=query.trigger != AVAILABLE_NOW,
@@ -233,43 +248,27 @@ class ProcessingElement:
 
         An operator with a bound goes on without an input that it has taken in before.
         """
-        standings, logs, unopened = self._standings, [], set()
-        members: dict[int, ReplicaMember] = {}
-        promise = self._promise()
+        logs, unopened = [], set()
+        standings: Sequence[Standing] = ()
+        with contextlib.suppress(StorageError, StreamError):  # none if it never worked, or cannot be read either
+            standings = self.place.open().state.standings
+        members: dict[int, ReplicaInput] = {}
         for number, input_ in enumerate(self._inputs):
             if isinstance(input_, ReplicatedInput):  # one replica has to be there: only it says what they are
-                chooser = ReplicaInput(input_.replica_set(promise))
-                members[number] = ReplicaMember(chooser, tuple(place.within(self._answer_s) for place in input_.places))
+                members[number] = ReplicaInput(input_.replica_set(self._promise))
             try:
-                logs.append(self._first_read(number, members.get(number), standings))
+                if (member := members.get(number)) is None:
+                    logs.append(input_._opened_input(self._answer_s))
+                elif (found := member.choose(marks_in(standings), number)) is not None:
+                    logs.append(found)
+                else:
+                    raise member.none_readable()
             except (StorageError, StreamNotFoundError, NotAStreamError):
-                if promise is None or not standings:
+                if self._promise is None or not standings:
                     raise
                 logs.append(Log(input_._input_place.within(self._answer_s).storage(), input_._input_spec))
                 unopened.add(number)
         return Opened(logs, frozenset(unopened), members)
-
-    def _first_read(self, number: int, member: ReplicaMember | None, standings: Sequence[Standing]) -> Log:
-        """Returns the stream of an input, or its replica that is read first; raises if there is none."""
-        if member is None:
-            return self._inputs[number]._opened_input(self._answer_s)
-        found = member.input.choose(marks_in(standings), number)
-        if found is None:
-            raise member.input.none_readable()
-        return found
-
-    @property
-    def _answer_s(self) -> float | None:
-        """The longest wait for an input's store that the bound allows; None without a bound."""
-        promise = self._promise()
-        return None if promise is None else promise.answer_s
-
-    @property
-    def _standings(self) -> Sequence[Standing]:
-        """The standings of the operator; empty if it has never worked, or its own stream cannot be read either."""
-        with contextlib.suppress(StorageError, StreamError):
-            return self.place.open().state.standings
-        return ()
 
     def require_fit(self, input_ids: Sequence[str]) -> None:
         """Raises if the output stream exists and is not one of this operator over these inputs."""
@@ -281,14 +280,17 @@ class ProcessingElement:
         """Raises if the output exists, and is not one of this operator over the inputs that exist; opens no others."""
         with contextlib.suppress(StreamNotFoundError):
             self.place.open()
-            self.require_fit([_known_id(input_) for input_ in self._inputs])
+            # Replicas are known by their group, not by the id of one of them.
+            self.require_fit(
+                ["" if isinstance(i, ReplicatedInput) else i._input_place.open().spec.id for i in self._inputs]
+            )
 
     def _require_same(self, found: StreamSpec, asked: StreamSpec) -> None:
         found.require_same(asked, self.place.url, words_of)
         require_same_beginning(self._since, found, self._inputs[0]._input_spec, self.place.url)
 
     def _require_another_place(self) -> None:
-        if any(self.place.url == place.url for input_ in self._inputs for place in _places_of(input_)):
+        if any(self.place.url == place.url for input_ in self._inputs for place in input_._input_places):
             raise OptionError(
                 "an operator cannot write its results into the stream that it reads",
                 where=self.place.url,
@@ -307,27 +309,18 @@ class ProcessingElement:
         kernels.begin()
         return kernels
 
-    def job(
-        self,
-        spark: SparkSession,
-        opened: Opened,
-        kernels: KernelShipping | None = None,
-    ) -> OperatorJob:
+    def job(self, spark: SparkSession, opened: Opened, kernels: KernelShipping | None = None) -> OperatorJob:
         """Returns the operator's job; creates the output stream if there is none, keeps inputs from truncation."""
-        logs, unopened, members = opened.logs, opened.unopened, opened.members
-        places = [input_._input_place.within(self._answer_s) for input_ in self._inputs]
-        for number, member in members.items():
-            places[number] = member.places[member.input.current or 0]
+        logs, members, promise = opened.logs, opened.members, self._promise
+        known = [tuple(place.within(self._answer_s) for place in input_._input_places) for input_ in self._inputs]
+        places = [own[(members[number].current or 0) if number in members else 0] for number, own in enumerate(known)]
         output = self._output(logs)
         element = replace(self._element, begins=output.spec.begins)
-        promise = self._promise()
-        choosers = {number: member.input for number, member in members.items()}
         over = (element.definition, tuple(logs), element.replicas, element.begins)
-        input_ = Replicated(*over, members=choosers) if choosers else element.input(logs)
-        if promise is None:
-            input_.require_same(output.state.standings, unopened)
-        else:
-            unopened = require_same(input_, output.state, unopened)
+        input_ = Replicated(*over, members=members) if members else element.input(logs)
+        replicas, bears = {number: known[number] for number in members}, promise is not None
+        inputs = OperatorInputs(places, input_, output, replicas, bears_failures=bears, unopened=opened.unopened)
+        inputs.require_same()
         for place, log in zip(places, logs, strict=True):
             if self.place.durability == "fsync" and "os" in (place.durability, log.state.durability):
                 warn(
@@ -337,17 +330,15 @@ class ProcessingElement:
         kernels = kernels or self._kernels(spark, [log.spec for log in logs])
         own = self._spec.retention
         retention = output.retention = own if own is not None else output.spec.retention
-        known = {number: member.places for number, member in members.items()}
         job = OperatorJob(
             spark.sparkContext,
             element,
-            OperatorInputs(places, input_, output, known, bears_failures=promise is not None),
+            inputs,
             (self.place, output),
             Housekeeping(self.place, retention, self.query.compaction),
             self.query.name,
             kernels,
             promise,
-            unopened - members.keys(),  # each look chooses among replicas
         )
         job.register()
         return job
@@ -361,19 +352,6 @@ class ProcessingElement:
             found = Log.create(storage, begun(spec, self._since, logs, self._element))
         self._require_same(found.spec, spec)
         return found
-
-    def _promise(self) -> Promise | None:
-        """Returns the promise; None for "available-now", which takes in the tuples that are there and never waits."""
-        return None if self.query.trigger == AVAILABLE_NOW else self.query.promise
-
-
-def _places_of(input_: Upstream) -> tuple[Place, ...]:
-    return input_.places if isinstance(input_, ReplicatedInput) else (input_._input_place,)
-
-
-def _known_id(input_: Upstream) -> str:
-    """Returns the id of a stream that exists; replicas are known by their group instead."""
-    return "" if isinstance(input_, ReplicatedInput) else input_._input_place.open().spec.id
 
 
 def _origin_of(input_: Upstream, stream: str) -> Origin:

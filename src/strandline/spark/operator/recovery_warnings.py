@@ -12,10 +12,11 @@ from strandline.wording import plural
 
 _BATCHES = 2
 """A target that is missed by one batch is no reason to warn: an operator that catches up has large ones."""
+_TOLD_MAX = 4
 
 
-class RecoveryTarget:
-    """The targets of one operator, compared with the measurements of its tasks."""
+class RecoveryWarnings:
+    """The warnings of one operator; its targets are compared with the measurements of its tasks."""
 
     def __init__(self, policy: Policy, where: str) -> None:
         self._policy = policy
@@ -43,23 +44,24 @@ class RecoveryTarget:
             if option not in warned and self._missed[option] >= _BATCHES:
                 warn(f"{text} ({self._where})")
 
+    def of(self, done: Sequence[Done]) -> None:
+        """Warns of the recoveries of a batch, and of targets that it misses."""
+        self.of_older(done)
+        self.of_losses(done)
+        self.compare_steps(done)
 
-def warn_of_older(done: Sequence[Done], where: str) -> None:
-    """Warns of every partition that had to use an older checkpoint, and says what was wrong with the newest."""
-    for p, d in enumerate(done):
-        if d.recovery is not None and d.recovery.is_older:
-            warn(
-                f"partition {p} of {where} could not be recovered from its newest checkpoint; an older one and "
-                f"{plural(d.recovery.replayed, 'replayed tuple')} gave the same state: {d.recovery.problem}",
-            )
+    def of_older(self, done: Sequence[Done]) -> None:
+        """Warns of every partition that had to use an older checkpoint, and says what was wrong with the newest."""
+        for p, d in enumerate(done):
+            if d.recovery is not None and d.recovery.is_older:
+                warn(
+                    f"partition {p} of {self._where} could not be recovered from its newest checkpoint; an older one "
+                    f"and {plural(d.recovery.replayed, 'replayed tuple')} gave the same state: {d.recovery.problem}",
+                )
 
-
-def warn_of_losses(done: Sequence[Done], where: str) -> None:
-    """Warns, once for all partitions, of the tuples that recoveries without a replay left out."""
-    told = [loss.text for d in done if d.recovery is not None for loss in d.recovery.losses]
-    if told:
-        more = f"; and {len(told) - _TOLD_MAX:,} more" if len(told) > _TOLD_MAX else ""
-        warn(f"{where}: {'; '.join(told[:_TOLD_MAX])}{more}. stream.losses() has it all")
-
-
-_TOLD_MAX = 4
+    def of_losses(self, done: Sequence[Done]) -> None:
+        """Warns, once for all partitions, of the tuples that recoveries without a replay left out."""
+        told = [loss.text for d in done if d.recovery is not None for loss in d.recovery.losses]
+        if told:
+            more = f"; and {len(told) - _TOLD_MAX:,} more" if len(told) > _TOLD_MAX else ""
+            warn(f"{self._where}: {'; '.join(told[:_TOLD_MAX])}{more}. stream.losses() has it all")

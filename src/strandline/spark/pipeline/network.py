@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,20 +11,14 @@ from strandline.errors import OptionError
 from strandline.log.storage.redaction import redacted_url
 from strandline.running.oldest_waiting import Passage
 from strandline.spark.describe.operator_description import OperatorDescription
-from strandline.spark.describe.replicated_stage import ReplicatedStage
-from strandline.spark.describe.stage import Stage
+from strandline.spark.describe.stage import ReplicatedStage, Stage
 from strandline.spark.entry.entry import Entry
-from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
+from strandline.spark.operator.processing_element import Upstream
 from strandline.spark.session.place import Place
 from strandline.supervision import Copy
 
 Element = Entry | Stage
 """An element of a pipeline: it writes one stream."""
-
-
-def url_of(input_: Upstream) -> str:
-    """Returns the address of a stream, by which the elements of a pipeline are known."""
-    return input_._input_place.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,10 @@ class Network:
         found: dict[str, Element] = {}
         for element in wanted:
             _collect(_required(element), found)
-        streams = {url: list(_streams_read(element)) for url, element in found.items()}
+        streams = {
+            url: [place for input_ in _inputs_of(element) for place in input_._input_places]
+            for url, element in found.items()
+        }
         reads = {url: tuple(place.url for place in places) for url, places in streams.items()}
         order = _ordered(found, reads)
         places = {place.url: place for own in streams.values() for place in own}
@@ -154,7 +151,7 @@ def _required(element: Any) -> Element:
 
 def _collect(element: Element, found: dict[str, Element]) -> None:
     """Adds an element, and those that it is made of, to the elements by address."""
-    url = url_of(element)
+    url = element._input_place.url
     if (known := found.get(url)) is not None:
         if known is not element:
             raise OptionError(
@@ -171,17 +168,13 @@ def _collect(element: Element, found: dict[str, Element]) -> None:
                 todo="give each a folder of its own, beside the other",
             )
     found[url] = element
-    for input_ in element.operator.inputs if isinstance(element, Stage) else ():
+    for input_ in _inputs_of(element):
         if isinstance(input_, Entry | Stage):
             _collect(input_, found)
 
 
-def _streams_read(element: Element) -> Iterable[Place]:
-    for input_ in element.operator.inputs if isinstance(element, Stage) else ():
-        if isinstance(input_, ReplicatedInput):
-            yield from input_.places
-        else:
-            yield input_._input_place
+def _inputs_of(element: Element) -> Sequence[Upstream]:
+    return element.operator.inputs if isinstance(element, Stage) else ()
 
 
 def _ordered(elements: Mapping[str, Element], reads: Mapping[str, Sequence[str]]) -> list[str]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from strandline.errors import OptionError, StreamNotFoundError
 from strandline.log.storage.redaction import redacted_url
-from strandline.mermaid import Diagram
+from strandline.log.stream.spec import StreamSpec
+from strandline.mermaid import Diagram, flowchart
 from strandline.running.promise import Mode, Promise, Reconcile
 from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.describe.stage import Stage
 from strandline.spark.entry.entry import Entry
 from strandline.spark.operator.processing_element import ProcessingElement, QueryOptions, Upstream
-from strandline.spark.pipeline.diagram import diagram_of
-from strandline.spark.pipeline.network import Network
+from strandline.spark.pipeline.network import Element, Network
 from strandline.spark.pipeline.pipeline_run import PipelineRun
-from strandline.spark.pipeline.written_input import WrittenInput
 from strandline.spark.query.query import Query
 from strandline.spark.query.restart import BEHIND_A_BOUND, Restart
 from strandline.spark.query.restarting_run import started
-from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger, trigger_arguments
+from strandline.spark.query.trigger import AVAILABLE_NOW, Trigger, interval_s, plain_trigger
 from strandline.spark.session.copies import await_streams
 from strandline.spark.session.preconditions import require_ready
 from strandline.supervision import this_copy
@@ -55,7 +55,11 @@ class Pipeline:
 
     def graph(self) -> Diagram:
         """Returns the elements and the streams between them as Mermaid text, which a notebook draws."""
-        return diagram_of(self._network)
+        urls = [*self._network.others, *self._network.elements]
+        short = _short_names(urls)
+        boxes = {url: _box(self._network.elements.get(url), short[url]) for url in urls}
+        reads = {url: dict.fromkeys(self._network.reads[url]) for url in self._network.elements}
+        return flowchart(boxes, [(read, url, "") for url, inputs in reads.items() for read in inputs])
 
     def availability(
         self,
@@ -104,7 +108,6 @@ class Pipeline:
         What is wrong with any of the elements is raised before the first one starts, as far as that can be known.
         """
         plain = plain_trigger(trigger)
-        trigger_arguments(plain)
         if final and plain != AVAILABLE_NOW:
             raise OptionError(
                 f"final=True with trigger={plain!r}: such a pipeline never knows that all is there",
@@ -168,6 +171,37 @@ def _finished_sources(network: Network) -> set[str]:
                     f"the stream of the source {redacted_url(url)} is finished: it is read, and nothing is added to it"
                 )
     return found
+
+
+class WrittenInput(Upstream):
+    """The stream of an entry point that has a run of its own: an operator follows it as it follows any stream."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._input_place = entry._input_place
+
+    def __repr__(self) -> str:
+        return repr(self._entry)
+
+    @property
+    def _input_spec(self) -> StreamSpec:
+        return self._entry._input_spec
+
+
+def _box(element: Element | None, name: str) -> tuple[str, list[str]]:
+    """Returns the shape of an element, or of a stream that others write, and the lines in it."""
+    if not isinstance(element, Stage):
+        return "stream" if element is None else "source", [name]
+    operator = element.operator
+    is_timestamp = operator.inputs[0]._input_spec.time_is_timestamp
+    return "operator", [name, operator.definition.text(is_timestamp=is_timestamp)]
+
+
+def _short_names(urls: Sequence[str]) -> dict[str, str]:
+    """Returns each address without the folder that all of them lie in."""
+    parts = [redacted_url(url).split("/") for url in urls]
+    shared = sum(1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*(p[:-1] for p in parts), strict=False)))
+    return {url: "/".join(p[shared:]) for url, p in zip(urls, parts, strict=True)}
 
 
 def pipeline(*elements: Any) -> Pipeline:

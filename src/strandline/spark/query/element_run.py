@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from strandline.errors import OptionError
 from strandline.log.stream.log_state import LogState
 from strandline.spark.session.place import Place
 
@@ -19,6 +18,12 @@ class ElementRun(ABC):
 
     place: Place
     """Where the stream is that the user asked for."""
+    id: str
+    """The id of the query: the same after every restart."""
+    run_id: str
+    """The id of this run of it."""
+    name: str | None
+    """The name given to `start`."""
     stops_with_program: bool = True
     """Whether its query is stopped when the program ends: not that of a run which is made of other queries."""
     spark_query: StreamingQuery | None = None
@@ -33,21 +38,6 @@ class ElementRun(ABC):
     def states(self) -> Mapping[str, LogState]:
         """The streams that the element reads and writes, by address, as it has last seen them."""
         return {}
-
-    @property
-    @abstractmethod
-    def id(self) -> str:
-        """The id of the query: the same after every restart."""
-
-    @property
-    @abstractmethod
-    def run_id(self) -> str:
-        """The id of this run of it."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str | None:
-        """The name given to `start`."""
 
     @property
     @abstractmethod
@@ -75,7 +65,7 @@ class ElementRun(ABC):
         """True until the run has ended."""
 
     @abstractmethod
-    def exception(self) -> BaseException | None:
+    def exception(self) -> Exception | None:
         """Returns the error that has ended the run, if there is one."""
 
     @abstractmethod
@@ -97,12 +87,3 @@ class ElementRun(ABC):
     @abstractmethod
     def explain(self, *, extended: bool) -> None:
         """Prints the plan of the last batch."""
-
-
-def cannot_finish(place: Place) -> OptionError:
-    """Returns the error for an operator whose inputs others write."""
-    return OptionError(
-        "an operator over a stream cannot be finished by itself",
-        where=place.url,
-        todo="finish its input, where that is written: the operator closes its windows and finishes its results",
-    )

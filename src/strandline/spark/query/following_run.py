@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from strandline.clock import stopwatch_s
-from strandline.errors import SparkSilentError
+from strandline.errors import OptionError, SparkSilentError
 from strandline.failpoint import failpoint
 from strandline.log.stream.manifest import Writer
 from strandline.running.tick import Tick
 from strandline.spark.operator.operator_job import OperatorJob
-from strandline.spark.query.element_run import cannot_finish
-from strandline.spark.query.error_in_text import translated
+from strandline.spark.query.element_run import ElementRun
+from strandline.spark.query.error_in_text import meaning, translated
 from strandline.spark.query.listener_events import ListenerEvents
 from strandline.spark.query.operator_run import OperatorRun
 from strandline.spark.query.pace import Pace
 from strandline.spark.query.publications import PUBLICATIONS
-from strandline.spark.query.sources import Sources
+from strandline.spark.query.query import Query, stop_all
 from strandline.spark.session.place import Place
 from strandline.spark.session.preconditions import has_stopped
 
@@ -34,7 +34,7 @@ _PATIENCE_S = 60.0
 Answer = TypeVar("Answer")
 
 
-class FollowingRun(OperatorRun):
+class FollowingRun(OperatorRun, ElementRun):
     """An operator over streams: it takes in their tuples and, if it `follows`, those that will come."""
 
     def __init__(
@@ -47,13 +47,14 @@ class FollowingRun(OperatorRun):
         spark: SparkSession,
         name: str | None = None,
         follows: bool = True,
-        sources: Sources | None = None,
+        sources: Sequence[Query] = (),
     ) -> None:
         super().__init__(place, job, events, name)
         self._pace = pace
         self._spark = spark
         self._follows = follows
-        self._sources = sources or Sources()
+        self._sources = sources
+        """The queries that persist the DataFrames among the inputs: they started before it, and end with it."""
         self._finishes = self._is_finished = False
         self._due_s = self._checked_s = self._spark_checked_s = 0.0
         self._silence = Silence(place.url)
@@ -67,8 +68,8 @@ class FollowingRun(OperatorRun):
     @property
     def report(self) -> Mapping[str, Any]:
         """The figures of the last batch, how far each of several inputs is, the last batches of its own sources."""
-        reports = self._sources.reports
-        return {**self._progress, **self._job.lags, **({"sources": reports} if reports else {})}
+        reports = {"sources": [query.progress for query in self._sources]} if self._sources else {}
+        return {**self._progress, **self._job.lags, **reports}
 
     @property
     def running(self) -> Mapping[str, Any]:
@@ -83,7 +84,12 @@ class FollowingRun(OperatorRun):
         Raises if an input is no source of its own: others decide when that stream is finished.
         """
         if len(self._sources) < len(self._job.inputs.logs):
-            raise cannot_finish(self.place)
+            raise OptionError(
+                "an operator over a stream cannot be finished by itself",
+                where=self.place.url,
+                todo="finish its input, where that is written: the operator closes its windows and finishes its "
+                "results",
+            )
         self._finishes = True
         self.stop(None)
         if not self._is_finished and self.life.failure is None:  # it had ended before
@@ -93,7 +99,9 @@ class FollowingRun(OperatorRun):
 
     def process_all_available(self) -> None:
         """Lets its sources, then the operator, take in everything that there is now."""
-        self._sources.take_in_all()
+        for query in self._sources:
+            if query.is_active:
+                query.process_all_available()
         self._is_answered(self._request(), None)
 
     # ------------------------------------------------------------------ its thread
@@ -111,7 +119,7 @@ class FollowingRun(OperatorRun):
     def _close(self) -> None:
         PUBLICATIONS.unfollow(self._bell.set)
         try:
-            self._sources.stop()
+            stop_all(self._sources)
         finally:
             super()._close()
 
@@ -126,7 +134,7 @@ class FollowingRun(OperatorRun):
 
     def _wait(self) -> bool:
         """Waits for the next look, or the next check; returns whether the bell has rung."""
-        pause_s = max(0.0, min(self._due_s - stopwatch_s(), _CHECK_EVERY_S if len(self._sources) else _SPARK_EVERY_S))
+        pause_s = max(0.0, min(self._due_s - stopwatch_s(), _CHECK_EVERY_S if self._sources else _SPARK_EVERY_S))
         is_woken = self._bell.wait(pause_s)
         self._bell.clear()
         return is_woken
@@ -162,7 +170,9 @@ class FollowingRun(OperatorRun):
     def _run_batch(self, tick: Tick | None = None, *, no_more: bool = False) -> None:
         """Runs one batch, from the tick that a look has found, or else from a look."""
         self._has_told = False
-        self._take_in(Writer(self._stream, self._run, self._batch), self._may_go_on, tick, no_more=no_more)
+        with self._shown():
+            writer = Writer(self.id, self.run_id, self._batch)
+            self._job.catch_up(writer, self._may_go_on, self._tell, tick, no_more=no_more)
         self._batch += self._has_told
         failpoint("before-spark-commit")
 
@@ -177,10 +187,11 @@ class FollowingRun(OperatorRun):
     def _check(self) -> None:
         """Raises what has stopped a source, and if Spark has not answered for long; stops when Spark has stopped."""
         now_s = stopwatch_s()
-        if len(self._sources) and now_s - self._checked_s >= _CHECK_EVERY_S:
+        if self._sources and now_s - self._checked_s >= _CHECK_EVERY_S:
             self._checked_s = now_s
-            if (problem := self._sources.failure) is not None:
-                raise problem
+            for query in self._sources:
+                if (problem := query.exception()) is not None:
+                    raise meaning(problem, query.urls[0])
         if now_s - self._spark_checked_s >= _SPARK_EVERY_S:
             self._spark_checked_s = now_s
             if self._silence.ask(lambda: has_stopped(self._spark), otherwise=False):
@@ -189,7 +200,8 @@ class FollowingRun(OperatorRun):
     # ------------------------------------------------------------------ its streams' end
 
     def _finish(self) -> None:
-        self._sources.finish()
+        for query in self._sources:
+            query.finish()
         self._run_batch()
         self._is_finished = True
 
@@ -208,11 +220,6 @@ class Silence:
         self._where = where
         self._patience_s = patience_s
         self._since_s: float | None = None
-
-    @property
-    def is_broken(self) -> bool:
-        """True if the last call was answered."""
-        return self._since_s is None
 
     def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
         """Returns the answer, or `otherwise` if there is none. Raises if there has been none for a minute."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from strandline.errors import OptionError
 from strandline.log.stream.manifest import Writer
 from strandline.spark.operator.operator_job import OperatorJob
 from strandline.spark.query.error_in_text import translated
@@ -69,14 +68,6 @@ class FusedRun(OperatorRun):
         self._close()
         self._end()
 
-    def finish(self) -> None:
-        """Refuses that: the entry point decides when its stream is finished."""
-        raise OptionError("an operator behind an entry point is finished with it", where=self.place.url)
-
-    def process_all_available(self) -> None:
-        """Returns when it has taken in everything that it was handed over."""
-        self.rest(None)
-
     def _begin(self) -> None:
         if not self._is_started:
             self._is_started = True
@@ -89,7 +80,8 @@ class FusedRun(OperatorRun):
             self._bell.clear()
             asked = self._asked
             if asked > self._answered and self._writer is not None and not self._is_cancelled:
-                self._take_in(self._writer, lambda: not self._is_cancelled)
+                with self._shown():
+                    self._job.catch_up(self._writer, lambda: not self._is_cancelled, self._tell)
             self._answer(asked)
 
     def _close(self) -> None:

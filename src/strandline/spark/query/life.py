@@ -17,38 +17,20 @@ class LifeState(Enum):
     FAILED = "failed"
 
 
-_NEXT = {
-    LifeState.STARTING: {LifeState.RUNNING, LifeState.STOPPING, LifeState.FINISHED, LifeState.FAILED},
-    LifeState.RUNNING: {LifeState.STOPPING, LifeState.FINISHED, LifeState.FAILED},
-    LifeState.STOPPING: {LifeState.FINISHED, LifeState.FAILED},
-    LifeState.FINISHED: set[LifeState](),
-    LifeState.FAILED: set[LifeState](),
-}
-
-
 class Life:
     """The state of one run. All its transitions are made here; threads may wait for the end."""
 
     def __init__(self) -> None:
-        self._state = LifeState.STARTING
-        self._failure: Exception | None = None
+        self.state = LifeState.STARTING
+        self.failure: Exception | None = None
+        """The error that has ended the run, or is about to; None if there is none."""
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
     @property
-    def state(self) -> LifeState:
-        """The state now."""
-        return self._state
-
-    @property
-    def failure(self) -> Exception | None:
-        """The error that has ended the run, or is about to; None if there is none."""
-        return self._failure
-
-    @property
     def goes_on(self) -> bool:
         """True as long as further batches may begin."""
-        return self._state in (LifeState.STARTING, LifeState.RUNNING)
+        return self.state in (LifeState.STARTING, LifeState.RUNNING)
 
     @property
     def has_ended(self) -> bool:
@@ -58,7 +40,7 @@ class Life:
     def begin(self) -> None:
         """Goes from STARTING to RUNNING, unless a stop was faster."""
         with self._lock:
-            if self._state is not LifeState.STOPPING:
+            if self.state is not LifeState.STOPPING:
                 self._to(LifeState.RUNNING)
 
     def stop(self) -> None:
@@ -70,16 +52,15 @@ class Life:
     def fail(self, failure: Exception) -> None:
         """Keeps the first error, and goes to STOPPING; `end` then goes to FAILED. Raises if the run has ended."""
         with self._lock:
-            if self.has_ended:
-                raise _illegal(self._state, LifeState.FAILED)
-            self._failure = self._failure or failure
+            self._require(LifeState.FAILED)
+            self.failure = self.failure or failure
             if self.goes_on:
                 self._to(LifeState.STOPPING)
 
     def end(self) -> None:
         """Goes to FAILED if an error was kept, else to FINISHED, and wakes all threads that wait for the end."""
         with self._lock:
-            self._to(LifeState.FINISHED if self._failure is None else LifeState.FAILED)
+            self._to(LifeState.FINISHED if self.failure is None else LifeState.FAILED)
             self._ended.set()
 
     def wait(self, timeout_s: float | None) -> bool:
@@ -87,10 +68,10 @@ class Life:
         return self._ended.wait(timeout_s)
 
     def _to(self, state: LifeState) -> None:
-        if state not in _NEXT[self._state]:
-            raise _illegal(self._state, state)
-        self._state = state
+        self._require(state)
+        self.state = state
 
-
-def _illegal(now: LifeState, state: LifeState) -> RuntimeError:
-    return RuntimeError(f"a run that is {now.value} cannot become {state.value}")
+    def _require(self, state: LifeState) -> None:
+        """Raises unless the run can go to this state: one that has ended cannot, nor one that is there."""
+        if self.state in (LifeState.FINISHED, LifeState.FAILED, state):
+            raise RuntimeError(f"a run that is {self.state.value} cannot become {state.value}")

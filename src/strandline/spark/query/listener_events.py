@@ -9,11 +9,12 @@ import contextlib
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from strandline.clock import SYSTEM_CLOCK, stopwatch_s
-from strandline.spark.query.follower import Follower
 from strandline.spark.query.listener_bus import ListenerBus
 from strandline.units import time_text
 
@@ -130,6 +131,31 @@ class ListenerEvents:
             "sink": {"description": METRICS, "numOutputRows": numbers["results"], "metrics": {}},
             "observedMetrics": {METRICS: numbers},
         }
+
+
+class Follower:
+    """Does one piece of work in a thread of its own, while the caller prepares the next; loses no failure."""
+
+    def __init__(self, name: str) -> None:
+        # The same thread for all pieces: Spark keeps a thread in the JVM for each of ours.
+        self._thread = ThreadPoolExecutor(1, name)
+        self._piece: Future[None] | None = None
+        self._turn = Lock()
+
+    def hand_over(self, work: Callable[[], None]) -> None:
+        """Starts the work once the piece before it is done. Raises what stopped that one."""
+        with self._turn:
+            if self._piece is not None:
+                self._piece.result()
+            self._piece = self._thread.submit(work)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Waits until it has nothing to do; returns False if that takes longer. Raises no failure of the work."""
+        return self._piece is None or bool(wait_for([self._piece], timeout_s).done)
+
+    def close(self) -> None:
+        """Ends the thread; nothing may be handed over afterwards."""
+        self._thread.shutdown(wait=False)
 
 
 def _now() -> str:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strandline.clock import stopwatch_s
 from strandline.log.stream.log_state import LogState
-from strandline.log.stream.manifest import Writer
-from strandline.running.tick import Tick
 from strandline.spark.operator.operator_job import OperatorJob
-from strandline.spark.query.element_run import ElementRun
 from strandline.spark.query.error_in_text import translated
 from strandline.spark.query.life import Life
 from strandline.spark.query.listener_events import ListenerEvents
@@ -22,7 +19,7 @@ from strandline.spark.query.waiting import wait_for
 from strandline.spark.session.place import Place
 
 
-class OperatorRun(ElementRun):
+class OperatorRun(ABC):
     """An operator at work. What makes it take in tuples is up to a subclass."""
 
     def __init__(self, place: Place, job: OperatorJob, events: ListenerEvents, name: str | None = None) -> None:
@@ -30,9 +27,9 @@ class OperatorRun(ElementRun):
         self.life = Life()
         self._job = job
         self._events = events
-        self._name = name
-        self._stream = job.output.spec.id
-        self._run = events.run
+        self.name = name
+        self.id = job.output.spec.id
+        self.run_id = events.run
         self._bell = threading.Event()
         """Ends the wait of the thread: a publication, a request or the end has come."""
         self._requests = threading.Condition()
@@ -59,21 +56,6 @@ class OperatorRun(ElementRun):
         return {**{place.url: log.state for place, log in inputs}, self.place.url: self._job.output.state}
 
     @property
-    def id(self) -> str:
-        """The id of the operator's stream."""
-        return self._stream
-
-    @property
-    def run_id(self) -> str:
-        """A new one for each start."""
-        return self._run
-
-    @property
-    def name(self) -> str | None:
-        """The name given to `start`."""
-        return self._name
-
-    @property
     def report(self) -> Mapping[str, Any]:
         """The figures of the last batch; before the first one, of where the operator stands."""
         return self._progress
@@ -96,12 +78,10 @@ class OperatorRun(ElementRun):
 
     @property
     def recent_progress(self) -> Sequence[Any]:
-        """The last progress reports that Spark's listeners got, oldest first."""
         return list(self._events.recent)
 
     @property
     def is_active(self) -> bool:
-        """True until the run has ended."""
         return not self.life.has_ended
 
     def exception(self) -> Exception | None:
@@ -117,7 +97,6 @@ class OperatorRun(ElementRun):
         return wait_for(self.life.wait, timeout_s)
 
     def stop(self, patience_s: float | None) -> None:
-        """Ends the run after the batch under way; cancels that one if it takes longer."""
         self.life.stop()
         self._bell.set()
         if not self.life.wait(patience_s):
@@ -157,8 +136,8 @@ class OperatorRun(ElementRun):
             ending.callback(self._end)
             ending.callback(self._close)
             try:
-                PUBLICATIONS.begin_writing(self._stream)
-                ending.callback(PUBLICATIONS.end_writing, self._stream)
+                PUBLICATIONS.begin_writing(self.id)
+                ending.callback(PUBLICATIONS.end_writing, self.id)
                 with translated(self.place.url), self._job.cancellable():
                     self.life.begin()
                     self._work()
@@ -182,17 +161,15 @@ class OperatorRun(ElementRun):
         with self._requests:
             self._requests.notify_all()
 
-    def _take_in(
-        self, writer: Writer, go_on: Callable[[], bool], tick: Tick | None = None, *, no_more: bool = False
-    ) -> None:
-        """Publishes the results of what has come, batch by batch."""
+    @contextlib.contextmanager
+    def _shown(self) -> Iterator[None]:
+        """Shows that a batch is under way."""
         self._began_s = stopwatch_s()
         try:
-            self._job.catch_up(writer, go_on, self._tell, tick, no_more=no_more)
+            yield
         finally:
             self._began_s = None
 
     def _tell(self, report: Mapping[str, Any]) -> None:
         self._progress = report
-        PUBLICATIONS.published(self._stream)
         self._events.progressed(report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +83,7 @@ class Query:
             raise problem from None
         return True
 
-    def exception(self) -> BaseException | None:
+    def exception(self) -> Exception | None:
         """Returns what stopped the query, without its history, which Spark's log has; None if it runs or ended well."""
         found = self._run.exception()
         return spark_log.named(found) if isinstance(found, StrandlineError) else found
@@ -165,3 +167,10 @@ class Query:
     def _raise_failure(self) -> None:
         if (problem := self.exception()) is not None:
             raise problem
+
+
+def stop_all(queries: Iterable[Query]) -> None:
+    """Stops queries after the batches under way. One that cannot be stopped keeps no other from it."""
+    for query in queries:
+        with contextlib.suppress(Exception):  # the first failure is the one that is told
+            query.stop()

@@ -39,7 +39,7 @@ class RestartingRun(ElementRun):
         self._query = begin()
         self._change = threading.Condition()
         self._stops = self._has_ended = False
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         """The error that no other try will follow."""
         self._down: dict[str, Any] = {}
         """What has failed, for `progress`; empty while the element is at work."""
@@ -65,7 +65,7 @@ class RestartingRun(ElementRun):
                 self._has_ended = True
                 self._change.notify_all()
 
-    def _until_it_fails(self) -> BaseException | None:
+    def _until_it_fails(self) -> Exception | None:
         """Waits for the end of the query; returns the error that has ended it."""
         stood_at = self._query.progress.get("commit")
         while self._query.is_active:
@@ -80,7 +80,7 @@ class RestartingRun(ElementRun):
                 return None
         return problem
 
-    def _starts_again(self, problem: BaseException) -> bool:
+    def _starts_again(self, problem: Exception) -> bool:
         """Pauses and starts the element, until it is at work; returns False if no other try follows."""
         while True:
             self._tries += 1
@@ -101,13 +101,13 @@ class RestartingRun(ElementRun):
                 query.stop()  # who asked meanwhile has stopped the query before
             return True
 
-    def _bears(self, problem: BaseException) -> bool:
+    def _bears(self, problem: Exception) -> bool:
         """Returns whether another try follows; notes the error if it cannot pass."""
         if not self._stops and not self._restart.bears(problem, self._tries):
             self._failure = problem
         return not self._stops and self._failure is None
 
-    def _pause(self, problem: BaseException) -> bool:
+    def _pause(self, problem: Exception) -> bool:
         """Says what has failed, and waits before the next try; returns False if the run stops meanwhile."""
         pause_s = self._restart.pause_s(self._tries)
         told = in_short(problem)
@@ -149,7 +149,7 @@ class RestartingRun(ElementRun):
         """True while the element is at work, or waits for the next try."""
         return not self._has_ended
 
-    def exception(self) -> BaseException | None:
+    def exception(self) -> Exception | None:
         """Returns the error that no other try follows."""
         return self._failure
 

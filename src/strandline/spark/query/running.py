@@ -29,8 +29,8 @@ class Running(Protocol):
 BLINK_S = 0.5
 """The main thread waits no longer at a time: Python may miss a Ctrl-C that comes just before a wait, until it ends."""
 
-_queries: dict[int, Running] = {}
-_names: dict[int, str] = {}
+_queries: dict[int, tuple[Running, str | None]] = {}
+"""With the names of those of which Spark knows nothing."""
 _process: int | None = None
 """The process that has the exit hook: a fork of it has no queries."""
 
@@ -44,34 +44,28 @@ def began(query: Running, name: str | None = None) -> None:
     if _process != os.getpid():
         _process = os.getpid()
         _queries.clear()
-        _names.clear()
         # Not `atexit`, which comes after thread pools are closed: batches under way, which use some, could not end.
         # The same hook serves `concurrent.futures`, and the one that was registered last comes first.
         threading._register_atexit(_end)  # type: ignore[attr-defined]
-    for number, known in list(_queries.items()):
+    for number, (known, _) in list(_queries.items()):
         if not _is_active(known):
             _queries.pop(number, None)
-            _names.pop(number, None)
-    _queries[id(query)] = query
-    if name is not None:
-        _names[id(query)] = name
+    _queries[id(query)] = query, name
 
 
 def ended(query: Running) -> None:
     """Removes a query that has ended."""
     _queries.pop(id(query), None)
-    _names.pop(id(query), None)
 
 
 def writes(url: str) -> bool:
     """Returns whether a query of this program writes the stream there."""
-    return any_left() and any(url in query.urls and _is_active(query) for query in list(_queries.values()))
+    return any_left() and any(url in query.urls and _is_active(query) for query, _ in list(_queries.values()))
 
 
 def has_name(name: str) -> bool:
     """Returns whether an operator over streams of this program runs under that name: Spark knows nothing of it."""
-    found = [_queries.get(number) for number, known in list(_names.items()) if known == name]
-    return any_left() and any(query is not None and _is_active(query) for query in found)
+    return any_left() and any(known == name and _is_active(query) for query, known in list(_queries.values()))
 
 
 def any_left() -> bool:
@@ -107,7 +101,7 @@ def _remind_python_of_the_interruption() -> None:
 
 
 def _stop_all() -> None:
-    left = [query for query in reversed(list(_queries.values())) if _is_active(query)]
+    left = [query for query, _ in reversed(list(_queries.values())) if _is_active(query)]
     if not left:
         return
     which = f"the query of {left[0].urls[0]}" if len(left) == 1 else f"{len(left)} queries"

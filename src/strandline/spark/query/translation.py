@@ -39,14 +39,10 @@ class _Translating:
 
     def __call__(self, of_the_jvm: Any) -> Exception:
         problem = self._converted(of_the_jvm)
-        return _meaning(problem) or problem
-
-
-def _meaning(problem: Exception) -> StrandlineError | None:
-    text = str(problem)
-    if "strandline.errors." in text:
-        return failure_in(text, "")
-    return unreadable_block(text) if "FAILED_READ_FILE" in text else None
+        text = str(problem)
+        if "strandline.errors." in text:
+            return failure_in(text, "") or problem
+        return (unreadable_block(text) if "FAILED_READ_FILE" in text else None) or problem
 
 
 def unreadable_block(text: str) -> StrandlineError | None:

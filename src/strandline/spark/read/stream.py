@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from strandline.errors import OptionError
+from strandline.clock import SYSTEM_CLOCK, Clock
+from strandline.errors import OptionError, StreamNotFoundError
 from strandline.log.operator_state.loss_table import loss_table
 from strandline.log.operator_state.origin_logs import opened_origins
 from strandline.log.reading.bounds import Bound, Bounds, log_time
@@ -25,7 +26,6 @@ from strandline.spark.describe.reprs import stream_html, stream_text
 from strandline.spark.query import translation
 from strandline.spark.read.arrow_reading import ArrowReading
 from strandline.spark.read.block_reading import read_blocks, read_with_tentative
-from strandline.spark.read.patience import once_there
 from strandline.spark.read.read_options import MOMENT, SECRET_OPTIONS
 from strandline.spark.read.spark_reading import loaded, streamed
 from strandline.spark.session.place import Place
@@ -41,13 +41,17 @@ if TYPE_CHECKING:
     from strandline.log.reading.summary import Summary
     from strandline.spark.entry.entry import Entry
 
+_FIRST_LOOK_S = 0.05
+_LOOK_S = 1.0
+T = TypeVar("T")
+
 
 class Stream(ArrowReading, OperatorInput):
     """A persistent stream. Every method sees what is published when it is called."""
 
     def __init__(self, path: str, storage_options: Mapping[str, Any] | None = None) -> None:
-        self._place = Place(str(path), options=dict(storage_options or {}))
-        self._log = self._place.open()
+        self._input_place = Place(str(path), options=dict(storage_options or {}))
+        self._log = self._input_place.open()
 
     def __repr__(self) -> str:
         return stream_text(self._log)
@@ -84,7 +88,7 @@ class Stream(ArrowReading, OperatorInput):
         from strandline.inputs.stated_operator import words_of
         from strandline.log.reading.summary import summary
 
-        return summary(self._fresh(), open_input=lambda path: self._place.beside(path).open(), words_of=words_of)
+        return summary(self._fresh(), open_input=lambda path: self._input_place.beside(path).open(), words_of=words_of)
 
     # ------------------------------------------------------------------ reading with Spark
 
@@ -137,7 +141,7 @@ class Stream(ArrowReading, OperatorInput):
             **bounds,
             MOMENT: moment.to_text(),
         }  # the sign: no date
-        return loaded(spark.read.format("strandline").options(**given), self._place.url)
+        return loaded(spark.read.format("strandline").options(**given), self._input_place.url)
 
     def read_stream(
         self,
@@ -168,7 +172,7 @@ class Stream(ArrowReading, OperatorInput):
             "tentative": tentative,
         }
         return streamed(
-            spark, self._place.url, options, start, lambda time, zone: log_time(self._log, time, "start", zone)
+            spark, self._input_place.url, options, start, lambda time, zone: log_time(self._log, time, "start", zone)
         )
 
     def create_view(self, spark: SparkSession | str, name: str | None = None, *, streaming: bool = False) -> None:
@@ -182,7 +186,7 @@ class Stream(ArrowReading, OperatorInput):
         (self.read_stream(session) if streaming else self.read(session)).createOrReplaceTempView(view)
 
     def _source_options(self) -> dict[str, str]:
-        return {"path": self._place.url, SECRET_OPTIONS: json.dumps(dict(self._place.options))}
+        return {"path": self._input_place.url, SECRET_OPTIONS: json.dumps(dict(self._input_place.options))}
 
     # ------------------------------------------------------------------ operators
 
@@ -190,11 +194,6 @@ class Stream(ArrowReading, OperatorInput):
     def _input_spec(self) -> StreamSpec:
         """For operators: what this stream is."""
         return self._log.spec
-
-    @property
-    def _input_place(self) -> Place:
-        """For operators: where this stream is."""
-        return self._place
 
     def rekey(self, key: str | Sequence[str], path: str, *, spark: SparkSession | None = None, **options: Any) -> Entry:
         """Makes a stream of the same tuples with another key at `path`: read, shuffle, persist; `start` starts it.
@@ -214,7 +213,7 @@ class Stream(ArrowReading, OperatorInput):
         log = self._operators()
         if not now:
             return saved_windows(log)
-        return current_windows(log, opened_origins(log, lambda path: self._place.beside(path).open()))
+        return current_windows(log, opened_origins(log, lambda path: self._input_place.beside(path).open()))
 
     def recovery(self) -> list[dict[str, Any]]:
         """Predicts a recovery as of now, per partition: extent, replay, N, T and seconds."""
@@ -282,6 +281,21 @@ class Stream(ArrowReading, OperatorInput):
 def stream(path: str, *, storage_options: Mapping[str, Any] | None = None, wait: Duration | None = None) -> Stream:
     """Opens the stream at `path`; with `wait="10 s"`, waits that long for a writer to create it."""
     return once_there(lambda: Stream(path, storage_options), 0 if wait is None else duration_us(wait, "wait"))
+
+
+def once_there(open_: Callable[[], T], patience_us: int, clock: Clock = SYSTEM_CLOCK) -> T:
+    """Calls `open_` again and again for so long while there is no stream; then raises `StreamNotFoundError`."""
+    end_us = clock.steady_us() + patience_us
+    pause_s = _FIRST_LOOK_S
+    while True:
+        try:
+            return open_()
+        except StreamNotFoundError:
+            left_s = (end_us - clock.steady_us()) / 1e6
+            if left_s <= 0:
+                raise
+        clock.sleep(min(pause_s, left_s))
+        pause_s = min(_LOOK_S, 2 * pause_s)
 
 
 def session_and_name(spark: SparkSession | str, name: str | None) -> tuple[SparkSession, str]:

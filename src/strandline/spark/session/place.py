@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from strandline.errors import NotAStreamError, StreamNotFoundError
 from strandline.log.storage.storage import Durability, Storage
 from strandline.log.storage.storage_url import open_storage
 from strandline.log.storage.time_limited_storage import TimeLimitedStorage
+from strandline.log.stream import log_errors
 from strandline.log.stream.log import Log
 
 
@@ -39,6 +41,13 @@ class Place:
     def open(self) -> Log:
         """Opens the stream at this address."""
         return Log.open(self.storage())
+
+    def reopened(self) -> Log:
+        """Opens the stream at this address, which was there once; raises `StorageError` if it is not there."""
+        try:
+            return self.open()
+        except (StreamNotFoundError, NotAStreamError) as problem:
+            raise log_errors.gone(self.url) from problem
 
     def below(self, folder: str) -> Place:
         """Returns the place of a folder in this one."""

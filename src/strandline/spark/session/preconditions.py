@@ -78,8 +78,11 @@ def require_not_written_here(urls: Sequence[str]) -> None:
     """Raises if a query of this program writes one of these streams."""
     for url in urls:
         if running.writes(url):
-            raise SecondWriterError(
-                "this stream is being written already, by a query of this program",
-                where=url,
-                todo="stop that query first, or let it run",
-            )
+            raise written_already(url)
+
+
+def written_already(url: str, by: str = "a query of this program") -> SecondWriterError:
+    """Returns the error for a second writer in this program."""
+    return SecondWriterError(
+        f"this stream is being written already, by {by}", where=url, todo="stop that query first, or let it run"
+    )

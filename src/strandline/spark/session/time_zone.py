@@ -27,10 +27,6 @@ def current_zone() -> dt.tzinfo | None:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession() or SparkSession._instantiatedSession
-    return None if spark is None or is_stopped(spark) else zone_named(str(spark.conf.get(SETTING)))
-
-
-def is_stopped(spark: SparkSession) -> bool:
-    """Returns whether the session is stopped."""
     context = getattr(spark, "_sc", None)
-    return context is not None and context._jsc is None
+    is_stopped = context is not None and context._jsc is None
+    return None if spark is None or is_stopped else zone_named(str(spark.conf.get(SETTING)))

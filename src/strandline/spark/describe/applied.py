@@ -1,21 +1,84 @@
-"""The input of a user's operator: one stream, or several as one."""
+"""`stream.apply(…)`: a user's function over every key of a stream, or a user's class over every partition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from strandline.checkpoint.policy import Policy, instant
 from strandline.errors import OptionError, SchemaError
 from strandline.log.stream.column_types import fields_of
 from strandline.operators.expressions.input_shapes import InputShapes
 from strandline.operators.given_input import GivenInput
+from strandline.operators.keyed.definition import INPUT_TYPE, KeyedDefinition
+from strandline.operators.keyed.keyed_function import KeyedFunction
+from strandline.operators.one_table import INPUT_NAME
+from strandline.operators.partition_wide.definition import PartitionWideDefinition
+from strandline.operators.partition_wide.user_operator import UserOperator
+from strandline.running.promise import Promise
 from strandline.spark.describe.aggregation import require_columns
+from strandline.spark.describe.operator_description import OperatorDescription
 from strandline.spark.operator.processing_element import ReplicatedInput, Upstream
 
+DEFAULT: Final = instant("10 s")
+"""The policy of a class, unless `checkpoint` names another."""
 
-class AppliedInputs:
+
+class Keyed(OperatorDescription[KeyedDefinition]):
+    """A keyed function over a stream; `start` sets it going."""
+
+
+def applied(input_: Upstream, function: Any) -> Keyed:
+    """Applies a function to the keys of the input; raises OptionError or SchemaError if it cannot be applied."""
+    is_one = isinstance(function, KeyedFunction)
+    reads = function.main.use.columns["row"] if is_one else frozenset()
+    inputs = _Inputs(input_, "a keyed function", "f", function.optional if is_one else (), reads)
+    given = inputs.given
+    if len(inputs.members) > 1:
+        if INPUT_NAME in given.columns and isinstance(function, KeyedFunction) and function.names(INPUT_NAME):
+            raise SchemaError(
+                f"{function.name}: a column of the stream is called {INPUT_NAME!r}, as the number of its input is",
+                todo=f"give it another name before: select(…, other=pc.field({INPUT_NAME!r}))",
+            )
+        given = replace(given, columns={**given.columns, INPUT_NAME: INPUT_TYPE})
+    made = KeyedDefinition.of(function, given, inputs.more_times, inputs.before)
+    return Keyed(inputs.bare(made.takes), made)
+
+
+class PartitionWide(OperatorDescription[PartitionWideDefinition]):
+    """A user's class over a stream; `start` sets it going."""
+
+    def __init__(
+        self,
+        inputs: Sequence[Upstream],
+        definition: PartitionWideDefinition,
+        policy: Policy | None = None,
+        promise: Promise | None = None,
+    ) -> None:
+        chosen = policy or DEFAULT
+        if chosen.starts_from == "footprints":
+            raise OptionError(
+                f"{chosen!r} saves window by window; the state of {definition.of.name} is one object, saved whole",
+                todo='use sl.instant(every="10 s"), sl.partial(every="10 s") or sl.none()',
+            )
+        super().__init__(inputs, definition, chosen, promise)
+
+
+def applied_class(input_: Upstream, operator: UserOperator) -> PartitionWide:
+    """Applies a user's class to the partitions of the input; raises OptionError or SchemaError if that cannot be."""
+    inputs = _Inputs(input_, "an operator of yours", "Model()")
+    made = PartitionWideDefinition.over(operator, inputs.given, inputs.more_times, inputs.before)
+    return PartitionWide(inputs.bare(made.takes), made)
+
+
+# ---------------------------------------------------------------------- their inputs
+
+
+class _Inputs:
     """The inputs, and what the operator may know of them."""
 
     def __init__(
